@@ -98,7 +98,7 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
         (["set", "new"], 2, "name at least one dimension"),
         (["set", "new", "tokens=-1"], 2, "must not be negative"),
         (["set", "new", "tokens"], 2, "no amount such as tokens=1000"),
-        (["set", "new", "tokens=1", "--reset", "sometimes"], 2, "no duration"),
+        (["set", "new", "tokens=1", "--reset", "sometimes"], 2, "not a duration"),
         (["set", "new", "tokens=1", "--zone", "Nowhere"], 2, "name of a time zone"),
         (["raise", "new"], 2, "Missing argument"),
     ],

@@ -79,7 +79,7 @@ def test_while_somebody_works_there_it_is_refused(call, database, target):
     with Engine(database):
         error = call.error("db", "copy", database, target)
 
-    assert "Somebody works on this database" in error
+    assert "A worker is using this database" in error
     assert "pid=" in error and "host=" in error
     assert not target.exists()
 
@@ -88,7 +88,7 @@ def test_a_target_with_runs_is_refused(call, database, target):
     call.start("shop.py:parcel", '"x"')
     call.start("shop.py:parcel", '"y"', "--db", target)
 
-    assert "There are runs in this database already: copy into a new one. " in call.error(
+    assert "This database has runs already: copy into a new one. " in call.error(
         "db", "copy", database, target
     )
 
@@ -104,9 +104,8 @@ def test_a_half_copied_target_is_refused_until_the_copy_is_repeated(call, databa
         ["db", "copy", target, database],
         ["run", "shop.py:parcel", '"x"', "--db", target],
     ):
-        assert (
-            "A copy into this database did not come to its end: repeat `holdfast db copy"
-            in call.error(*words)
+        assert "A copy into this database was not finished: repeat `holdfast db copy" in call.error(
+            *words
         )
 
     call("db", "copy", database, target)
@@ -143,7 +142,7 @@ def test_what_is_no_database_is_said(call, database, target, tmp_path):
     call.start("shop.py:parcel", '"x"')
     (tmp_path / "text.db").write_text("no database at all" * 100)
 
-    assert "This is no database that Holdfast knows" in call.error(
+    assert "Holdfast does not understand this database URL" in call.error(
         "db", "copy", database, "mysql://there/x", code=2
     )
     assert "not a sound database" in call.error("db", "copy", tmp_path / "text.db", target)

@@ -132,7 +132,7 @@ def test_a_folder_is_no_database(call, tmp_path):
 def test_an_url_that_names_no_database(call, url):
     line = call.error("--db", url, "run", "shop.py:parcel", '"a"', code=2)
 
-    assert "This is no database that Holdfast knows" in line
+    assert "Holdfast does not understand this database URL" in line
 
 
 @pytest.mark.parametrize(

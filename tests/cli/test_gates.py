@@ -93,7 +93,7 @@ def test_a_quorum_says_how_many_are_missing(call, ask):
     ask(assignees=["ann", "bob", "carol"], quorum=2)
 
     assert "your decision stands; 1 more must agree" in call.text("approve", "last", "--by", "ann")
-    assert "has decided already" in call.error("reject", "last", "--by", "ann")
+    assert "has decided this gate already" in call.error("reject", "last", "--by", "ann")
     assert "is approved" in call.text("approve", "last", "--by", "bob")
     found = call.json("gates", "--status", "closed")[0]
     assert "This gate is closed" in call.error("approve", found["id"], "--by", "carol")
@@ -166,10 +166,10 @@ def test_a_gate_is_updated_answered_by_a_link_and_withdrawn(call, ask):
         "gates", "answer", token, "--feedback", "from my phone"
     )
     assert "is closed" in call.error("gates", "answer", token)
-    assert "not known here" in call.error("gates", "answer", "k1.x.y")
+    assert "not valid here" in call.error("gates", "answer", "k1.x.y")
 
     second = ask(assignees=["ann"])
-    assert "This decision is not theirs" in call.error(
+    assert "may not decide this gate" in call.error(
         "gates", "link", second, "approve", "--by", "bob"
     )
     assert "in the past" in call.error(

@@ -84,9 +84,9 @@ def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
             }
         }
     )
-    assert "waits for that one already" in call.error("graphs", "extend", graph, more)
+    assert "depends on that one already" in call.error("graphs", "extend", graph, more)
     more = write({"members": {"more": {"workflow": "parcel", "args": ["b"], "after": ["last"]}}})
-    assert "changed by somebody else" in call.error(
+    assert "Another caller has changed the graph" in call.error(
         "graphs", "extend", graph, more, "--revision", "7"
     )
     assert "revision 2" in call.text("graphs", "extend", graph, more, "--revision", "1")
@@ -126,7 +126,7 @@ def test_a_member_is_done_again(call, write, database):
 def test_wrong_words_are_one_clear_line(call, graph, write):
     assert "no such graph" in call.error("graphs", "show", "nobody")
     assert "no such member" in call.error("graphs", "replay", graph, "nobody")
-    assert "makes no sense" in call.error("graphs", "start", write({"members": {}}), code=2)
+    assert "not valid" in call.error("graphs", "start", write({"members": {}}), code=2)
     bad = {
         "members": {
             "good": {"workflow": "parcel", "args": ["a"]},
@@ -140,8 +140,8 @@ def test_wrong_words_are_one_clear_line(call, graph, write):
             "b": {"workflow": "parcel", "after": ["a"]},
         }
     }
-    assert "wait for each other" in call.error("graphs", "start", write(ring))
-    assert "another graph with this id" in call.error(
+    assert "depend on each other" in call.error("graphs", "start", write(ring))
+    assert "belongs to another graph" in call.error(
         "graphs", "start", write({"members": {"a": {"workflow": "x"}}}), "--id", graph
     )
 

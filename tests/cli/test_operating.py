@@ -107,7 +107,7 @@ def test_fork_makes_a_new_run_from_the_history_of_another(call):
 
 def test_resume_is_for_stuck_runs(call, database):
     run_id = call.start("shop.py:parcel", '"x"')
-    assert "This cannot happen in this status" in call.error("resume", run_id)
+    assert "not possible in the current status" in call.error("resume", run_id)
 
     with sqlite3.connect(database) as raw:
         raw.execute(

@@ -87,7 +87,7 @@ def test_the_same_key_is_the_same_run(call):
     first = call.start("shop.py:parcel", '"x"', "--key", "k")
 
     assert call.start("shop.py:parcel", '"x"', "--key", "k") == first
-    assert "already belongs to a run with other input" in call.error(
+    assert "belongs to a run with another input" in call.error(
         "run", "shop.py:parcel", '"y"', "--key", "k", "--detach"
     )
 

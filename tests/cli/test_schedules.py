@@ -105,7 +105,7 @@ def test_a_schedule_is_removed(call, nightly):
         ([], "give one of cron, interval, dates and repeat"),
         (["--cron", "* * * * *", "--zone", "Mars/Base"], "no time zone"),
         (["--interval", "-5m"], "negative"),
-        (["--date", "soon"], "no date and time"),
+        (["--date", "soon"], "must be a date and time"),
         (["--repeat", "R5"], "use R/PT10M"),
     ],
 )

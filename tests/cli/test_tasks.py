@@ -97,7 +97,7 @@ def test_a_task_shows_what_it_does(call, task):
         "done\n",
         {"state": "ok"},
     ]
-    assert "does not hold this run" in call.error("tasks", "emit", lease, "1")
+    assert "does not hold the lease of this run" in call.error("tasks", "emit", lease, "1")
     assert "half of it" in call.text("show", task)
 
 
@@ -157,7 +157,7 @@ def test_operators_take_back_change_priorities_and_override(call, task):
     lease = claimed(call)["lease"]
     assert "taken back" in call.text("tasks", "revoke", task)
     assert "nobody holds" in call.text("tasks", "revoke", task)
-    assert "does not hold this run" in call.error("tasks", "complete", lease)
+    assert "does not hold the lease of this run" in call.error("tasks", "complete", lease)
     assert "has priority 5, was 0" in call.text("tasks", "priority", task, "5")
     assert (
         call.json("tasks", "override", task, "done by hand", "--result", "7")["status"]

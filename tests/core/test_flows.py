@@ -232,11 +232,11 @@ TIMER, EVENT = (
 @pytest.mark.parametrize(
     ("found", "told", "remedy"),
     [
-        (flow("created"), "nobody has started it", "holdfast flows start f"),
-        (flow("running"), "whoever drives it is at 'init'", None),
-        (flow("running", cancel_requested=True), "has to cancel it", "holdfast flows cancel f"),
+        (flow("created"), "it was not started yet", "holdfast flows start f"),
+        (flow("running"), "the program that drives it is at 'init'", None),
+        (flow("running", cancel_requested=True), "must cancel it", "holdfast flows cancel f"),
         (flow("waiting", cancel_requested=True), "a worker cancels it", "holdfast flows cancel f"),
-        (flow("waiting"), "somebody to resume it", "holdfast flows resume f"),
+        (flow("waiting"), "an operator to resume it", "holdfast flows resume f"),
         (flow("waiting", wait=TIMER), "(in 1h)", "holdfast flows resume f"),
         (
             flow("waiting", wait=b'{"kind":"timer","at":1}'),

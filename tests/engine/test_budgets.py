@@ -261,7 +261,7 @@ def test_a_run_that_waits_for_a_budget_goes_on_when_it_is_reset_by_the_calendar(
 def test_on_breach_the_run_fails_if_that_is_said(lab, shape):
     run = lab.start(shape, 100, 100, 100, budget={"tokens": 150, "on_breach": "fail"})
 
-    with pytest.raises(RunFailed, match="no room left in the budget"):
+    with pytest.raises(RunFailed, match="budget has no room left"):
         lab.finish(run)
 
 

@@ -1,4 +1,4 @@
-"""What builders of AI agents plug into their framework."""
+"""Adapters that make agents of AI frameworks durable, and managed flows as a tool for agents."""
 
 from holdfast.agents.flow_tool import FlowTool
 

@@ -1,9 +1,9 @@
-"""What the adapters have in common: calls of an agent as steps, approval by gates, tokens to
-budgets, words as frames.
+"""The common part of the adapters: calls of an agent as steps, approval by gates, usage reported to
+budgets, and streamed text as frames.
 
-A step of an agent is called by the agent, the kind of call and how many of that kind came before.
-It does not matter in which tasks a framework makes its calls, so that another version of it finds
-its steps again.
+A step of an agent is named after the agent, the kind of call and the number of earlier calls of
+that kind. The name does not depend on the asyncio task in which a framework makes the call, so that
+a replay with another version of the framework finds the same steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _agent: ContextVar[tuple[ReplayProgram, Branch] | None] = ContextVar("holdfast_a
 
 
 class CallSettings(NamedTuple):
-    """How a call is made: those of the options of a step that make sense for it."""
+    """The settings of a call: the options of a step that apply to calls of an agent."""
 
     policy: RetryPolicy = RetryPolicy()
     timeout: int | None = None
@@ -41,41 +41,37 @@ class CallSettings(NamedTuple):
     capture: bool | None = None
 
 
-def settings_from(option: str, given: Mapping[str, Any] | None) -> CallSettings:
-    """Return the settings that a user wrote: ``{"retries": 3, "delay": "1s", "timeout": "2m"}``.
-    Raises BadOption."""
-    if given is None:
+def settings_from(option: str, values: Mapping[str, Any] | None) -> CallSettings:
+    """Return the settings for options as users write them, such as ``{"retries": 3, "delay": "1s",
+    "timeout": "2m"}``. Raises BadOption."""
+    if values is None:
         return CallSettings()
     known = ("retries", "delay", "factor", "cap", "jitter", "when", "timeout", "capture")
-    unknown = set(given) - set(known) if isinstance(given, Mapping) else {option}
+    unknown = set(values) - set(known) if isinstance(values, Mapping) else {option}
     if unknown:
         raise BadOption(option=f"{option} {sorted(unknown)[0]}", known=", ".join(known))
-    policy = {name: given[name] for name in known[:-2] if name in given}
-    limit: Duration | None = given.get("timeout")
-    return CallSettings(
-        policy_from(**policy),
-        None if limit is None else duration.parse(limit),
-        False,
-        given.get("capture"),
-    )
+    policy = {name: values[name] for name in known[:-2] if name in values}
+    limit: Duration | None = values.get("timeout")
+    timeout = None if limit is None else duration.parse(limit)
+    return CallSettings(policy_from(**policy), timeout, False, values.get("capture"))
 
 
 def program_here() -> AsyncProgram | None:
-    """Return the workflow of which a call made here would be a step, if any. Raises NotInWorkflow
-    in a ``def`` workflow."""
+    """Return the program of the workflow in which this code runs; None outside a workflow and
+    inside a step. Raises NotInWorkflow in a ``def`` workflow."""
     program = current_program.get()
     if program is None or current_step.get() is not None:
         return None
     if not isinstance(program, AsyncProgram):
         raise NotInWorkflow(
-            call="agent", why="an agent is run by an async def workflow, or whole within a step"
+            call="agent", why="run the agent in an async def workflow, or entirely within a step"
         )
     return program
 
 
 @contextmanager
 def agent_run(name: str, *, within: bool = False) -> Iterator[None]:
-    """Whatever is called inside belongs to one run of an agent; its steps are called after it, and,
+    """Name the steps that are made inside the block after one run of an agent and, if it is
     *within* the run of another agent, after that one, too."""
     program = program_here()
     if program is None:
@@ -91,16 +87,18 @@ def agent_run(name: str, *, within: bool = False) -> Iterator[None]:
 
 
 def _branch(program: ReplayProgram) -> Branch:
-    found = _agent.get()
-    if found is not None and found[0] is program:
-        return found[1]
+    """Return the branch of the current run of an agent, or of the workflow code if there is
+    none."""
+    agent = _agent.get()
+    if agent is not None and agent[0] is program:
+        return agent[1]
     return current_branch.get(program.root)
 
 
 @contextmanager
 def named_after_agent() -> Iterator[None]:
-    """Whatever workflow code does inside is called after the agent, in whichever task of a
-    framework it is done."""
+    """Name the commands of workflow code inside the block after the agent, regardless of the
+    asyncio task in which a framework runs it."""
     program = program_here()
     assert program is not None
     token = current_branch.set(_branch(program))
@@ -111,8 +109,8 @@ def named_after_agent() -> Iterator[None]:
 
 
 async def recorded(name: str, body: Callable[[], Awaitable[Any]], settings: CallSettings) -> Any:
-    """Make a call as a step of the run and return its result as plain data; outside a run just make
-    it. Raises StepFailed."""
+    """Make a call as a step of the run and return its result as plain data; outside a workflow,
+    make the call directly. Raises StepFailed."""
     program = program_here()
     if program is None:
         return await body()
@@ -130,8 +128,8 @@ async def _call(body: Callable[[], Awaitable[Any]]) -> Any:
 # Approval
 
 Approval = Mapping[str, Any]
-"""Options of the gates that are asked for approval: assignees, roles, quorum, exclude, timeout,
-on_timeout, remind, escalate."""
+"""The options of gates for approval: assignees, roles, quorum, exclude, timeout, on_timeout,
+remind, escalate."""
 _APPROVAL = {
     "assignees",
     "roles",
@@ -142,19 +140,21 @@ _APPROVAL = {
     "remind",
     "escalate",
 }
-APPROVE, REJECT = "approve", "reject"
+APPROVE = "approve"
+REJECT = "reject"
 
 
-def approval_from(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the options of gates that a user wrote. Raises BadOption."""
-    unknown = set(given or {}) - _APPROVAL
+def approval_from(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the options of gates for approval, checked; a timeout rejects unless *options* says
+    otherwise. Raises BadOption."""
+    unknown = set(options or {}) - _APPROVAL
     if unknown:
         raise BadOption(option=f"approval {sorted(unknown)[0]}", known=", ".join(sorted(_APPROVAL)))
-    return {"on_timeout": REJECT, **(given or {})}
+    return {"on_timeout": REJECT, **(options or {})}
 
 
 class ToolDecision(NamedTuple):
-    """What people said about a call of a tool."""
+    """The decision of people about a call of a tool. ``words`` is the text for the model."""
 
     approved: bool
     words: str
@@ -163,38 +163,38 @@ class ToolDecision(NamedTuple):
 def approval(
     agent: str, tool: str, arguments: Any, options: Mapping[str, Any]
 ) -> Coroutine[Any, Any, ToolDecision]:
-    """Ask people whether a tool may be called like that. Without an answer in time it may not."""
+    """Open a gate that asks people whether a tool may be called with these arguments.
+
+    Raises NotInWorkflow outside a workflow."""
     program = program_here()
     if program is None:
         raise NotInWorkflow(
             call="approval",
-            why="a tool that needs approval is called by an agent that runs in a workflow",
+            why="a tool that needs approval can be called only by an agent in a workflow",
         )
     choices = [{"value": APPROVE, "means": "approve"}, {"value": REJECT, "means": "reject"}]
     prompt = f"May {agent} call {tool}?"
-    asking = ask(
+    answer = ask(
         prompt,
         options=choices,
         data={"agent": agent, "tool": tool, "arguments": arguments},
         **options,
     )
-    return _verdict(asking)
+    return _decision(answer)
 
 
 def ask(prompt: str, **options: Any) -> Coroutine[Any, Any, Answer]:
-    """Open a gate that is called after the agent."""
+    """Open a gate that is named after the agent, and return its answer."""
     with named_after_agent():
         return api_async.gate(prompt, **options)
 
 
-async def _verdict(asking: Awaitable[Answer]) -> ToolDecision:
+async def _decision(pending_answer: Awaitable[Answer]) -> ToolDecision:
     try:
-        answer = await asking
+        answer = await pending_answer
     except GateWithdrawn as withdrawn:
-        return ToolDecision(
-            False,
-            f"The question was withdrawn: {withdrawn.facts.get('reason') or 'no reason given'}.",
-        )
+        reason = withdrawn.facts.get("reason") or "no reason given"
+        return ToolDecision(False, f"The question was withdrawn: {reason}.")
     if answer.approved:
         return ToolDecision(True, answer.feedback or "")
     if answer.expired:
@@ -202,33 +202,33 @@ async def _verdict(asking: Awaitable[Answer]) -> ToolDecision:
     return ToolDecision(False, answer.feedback or "A person has rejected this call of the tool.")
 
 
-# Money and words
+# Usage and streamed output
 
 
 def report(amounts: Mapping[str, Amount]) -> None:
-    """Tell the budgets of the run what a call has used, in those dimensions that they count."""
-    purse = current_spending.get()
-    if purse is None or current_step.get() is None:
+    """Record the usage of a call in the budgets of the run, in the dimensions that they count."""
+    spending = current_spending.get()
+    if spending is None or current_step.get() is None:
         return
-    counted = purse.counted()
-    found = {name: amount for name, amount in amounts.items() if name in counted and amount}
-    if found:
-        spent(key=None, **found)
+    dimensions = spending.counted()
+    counted = {name: amount for name, amount in amounts.items() if name in dimensions and amount}
+    if counted:
+        spent(key=None, **counted)
 
 
-def used(requests: int, given: int, taken: int) -> dict[str, Amount]:
-    """Return what a call of a model has used, by dimension."""
+def used(requests: int, input_tokens: int, output_tokens: int) -> dict[str, Amount]:
+    """Return the usage of a call of a model, by dimension."""
     return {
         "requests": requests,
-        "input_tokens": given,
-        "output_tokens": taken,
-        "tokens": given + taken,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "tokens": input_tokens + output_tokens,
     }
 
 
 def show(kind: str, value: Any) -> None:
-    """Append a piece of what a model says to the output of the run: ``text``, ``thinking`` or
-    ``tool_call``."""
+    """Emit a piece of a model's response as a frame of the run's output. *kind* is ``text``,
+    ``thinking`` or ``tool_call``; an empty value is not emitted."""
     if value:
         emit(value, name=kind)
 
@@ -237,8 +237,8 @@ def show(kind: str, value: Any) -> None:
 
 
 def missing(library: str, extra: str) -> BadOption:
-    """Return the error that says what to install."""
+    """Return the error for a library that is not installed, with the command that installs it."""
     return BadOption(
         option=f"holdfast.agents for {library}",
-        why=f"it is not installed: pip install 'holdfast[{extra}]'",
+        why=f"the library is not installed: pip install 'holdfast[{extra}]'",
     )

@@ -1,9 +1,9 @@
-"""Managed flows as one tool that an agent framework can call: a JSON Schema of eight actions, and a
-function that does them.
+"""Managed flows as one tool for agents: a JSON Schema with eight actions, and the function that
+executes them.
 
-The tool belongs to one session of one agent and can touch no other's flows. What the model gets
-wrong comes back as data, for it to read, and nothing is written. What is not the model's fault,
-such as a database that is gone, is raised.
+- The tool belongs to one session of one agent and cannot access the flows of another session.
+- A mistake of the model is returned as data for the model to read, and nothing is written.
+- An error that the model did not cause, such as a lost database, is raised.
 """
 
 from __future__ import annotations
@@ -101,14 +101,15 @@ DESCRIPTION = (
 )
 
 
-_BETWEEN = ":session:"
+_SESSION_MARK = ":session:"
 
 
 class FlowTool:
-    """Managed flows for one session of one agent. ``definition`` is what a framework shows to the
-    model, and calling the tool with the model's arguments does what they say: ``tool(arguments)``,
-    or ``await tool.aio(arguments)`` on a loop, which is how the tool of an ``AsyncEngine`` is
-    called."""
+    """Managed flows for one session of one agent.
+
+    ``definition`` is the description of the tool that a framework passes to the model. Calling the
+    tool executes the action in the model's arguments: ``tool(arguments)``, or ``await
+    tool.aio(arguments)`` on an event loop. The tool of an ``AsyncEngine`` has only the latter."""
 
     name = "flow"
     description = DESCRIPTION
@@ -128,38 +129,39 @@ class FlowTool:
             )
         if horizon is not None:
             duration.parse(horizon)
-        self._engine = engine
+        self._engine: Engine | AsyncEngine = engine
         self._flows: Any = engine.flows
-        self._session, self._horizon = checked_text("session", session), horizon
-        self.owner = f"agent:{checked_text('agent', agent)}{_BETWEEN}{session}"
-        if self.owner.index(_BETWEEN) != len(f"agent:{agent}"):
+        self._session: str | None = checked_text("session", session)
+        self._horizon: Duration | None = horizon
+        self.owner: str = f"agent:{checked_text('agent', agent)}{_SESSION_MARK}{session}"
+        if self.owner.index(_SESSION_MARK) != len(f"agent:{agent}"):
             raise BadOption(
                 option="agent",
                 value=agent,
-                why=f"with {_BETWEEN!r} in it, it could be taken for another one",
+                why=f"a name with {_SESSION_MARK!r} in it could be taken for another agent",
             )
         checked_text("agent and session", self.owner)
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool as a JSON Schema function, as most frameworks want it."""
+        """The tool as a JSON Schema function, in the form that most frameworks expect."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
     def __call__(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
-        """Do one action and return what came of it: ``ok`` and the flow, or ``ok: false`` and what
-        was wrong."""
+        """Execute one action and return its result: ``ok`` and the flow, or ``ok: false`` and the
+        error."""
         if isinstance(self._engine, AsyncEngine):
             raise NotInWorkflow(
                 call="FlowTool",
-                why="the tool of an AsyncEngine is awaited: await tool.aio(arguments)",
+                why="the tool of an AsyncEngine must be awaited: await tool.aio(arguments)",
             )
         try:
-            return _answer(self._asked(arguments))
+            return _success(self._dispatch(arguments))
         except (UsageError, IllegalMove, TypeError, ValueError, RecursionError) as error:
-            return self._refusal(error, arguments)
+            return self._error_reply(error, arguments)
 
     async def aio(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
-        """Do the same on a loop, without holding it up."""
+        """Execute one action without blocking the event loop."""
         if not isinstance(self._engine, AsyncEngine):
             return await asyncio.to_thread(self, arguments)
         tool = copy(self)
@@ -167,17 +169,17 @@ class FlowTool:
         tool._flows = tool._engine.flows
         return await self._engine._aside(tool, arguments)
 
-    def _refusal(self, error: Exception, arguments: Any) -> dict[str, Any]:
-        """Return what a model is told about its mistake."""
+    def _error_reply(self, error: Exception, arguments: Any) -> dict[str, Any]:
+        """Return the reply that describes a mistake to the model. Raises EngineClosed."""
         match error:
             case FlowFinished() | IllegalMove() if (
-                done := self._done_before(_read(arguments), str(error.facts["flow"]))
+                flow := self._already_applied(_read_arguments(arguments), str(error.facts["flow"]))
             ) is not None:
-                return _answer(done)
+                return _success(flow)
             case EngineClosed():
                 raise error
-            case FlowExists():  # an attempt of this step before this one started it
-                return _answer(self._flows.get(error.facts["flow"], owner=self.owner))
+            case FlowExists():  # an earlier attempt of this step started it
+                return _success(self._flows.get(error.facts["flow"], owner=self.owner))
             case FlowNotFound():
                 return {"ok": False, "error": "not_found", "flow_id": error.facts.get("flow")}
             case FlowNotYours():
@@ -188,43 +190,50 @@ class FlowTool:
                 }
             case UsageError() | IllegalMove():
                 return {"ok": False, "error": str(error)}
-        return {"ok": False, "error": f"the arguments cannot be read: {error}"}  # no JSON at all
+        # the remaining errors are those of reading arguments that are not JSON
+        return {"ok": False, "error": f"the arguments cannot be read: {error}"}
 
-    def _done_before(self, given: dict[str, Any], flow_id: str) -> Flow | None:
-        """Return the flow if what a step asks for is what was done to it last: the process died
-        before that was recorded."""
+    def _already_applied(self, arguments: dict[str, Any], flow_id: str) -> Flow | None:
+        """Return the flow if the action of a step equals the last change of the flow; else None.
+
+        An earlier attempt of the step has then made the change, and its process died before the
+        result of the step was recorded."""
         if step_here.get() is None:
             return None
         flow: Flow = self._flows.get(flow_id, owner=self.owner)
-        if given["action"] == "wait":
-            return flow if flow.wait == _wait_view(given["wait"]) else None
+        if arguments["action"] == "wait":
+            return flow if flow.wait == _wait_view(arguments["wait"]) else None
         last = next(
             event
             for event in self._flows.events(flow_id, limit=1000)
             if event.kind != "step_observed"
         )
-        ends = {"finish": ("finished", {"patch": given.get("patch")}), "cancel": ("cancelled", {})}
-        ends["fail"] = ("failed", {"reason": str(given.get("reason")).strip()})
-        return flow if ends.get(given["action"]) == (last.kind, last.payload) else None
+        end_events = {
+            "finish": ("finished", {"patch": arguments.get("patch")}),
+            "cancel": ("cancelled", {}),
+            "fail": ("failed", {"reason": str(arguments.get("reason")).strip()}),
+        }
+        return flow if end_events.get(arguments["action"]) == (last.kind, last.payload) else None
 
-    def _asked(self, arguments: Any) -> Any:
-        """Do what is asked for; the answer is a flow, or several."""
-        given = _read(arguments)
-        action = given.pop("action", None)
+    def _dispatch(self, arguments: Any) -> Any:
+        """Execute the action in the arguments; return a flow or a list of flows. Raises
+        BadOption."""
+        fields = _read_arguments(arguments)
+        action = fields.pop("action", None)
         if action not in ACTIONS:
             raise BadOption(option="action", value=action, known=", ".join(ACTIONS))
-        unknown = set(given) - _FIELDS[action]
+        unknown = set(fields) - _FIELDS[action]
         if unknown:
             raise BadOption(
                 option=sorted(unknown)[0],
                 why=f"{action} does not take it",
                 known=", ".join(sorted(_FIELDS[action])),
             )
-        missing = _NEEDED[action] - set(given)
+        missing = _NEEDED[action] - set(fields)
         if missing:
             raise BadOption(option=sorted(missing)[0], why=f"{action} needs it")
-        do: Callable[..., Any] = getattr(self, f"_{action}")
-        return do(**given)
+        execute: Callable[..., Any] = getattr(self, f"_{action}")
+        return execute(**fields)
 
     def _list_mine(self) -> Any:
         return self._flows.list(owner=self.owner, limit=1000)
@@ -238,8 +247,8 @@ class FlowTool:
             "requester": self._session,
             "start": True,
         }
-        known = _id_in_step(controller, goal, current_step, state)
-        return self._flows.create(controller, goal, owner=self.owner, id=known, **options)
+        flow_id = _id_in_step(controller, goal, current_step, state)
+        return self._flows.create(controller, goal, owner=self.owner, id=flow_id, **options)
 
     def _status(self, flow_id: str) -> Any:
         return self._flows.get(flow_id, owner=self.owner)
@@ -282,45 +291,44 @@ _FIELDS: dict[str, set[str]] = {
 }
 
 
-def _id_in_step(*asked: Any) -> str | None:
-    """Return the id of a flow that a step starts: the same in every attempt. Elsewhere a flow gets
-    one of its own."""
+def _id_in_step(*arguments: Any) -> str | None:
+    """Return the id of a flow that a step starts, which is the same in every attempt; None outside
+    a step, where the flow gets a new id."""
     info = step_here.get()
     if info is None:
         return None
-    return hashlib.sha256(msgspec.json.encode([info.idempotency_key, *asked])).hexdigest()[:26]
+    seed = msgspec.json.encode([info.idempotency_key, *arguments])
+    return hashlib.sha256(seed).hexdigest()[:26]
 
 
-def _read(arguments: Any) -> dict[str, Any]:
-    """Return what a model has given; what it left null was not given."""
-    given = msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
-    if not isinstance(given, dict):
-        raise BadOption(option="arguments", value=given, why="they are an object")
-    return {name: value for name, value in given.items() if value is not None}
+def _read_arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a model as a dictionary, without null values. Raises
+    BadOption."""
+    decoded = msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(decoded, dict):
+        raise BadOption(option="arguments", value=decoded, why="they must be an object")
+    return {name: value for name, value in decoded.items() if value is not None}
 
 
 def _wait_view(wait: dict[str, Any]) -> dict[str, Any]:
-    """Return a wait as flows tell it."""
+    """Return a wait in the form of ``Flow.wait``."""
     return {**wait, "at": _read_time(wait["at"])} if wait["kind"] == "timer" else wait
 
 
 def _read_wait(wait: Any) -> dict[str, Any]:
-    """Return a wait, as a model writes it, as the words of ``flows.wait``."""
-    kind = wait.get("kind") if isinstance(wait, dict) else None
-    rest = (
-        {name: value for name, value in wait.items() if name != "kind"}
-        if isinstance(wait, dict)
-        else {}
-    )
-    wanted = {"timer": {"at"}, "external_event": {"topic", "correlation"}, "manual": set[str]()}
-    if not isinstance(kind, str) or kind not in wanted:
-        raise BadFlowWait(field="kind", value=kind, known=", ".join(wanted))
-    if set(rest) != wanted[kind]:
+    """Return a wait, as a model writes it, as keyword arguments of ``flows.wait``. Raises
+    BadFlowWait."""
+    fields = dict(wait) if isinstance(wait, dict) else {}
+    kind = fields.pop("kind", None)
+    required = {"timer": {"at"}, "external_event": {"topic", "correlation"}, "manual": set[str]()}
+    if not isinstance(kind, str) or kind not in required:
+        raise BadFlowWait(field="kind", value=kind, known=", ".join(required))
+    if set(fields) != required[kind]:
         raise BadFlowWait(
-            field=sorted(set(rest) ^ wanted[kind])[0],
-            why=f"a {kind} wait has {sorted(wanted[kind]) or 'no fields'}",
+            field=sorted(set(fields) ^ required[kind])[0],
+            why=f"a {kind} wait has {sorted(required[kind]) or 'no fields'}",
         )
-    return {"until": _read_time(rest["at"])} if kind == "timer" else rest
+    return {"until": _read_time(fields["at"])} if kind == "timer" else fields
 
 
 def _read_time(text: Any) -> datetime:
@@ -328,18 +336,18 @@ def _read_time(text: Any) -> datetime:
         time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         raise BadFlowWait(
-            field="at", value=text, why="it is no time such as 2026-12-24T18:00:00Z"
+            field="at", value=text, why="it must be a time such as 2026-12-24T18:00:00Z"
         ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _answer(found: Flow | list[Flow]) -> dict[str, Any]:
-    if isinstance(found, list):
-        return {"ok": True, "count": len(found), "flows": [_told(flow) for flow in found]}
-    return {"ok": True, "flow": _told(found)}
+def _success(result: Flow | list[Flow]) -> dict[str, Any]:
+    if isinstance(result, list):
+        return {"ok": True, "count": len(result), "flows": [_flow_data(flow) for flow in result]}
+    return {"ok": True, "flow": _flow_data(result)}
 
 
-def _told(flow: Flow) -> dict[str, Any]:
-    """Return a flow as plain JSON data, without whose it is."""
-    told: dict[str, Any] = msgspec.to_builtins(flow)
-    return {name: value for name, value in told.items() if name not in ("owner", "requester")}
+def _flow_data(flow: Flow) -> dict[str, Any]:
+    """Return a flow as plain JSON data, without its owner and requester."""
+    fields: dict[str, Any] = msgspec.to_builtins(flow)
+    return {name: value for name, value in fields.items() if name not in ("owner", "requester")}

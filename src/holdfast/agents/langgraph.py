@@ -1,9 +1,10 @@
-"""Graphs of LangGraph as durable workflows: ``state = await run(graph, {...})`` instead of
+"""Run graphs of LangGraph durably: ``state = await run(graph, {...})`` instead of
 ``graph.ainvoke``.
 
-In a workflow every node is a step, and every call of a tool by a ``ToolNode`` is one of its own:
-recorded once, never done twice. ``interrupt(...)`` opens a gate where it stands: other branches go
-on, and no checkpointer is needed. Elsewhere ``run`` is ``graph.ainvoke``.
+In a workflow every node is a step, and every call of a tool by a ``ToolNode`` is a step of its own:
+recorded once, never repeated after it has completed. ``interrupt(...)`` opens a gate at that place:
+other branches continue, and no checkpointer is needed. Outside a workflow ``run`` calls
+``graph.ainvoke``.
 """
 
 from __future__ import annotations
@@ -44,20 +45,24 @@ except ImportError as error:
 Spends = Callable[[Mapping[str, Any]], Mapping[str, Amount]]
 Ask = Callable[[Any], Awaitable[Any]]
 
-_SEND, _SCRATCHPAD, _RUNTIME = "__pregel_send", "__pregel_scratchpad", "__pregel_runtime"
-"""Where LangGraph keeps, in the configuration of a node, what it writes to, what it was answered,
-and where it speaks."""
+# Private keys of LangGraph in the configuration of a node:
+_SEND = "__pregel_send"
+"""The function that receives the writes of the node."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""The answers to the interrupts of the node."""
+_RUNTIME = "__pregel_runtime"
+"""The runtime, with the writer of custom streams."""
 _RESUME = "__resume__"
 
 
 def tokens(usage: Mapping[str, Any]) -> Mapping[str, Amount]:
-    """Return what a call of a model used: requests, tokens, input_tokens, output_tokens."""
+    """Return the usage of a call of a model: requests, tokens, input_tokens, output_tokens."""
     return adapter.used(1, int(usage.get("input_tokens", 0)), int(usage.get("output_tokens", 0)))
 
 
 @dataclass
 class _GraphRunSettings:
-    """How the nodes of one run of a graph are done."""
+    """The settings of one run of a graph."""
 
     name: str
     node: CallSettings
@@ -87,40 +92,48 @@ async def run(
     types: Sequence[type] = (),
     **options: Any,
 ) -> Any:
-    """Run a graph, in a workflow as steps of it, and return its state at the end.
+    """Run a graph, in a workflow as steps of the run, and return its final state.
 
-    *node* are options of the steps (``retries``, ``delay``, ``timeout`` and so on), *nodes* those
-    of single nodes by name, False for one that is to be run as workflow code; *tools* those of
-    single tools of a ``ToolNode``. What a node interrupts for is put to *ask*, or to people by a
-    gate. Tools in *approve* are called only if people agree; *approval* are options of the gates.
-    With *stream* the words of models are frames of the run's output. *spends* says what a call of a
-    model costs, by dimension. *types* are those that nodes return and the state does not name. The
-    rest is that of ``graph.ainvoke``.
+    Args:
+        node: options of the steps (``retries``, ``delay``, ``timeout`` and so on).
+        nodes: options of single nodes by name; False runs a node as workflow code.
+        tools: options of single tools of a ``ToolNode`` by name.
+        stream: whether the text of models is emitted as frames of the run's output.
+        ask: answers the value of an ``interrupt``; by default people do, through a gate.
+        approve: names of tools that are called only if people agree.
+        approval: options of the gates.
+        spends: returns the usage of a call of a model, by dimension.
+        types: types that nodes return and that the state does not name.
+        options: further options of ``graph.ainvoke``.
     """
     if not isinstance(graph, CompiledStateGraph):
         raise BadOption(
-            option="graph", value=type(graph).__name__, why="it must be a StateGraph, compiled"
+            option="graph", value=type(graph).__name__, why="it must be a compiled StateGraph"
         )
-    asked, name = adapter.approval_from(approval), graph.get_name()
+    gate_options = adapter.approval_from(approval)
+    name = graph.get_name()
     terms = _GraphRunSettings(
         name,
         adapter.settings_from("node", node),
-        {key: _settings("nodes", key, one) for key, one in (nodes or {}).items()},
-        {key: adapter.settings_from(f"tools {key}:", one) for key, one in (tools or {}).items()},
+        {key: _settings("nodes", key, values) for key, values in (nodes or {}).items()},
+        {
+            key: adapter.settings_from(f"tools {key}:", values)
+            for key, values in (tools or {}).items()
+        },
         frozenset(approve),
-        asked,
-        ask or _asking(name, asked),
+        gate_options,
+        ask or _ask_people(name, gate_options),
         stream,
         spends,
         GraphValues([*types_in(*_schemas(graph)), *types]),
     )
-    known = _names(graph, terms)
-    for option, given, names in (
-        ("nodes", terms.nodes, known[0]),
-        ("tools", terms.tools, known[1]),
-        ("approve", approve, known[1]),
+    node_names, tool_names = _names(graph, terms)
+    for option, used_names, names in (
+        ("nodes", terms.nodes, node_names),
+        ("tools", terms.tools, tool_names),
+        ("approve", approve, tool_names),
     ):
-        unknown = set(given) - names
+        unknown = set(used_names) - names
         if unknown:
             raise BadOption(
                 option=option, value=sorted(unknown)[0], known=", ".join(sorted(names)) or "none"
@@ -136,13 +149,15 @@ async def run(
 
 
 def _names(graph: Any, terms: _GraphRunSettings) -> tuple[set[str], set[str]]:
-    """Return the names of the nodes that can be steps, and of the tools whose calls can be, here
-    and in the graphs within."""
-    nodes, tools = set[str](), set[str]()
+    """Return the names of the nodes that can be steps, and of the tools whose calls can be steps,
+    in the graph and its subgraphs."""
+    nodes = set[str]()
+    tools = set[str]()
     for name, node in graph.nodes.items():
         if isinstance(node.bound, Pregel):
-            inner = _names(node.bound, terms)
-            nodes, tools = nodes | inner[0], tools | inner[1]
+            inner_nodes, inner_tools = _names(node.bound, terms)
+            nodes |= inner_nodes
+            tools |= inner_tools
         elif not name.startswith("__"):
             nodes.add(name)
             if isinstance(node.bound, ToolNode) and terms.nodes.get(name, terms.node) is not None:
@@ -150,8 +165,8 @@ def _names(graph: Any, terms: _GraphRunSettings) -> tuple[set[str], set[str]]:
     return nodes, tools
 
 
-def _settings(option: str, key: str, given: Mapping[str, Any] | bool) -> CallSettings | None:
-    return None if given is False else adapter.settings_from(f"{option} {key}:", given)  # type: ignore[arg-type]
+def _settings(option: str, key: str, values: Mapping[str, Any] | bool) -> CallSettings | None:
+    return None if values is False else adapter.settings_from(f"{option} {key}:", values)  # type: ignore[arg-type]
 
 
 def _schemas(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[Any]:
@@ -159,125 +174,131 @@ def _schemas(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[Any]:
 
 
 def _durable(graph: Any, terms: _GraphRunSettings) -> Any:
-    """Return the same graph with nodes that are steps; so are those of the graphs within it."""
+    """Return a copy of the graph whose nodes, and those of its subgraphs, run as steps."""
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
         why = (
             "call interrupt() in a node, or name tools in approve=; a run does not stop before or"
             " after nodes"
         )
         raise BadOption(option="interrupt_before", value=graph.get_name(), why=why)
-    nodes = {name: _wrapped(name, one, terms) for name, one in graph.nodes.items()}
+    nodes = {name: _durable_node(name, node, terms) for name, node in graph.nodes.items()}
     return graph.copy({"nodes": nodes, "checkpointer": None})
 
 
-def _wrapped(name: str, node: Any, terms: _GraphRunSettings) -> Any:
+def _durable_node(name: str, node: Any, terms: _GraphRunSettings) -> Any:
     bound = node.bound
     if isinstance(bound, CompiledStateGraph):
         return node.copy({"bound": _durable(bound, terms), "subgraphs": []})
     if isinstance(bound, Pregel):
         raise BadOption(
-            option="node", value=name, why="a graph within a graph must be a StateGraph, compiled"
+            option="node", value=name, why="a graph within a graph must be a compiled StateGraph"
         )
     if name.startswith("__") or terms.nodes.get(name, terms.node) is None:
         return node
-    call = (
-        _ToolCalls(name, bound, terms)
-        if isinstance(bound, ToolNode)
-        else _NodeStep(name, bound, terms)
-    )
+    kind = _ToolCalls if isinstance(bound, ToolNode) else _NodeStep
+    node_step = kind(name, bound, terms)
 
-    async def do(input: Any, config: RunnableConfig) -> Any:
-        return await call(input, config)
+    async def call(input: Any, config: RunnableConfig) -> Any:
+        return await node_step(input, config)
 
-    return node.copy({"bound": RunnableLambda(do, name=name), "subgraphs": []})
+    return node.copy({"bound": RunnableLambda(call, name=name), "subgraphs": []})
 
 
 class _NodeStep:
-    """One node, done as a step: again with the answers, when it interrupts."""
+    """One node, run as a step. A node that interrupts runs again, as a new step, with the
+    answers."""
 
     def __init__(self, name: str, bound: Any, terms: _GraphRunSettings) -> None:
-        self.name, self.bound, self.terms = name, bound, terms
+        self.name = name
+        self.bound = bound
+        self.terms = terms
         self.settings = terms.nodes.get(name, terms.node) or CallSettings()
 
     async def __call__(self, input: Any, config: Any) -> Any:
-        return await self.do(f"node:{self.name}", input, config, self.settings)
+        return await self.run_step(f"node:{self.name}", input, config, self.settings)
 
-    async def do(self, step: str, input: Any, config: Any, settings: CallSettings) -> Any:
-        """Do it until it no longer asks, and return what it returned."""
+    async def run_step(self, step: str, input: Any, config: Any, settings: CallSettings) -> Any:
+        """Run the node until it no longer interrupts, and return its output."""
         answers: list[Any] = []
         while True:
 
             async def body(known: tuple[Any, ...] = tuple(answers)) -> Any:
                 return await self._attempt(input, config, list(known))
 
-            told = await adapter.recorded(step, body, settings)
-            if "asks" not in told:
-                return self._end(told, config)
+            outcome = await adapter.recorded(step, body, settings)
+            if "asks" not in outcome:
+                return self._apply(outcome, config)
             with adapter.named_after_agent():
-                answers.append(await self.terms.ask(self.terms.values.restore(told["asks"])))
+                answers.append(await self.terms.ask(self.terms.values.restore(outcome["asks"])))
 
     async def _attempt(self, input: Any, config: Any, answers: list[Any]) -> dict[str, Any]:
-        """Run the node, in the step, and say what came of it."""
-        store, sent = self.terms.values.store, list[tuple[str, Any]]()
+        """Run the node, in the step, and return its outcome as plain data: its output and writes
+        (``sent``), its interrupt (``asks``), or a command to the parent graph (``up``)."""
+        store = self.terms.values.store
+        sent: list[tuple[str, Any]] = []
         try:
-            output = await _call(self.bound, input, _inside(config, answers, sent, self.terms))
+            output = await _call(self.bound, input, _step_config(config, answers, sent, self.terms))
         except GraphInterrupt as interrupt:
             return {"asks": store(interrupt.args[0][0].value)}
-        except ParentCommand as up:
-            return {"up": store(up.args[0])}
+        except ParentCommand as command:
+            return {"up": store(command.args[0])}
+        outcome = {"output": store(output)}
         written = [[channel, store(value)] for channel, value in sent if channel != _RESUME]
-        return {"output": store(output), **({"sent": written} if written else {})}
+        if written:
+            outcome["sent"] = written
+        return outcome
 
-    def _end(self, told: Mapping[str, Any], config: Any) -> Any:
+    def _apply(self, outcome: Mapping[str, Any], config: Any) -> Any:
+        """Apply the recorded outcome to the graph: repeat its writes, and return the output."""
         restore = self.terms.values.restore
-        if "up" in told:
-            raise ParentCommand(restore(told["up"]))
-        if "sent" in told:
+        if "up" in outcome:
+            raise ParentCommand(restore(outcome["up"]))
+        if "sent" in outcome:
             config["configurable"][_SEND](
-                [(channel, restore(value)) for channel, value in told["sent"]]
+                [(channel, restore(value)) for channel, value in outcome["sent"]]
             )
-        return restore(told["output"])
+        return restore(outcome["output"])
 
 
 class _ToolCalls(_NodeStep):
-    """A node that calls tools: each call is a step of its own, and asks people first if it must."""
+    """A node that calls tools. Each call is a step of its own, after approval if it needs one."""
 
     async def __call__(self, input: Any, config: Any) -> Any:
-        found, kind = self.bound._parse_input(input)
+        calls, kind = self.bound._parse_input(input)  # private API of ToolNode
         state = input["state"] if kind == "tool_calls" and isinstance(input, dict) else input
-        results = await asyncio.gather(*(self._one(call, state, config) for call in found))
-        flat = [
-            one for result in results for one in (result if isinstance(result, list) else [result])
+        results = await asyncio.gather(*(self._call_tool(call, state, config) for call in calls))
+        updates = [
+            update
+            for result in results
+            for update in (result if isinstance(result, list) else [result])
         ]
-        if any(isinstance(one, Command) for one in flat):
+        if any(isinstance(update, Command) for update in updates):
             return [
-                one[self.key] if kind == "list" and isinstance(one, dict) else one for one in flat
+                update[self.key] if kind == "list" and isinstance(update, dict) else update
+                for update in updates
             ]
-        messages = [message for one in flat for message in one[self.key]]
+        messages = [message for update in updates for message in update[self.key]]
         return messages if kind == "list" else {self.key: messages}
 
     @property
     def key(self) -> str:
-        """Where the state has its messages."""
-        return str(self.bound._messages_key)
+        """The key of the messages in the state."""
+        return str(self.bound._messages_key)  # private API of ToolNode
 
-    async def _one(self, call: Any, state: Any, config: Any) -> Any:
+    async def _call_tool(self, call: Any, state: Any, config: Any) -> Any:
         tool = call["name"]
         if tool in self.terms.approve:
-            verdict = await adapter.approval(
+            decision = await adapter.approval(
                 self.terms.name, tool, call["args"], self.terms.approval
             )
-            if not verdict.approved:
-                return {
-                    self.key: [
-                        ToolMessage(
-                            verdict.words, name=tool, tool_call_id=call["id"], status="error"
-                        )
-                    ]
-                }
-        given = {"__type": "tool_call_with_context", "tool_call": call, "state": state}
-        return await self.do(
-            f"tool:{tool}", given, config, self.terms.tools.get(tool, self.settings)
+            if not decision.approved:
+                message = ToolMessage(
+                    decision.words, name=tool, tool_call_id=call["id"], status="error"
+                )
+                return {self.key: [message]}
+        input = {"__type": "tool_call_with_context", "tool_call": call, "state": state}
+        return await self.run_step(
+            f"tool:{tool}", input, config, self.terms.tools.get(tool, self.settings)
         )
 
 
@@ -286,47 +307,46 @@ async def _call(bound: Any, input: Any, config: Any) -> Any:
         return await asyncio.create_task(bound.ainvoke(input, config), context=context)
 
 
-def _inside(
+def _step_config(
     config: Any, answers: list[Any], sent: list[tuple[str, Any]], terms: _GraphRunSettings
 ) -> Any:
-    """Return the configuration for a node that is done in a step: what it writes is noted, what it
-    says is shown."""
-    found = merge_configs(
-        config, {"callbacks": [_Listener(terms) if terms.stream else _UsageCallback(terms)]}
-    )
-    around = dict(found["configurable"])
-    around[_SEND] = sent.extend
-    scratchpad = around.get(_SCRATCHPAD)
+    """Return the configuration of a node that runs in a step: its writes are collected in *sent*,
+    its interrupts get the *answers*, and its streams are emitted."""
+    callback = _Listener(terms) if terms.stream else _UsageCallback(terms)
+    merged = merge_configs(config, {"callbacks": [callback]})
+    configurable = dict(merged["configurable"])
+    configurable[_SEND] = sent.extend
+    scratchpad = configurable.get(_SCRATCHPAD)
     if scratchpad is not None:
         counter = itertools.count().__next__
-        around[_SCRATCHPAD] = replace(
-            scratchpad, resume=answers, interrupt_counter=counter, get_null_resume=_nothing
+        configurable[_SCRATCHPAD] = replace(
+            scratchpad, resume=answers, interrupt_counter=counter, get_null_resume=_no_resume_value
         )
-    runtime = around.get(_RUNTIME)
+    runtime = configurable.get(_RUNTIME)
     if runtime is not None and terms.stream:
-        around[_RUNTIME] = replace(
+        configurable[_RUNTIME] = replace(
             runtime, stream_writer=lambda value: emit(terms.values.store(value), name="custom")
         )
-    return {**found, "configurable": around}
+    return {**merged, "configurable": configurable}
 
 
-def _nothing(consume: bool = False) -> None:
+def _no_resume_value(consume: bool = False) -> None:
     return None
 
 
-def _asking(name: str, options: Mapping[str, Any]) -> Ask:
-    """Return what puts a question of a node to people: approve is True, reject is False."""
+def _ask_people(name: str, options: Mapping[str, Any]) -> Ask:
+    """Return a function that answers the interrupt of a node through a gate: True if people
+    approve, False if they reject."""
 
     async def ask(value: Any) -> bool:
         choices = [
             {"value": adapter.APPROVE, "means": "approve"},
             {"value": adapter.REJECT, "means": "reject"},
         ]
-        prompt = (
-            value
-            if isinstance(value, str) and value.strip()
-            else f"{name} asks: {json.dumps(value, default=str)}"
-        )
+        if isinstance(value, str) and value.strip():
+            prompt = value
+        else:
+            prompt = f"{name} asks: {json.dumps(value, default=str)}"
         answer = await adapter.ask(prompt[:1000], options=choices, data=value, **options)
         return answer.approved
 
@@ -334,7 +354,7 @@ def _asking(name: str, options: Mapping[str, Any]) -> Ask:
 
 
 class _UsageCallback(BaseCallbackHandler):
-    """Hears what models use in a step."""
+    """Reports the usage of models in a step to the budgets of the run."""
 
     run_inline = True
 
@@ -342,7 +362,7 @@ class _UsageCallback(BaseCallbackHandler):
         self._terms = terms
 
     def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-        """Report what an answer has used."""
+        """Report the usage of a response."""
         for message in _messages(response):
             usage = getattr(message, "usage_metadata", None)
             if usage:
@@ -350,23 +370,24 @@ class _UsageCallback(BaseCallbackHandler):
 
 
 class _Listener(_UsageCallback, _StreamingCallbackHandler[Any]):
-    """Hears what models say, too; models speak in pieces where there is one."""
+    """Also emits the responses of models as frames. Models stream their responses because this is a
+    streaming handler."""
 
     def tap_output_aiter(self, run_id: UUID, output: Any) -> Any:
-        """Leave output as it is."""
+        """Return the output unchanged."""
         return output
 
     def tap_output_iter(self, run_id: UUID, output: Any) -> Any:
-        """Leave output as it is."""
+        """Return the output unchanged."""
         return output
 
     def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
-        """Show a piece of an answer."""
+        """Emit a piece of a response."""
         if isinstance(token, str):
             adapter.show("text", token)
 
     def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-        """Show which tools an answer asks for."""
+        """Emit the tool calls of a response."""
         super().on_llm_end(response, **kwargs)
         for message in _messages(response):
             for call in getattr(message, "tool_calls", None) or []:
@@ -374,7 +395,11 @@ class _Listener(_UsageCallback, _StreamingCallbackHandler[Any]):
 
 
 def _messages(response: Any) -> list[Any]:
-    return [getattr(one, "message", None) for batch in response.generations for one in batch]
+    return [
+        getattr(generation, "message", None)
+        for batch in response.generations
+        for generation in batch
+    ]
 
 
 def flow_tool(tool: FlowTool) -> BaseTool:

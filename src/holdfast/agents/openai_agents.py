@@ -1,9 +1,9 @@
-"""Agents of the OpenAI Agents SDK as durable workflows: ``result = await run(agent, "...")``
-instead of ``Runner.run``.
+"""Run agents of the OpenAI Agents SDK durably: ``result = await run(agent, "...")`` instead of
+``Runner.run``.
 
 In a workflow every call of a model, of a function tool, of a guardrail and of a session is a step:
-recorded once, never paid for twice. Elsewhere ``run`` is ``Runner.run``. Tools that need approval
-ask people through gates; tokens are reported to the budgets of the run.
+recorded once, never paid for twice. Outside a workflow ``run`` calls ``Runner.run``. Tools that
+need approval ask people through gates; tokens are reported to the budgets of the run.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ _OUTPUTS = {
     kind.__name__: kind for kind in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
 }
 _OUTPUT = "$tool_output"
-_UNHEARD = "use run(..., stream=True), and follow the output of the run"
+_USE_STREAM = "use run(..., stream=True), and follow the output of the run"
 
 
 def tokens(usage: Usage) -> Mapping[str, Amount]:
-    """Return what a call of a model used: requests, tokens, input_tokens, output_tokens."""
+    """Return the usage of a call of a model: requests, tokens, input_tokens, output_tokens."""
     return adapter.used(max(usage.requests, 1), usage.input_tokens, usage.output_tokens)
 
 
 @dataclass
 class _AgentRunSettings:
-    """How the calls of one run of an agent are made."""
+    """The settings of one run of an agent."""
 
     model: CallSettings
     tool: CallSettings
@@ -81,11 +81,11 @@ class _AgentRunSettings:
     stream: bool
     spends: Spends
     known: dict[int, tuple[Agent[Any], Agent[Any]]] = field(default_factory=dict)
-    """Agents by their ids, with what was made of them; they are kept, so that no other gets the
-    id."""
+    """Agents by ``id()``, each with its durable copy. The agents are kept alive, so that no other
+    object gets the same id."""
 
 
-_terms_here: ContextVar[_AgentRunSettings | None] = ContextVar(
+_current_terms: ContextVar[_AgentRunSettings | None] = ContextVar(
     "holdfast_openai_agents", default=None
 )
 
@@ -104,60 +104,71 @@ async def run(
     session: Session | None = None,
     **options: Any,
 ) -> RunResult:
-    """Run an agent, in a workflow as steps of it.
+    """Run an agent, in a workflow as steps of the run.
 
-    *model* and *tool* are options of the steps (``retries``, ``delay``, ``timeout`` and so on),
-    *tools* those of single tools by name. With *stream* the words of the model are frames of the
-    run's output while it speaks. *approval* are options of the gates for tools that need approval.
-    *spends* says what a call of a model costs, by dimension. The rest is that of ``Runner.run``.
+    Args:
+        model: options of the steps that call a model (``retries``, ``delay``, ``timeout`` ...).
+        tool: options of the steps that call a tool, a guardrail or a session.
+        tools: options of single tools by name.
+        stream: whether the text of the model is emitted as frames of the run's output.
+        approval: options of the gates for tools that need approval.
+        spends: returns the usage of a call of a model, by dimension.
+        options: further options of ``Runner.run``.
     """
-    given = {
-        name: adapter.settings_from(f"tools {name}:", one) for name, one in (tools or {}).items()
+    settings_by_tool = {
+        name: adapter.settings_from(f"tools {name}:", values)
+        for name, values in (tools or {}).items()
     }
     terms = _AgentRunSettings(
         adapter.settings_from("model", model),
         adapter.settings_from("tool", tool),
-        given,
+        settings_by_tool,
         stream,
         spends,
     )
-    asked = adapter.approval_from(approval)
+    gate_options = adapter.approval_from(approval)
     if adapter.program_here() is None:
         return await Runner.run(agent, input, run_config=run_config, session=session, **options)
     config = _config(run_config or RunConfig(tracing_disabled=True), terms)
-    kept = None if session is None else _Session(session, terms)
+    durable_session = None if session is None else _Session(session, terms)
     _Runner.install()
-    token = _terms_here.set(terms)
+    token = _current_terms.set(terms)
     try:
         with adapter.agent_run(agent.name):
             durable = _durable(agent, terms)
-            result = await Runner.run(durable, input, run_config=config, session=kept, **options)
+            result = await Runner.run(
+                durable, input, run_config=config, session=durable_session, **options
+            )
             while result.interruptions:
                 state = result.to_state()
-                await _decide(state, result.interruptions, asked)
+                await _decide(state, result.interruptions, gate_options)
                 result = await Runner.run(
-                    durable, state, run_config=config, session=kept, **_again(options)
+                    durable,
+                    state,
+                    run_config=config,
+                    session=durable_session,
+                    **_resume_options(options),
                 )
     finally:
-        _terms_here.reset(token)
+        _current_terms.reset(token)
     return result
 
 
-def _config(given: RunConfig, terms: _AgentRunSettings) -> RunConfig:
-    """Return the same settings for agents whose models and guardrails are called as steps."""
-    if isinstance(given.model_provider, _Provider):
-        return given
+def _config(config: RunConfig, terms: _AgentRunSettings) -> RunConfig:
+    """Return the same configuration, with models and guardrails that are called as steps."""
+    if isinstance(config.model_provider, _Provider):
+        return config
     return replace(
-        given,
-        model_provider=_Provider(given.model_provider, terms),
-        model=_model(given.model, terms),
-        input_guardrails=_rails(given.input_guardrails, GuardrailFunctionOutput, terms),
-        output_guardrails=_rails(given.output_guardrails, GuardrailFunctionOutput, terms),
+        config,
+        model_provider=_Provider(config.model_provider, terms),
+        model=_model(config.model, terms),
+        input_guardrails=_guardrails(config.input_guardrails, GuardrailFunctionOutput, terms),
+        output_guardrails=_guardrails(config.output_guardrails, GuardrailFunctionOutput, terms),
     )
 
 
-def _again(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for going on with what was interrupted: the rest is in its state."""
+def _resume_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for resuming an interrupted run: its state has the others."""
     return {
         name: value
         for name, value in options.items()
@@ -165,17 +176,18 @@ def _again(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _decide(state: Any, interruptions: list[Any], asked: Mapping[str, Any]) -> None:
-    """Ask people about the calls that need approval, about all of them at once."""
+async def _decide(state: Any, interruptions: list[Any], gate_options: Mapping[str, Any]) -> None:
+    """Ask people about all calls that need approval, concurrently, and record their decisions in
+    the state."""
     questions = [
-        adapter.approval(item.agent.name, item.name or "a tool", _arguments(item), asked)
+        adapter.approval(item.agent.name, item.name or "a tool", _arguments(item), gate_options)
         for item in interruptions
     ]
-    for item, verdict in zip(interruptions, await asyncio.gather(*questions), strict=True):
-        if verdict.approved:
+    for item, decision in zip(interruptions, await asyncio.gather(*questions), strict=True):
+        if decision.approved:
             state.approve(item)
         else:
-            state.reject(item, rejection_message=verdict.words)
+            state.reject(item, rejection_message=decision.words)
 
 
 def _arguments(item: Any) -> Any:
@@ -190,41 +202,43 @@ def _arguments(item: Any) -> Any:
 
 
 def _durable(agent: Agent[Any], terms: _AgentRunSettings) -> Agent[Any]:
-    """Return the same agent with models and tools that are called as steps; so are those that it
-    hands over to."""
-    found = terms.known.get(id(agent))
-    if found is not None:
-        return found[1]
+    """Return a copy of the agent whose models and tools, and those of the agents that it hands over
+    to, are called as steps."""
+    agent_and_copy = terms.known.get(id(agent))
+    if agent_and_copy is not None:
+        return agent_and_copy[1]
     if agent.mcp_servers:
         why = "MCP servers cannot be called as steps: offer what they do as function tools"
         raise BadOption(option="agent", value=agent.name, why=why)
-    made: Agent[Any] = copy.copy(agent)
-    terms.known[id(agent)] = terms.known[id(made)] = agent, made
-    made.model = _model(agent.model, terms)
-    made.tools = [_tool(tool, terms) for tool in agent.tools]
-    made.handoffs = [_handoff(one, terms) for one in agent.handoffs]
-    made.input_guardrails = _rails(agent.input_guardrails, GuardrailFunctionOutput, terms)
-    made.output_guardrails = _rails(agent.output_guardrails, GuardrailFunctionOutput, terms)
-    return made
+    durable: Agent[Any] = copy.copy(agent)
+    # before the handoffs: agents may hand over to each other
+    terms.known[id(agent)] = (agent, durable)
+    terms.known[id(durable)] = (agent, durable)
+    durable.model = _model(agent.model, terms)
+    durable.tools = [_tool(tool, terms) for tool in agent.tools]
+    durable.handoffs = [_handoff(handoff, terms) for handoff in agent.handoffs]
+    durable.input_guardrails = _guardrails(agent.input_guardrails, GuardrailFunctionOutput, terms)
+    durable.output_guardrails = _guardrails(agent.output_guardrails, GuardrailFunctionOutput, terms)
+    return durable
 
 
-def _handoff(given: Any, terms: _AgentRunSettings) -> Any:
-    if not isinstance(given, Handoff):
-        return _durable(given, terms)
+def _handoff(handoff: Any, terms: _AgentRunSettings) -> Any:
+    if not isinstance(handoff, Handoff):
+        return _durable(handoff, terms)
 
     async def invoke(context: Any, arguments: str) -> Any:
-        return _durable(await given.on_invoke_handoff(context, arguments), terms)
+        return _durable(await handoff.on_invoke_handoff(context, arguments), terms)
 
-    return replace(given, on_invoke_handoff=invoke)
+    return replace(handoff, on_invoke_handoff=invoke)
 
 
 _LOCAL = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
-"""Tools of the SDK that act on this machine, and not as functions."""
+"""The tools of the SDK that act on this machine and are not function tools."""
 
 
 def _tool(tool: Any, terms: _AgentRunSettings) -> Any:
-    """Return a tool whose calls are steps. What runs at the provider is part of the call of the
-    model."""
+    """Return a copy of a function tool whose calls are steps. A hosted tool is returned unchanged:
+    it runs at the provider, as part of the call of the model."""
     if not isinstance(tool, FunctionTool):
         if type(tool).__name__ in _LOCAL:
             raise BadOption(
@@ -233,34 +247,33 @@ def _tool(tool: Any, terms: _AgentRunSettings) -> Any:
                 why="only function tools can be called as steps",
             )
         return tool
-    if tool._is_agent_tool:
+    if tool._is_agent_tool:  # private API of the SDK
         return _agent_tool(tool, terms)
     settings = terms.tools.get(tool.name, terms.tool)
-    bare = set_function_tool_failure_error_function(
-        copy.copy(tool), None
-    )  # so that the step sees errors, and is tried again
-    made = copy.copy(tool)
+    # without its error function: the step must see the errors of the tool, to retry it
+    raising_tool = set_function_tool_failure_error_function(copy.copy(tool), None)
+    durable_tool = copy.copy(tool)
 
     async def invoke(context: Any, arguments: str) -> Any:
         async def body() -> Any:
-            return _stored(await bare.on_invoke_tool(context, arguments))
+            return _stored(await raising_tool.on_invoke_tool(context, arguments))
 
         try:
             return _restored(await adapter.recorded(f"tool:{tool.name}", body, settings))
         except StepFailed as failure:
-            told = await maybe_invoke_function_tool_failure_error_function(
-                function_tool=made, context=context, error=failure
+            message = await maybe_invoke_function_tool_failure_error_function(
+                function_tool=durable_tool, context=context, error=failure
             )
-            if told is None:
+            if message is None:
                 raise
-            return told
+            return message
 
-    return _invoked_by(made, invoke, terms)
+    return _invoked_by(durable_tool, invoke, terms)
 
 
 def _agent_tool(tool: FunctionTool, terms: _AgentRunSettings) -> FunctionTool:
-    """Return an agent that is a tool: what it calls are steps, and its questions those of the
-    run."""
+    """Return a copy of a tool that is an agent: the calls of that agent are steps of the run, and
+    its requests for approval are those of the run."""
 
     async def invoke(context: Any, arguments: str) -> Any:
         with adapter.agent_run(f"tool:{tool.name}", within=True):
@@ -273,32 +286,32 @@ def _invoked_by(
     tool: FunctionTool, invoke: Callable[[Any, str], Awaitable[Any]], terms: _AgentRunSettings
 ) -> FunctionTool:
     tool.on_invoke_tool = invoke
-    tool.tool_input_guardrails = _rails(
+    tool.tool_input_guardrails = _guardrails(
         tool.tool_input_guardrails, ToolGuardrailFunctionOutput, terms
     )
-    tool.tool_output_guardrails = _rails(
+    tool.tool_output_guardrails = _guardrails(
         tool.tool_output_guardrails, ToolGuardrailFunctionOutput, terms
     )
     return tool
 
 
 class _Runner(AgentRunner):
-    """Runs agents within agents: those of a durable run are durable, all others are left to the
-    runner that was there before."""
+    """Runs the agents that the SDK starts by itself, within other agents: durably if they belong to
+    a durable run, else by the runner that was installed before."""
 
     def __init__(self, inner: AgentRunner) -> None:
         self._inner = inner
 
     @classmethod
     def install(cls) -> None:
-        """Become the runner that the SDK takes where it runs an agent by itself."""
-        found = get_default_agent_runner()
-        if not isinstance(found, cls):
-            set_default_agent_runner(cls(found))
+        """Install this runner as the default runner of the SDK."""
+        current = get_default_agent_runner()
+        if not isinstance(current, cls):
+            set_default_agent_runner(cls(current))
 
     async def run(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:
         """Run an agent."""
-        terms = _terms_here.get()
+        terms = _current_terms.get()
         if terms is not None and adapter.program_here() is not None:
             starting_agent = _durable(starting_agent, terms)
             options["run_config"] = _config(
@@ -314,47 +327,48 @@ class _Runner(AgentRunner):
         return self._inner.run_sync(starting_agent, input, **options)
 
     def run_streamed(self, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:
-        """Run an agent that is listened to."""
-        if _terms_here.get() is not None and adapter.program_here() is not None:
-            raise NotInWorkflow(call="run_streamed", why=_UNHEARD)
+        """Run an agent and stream its events. Raises NotInWorkflow in a durable run."""
+        if _current_terms.get() is not None and adapter.program_here() is not None:
+            raise NotInWorkflow(call="run_streamed", why=_USE_STREAM)
         return self._inner.run_streamed(starting_agent, input, **options)
 
 
-def _rails(given: Any, kind: type[Any], terms: _AgentRunSettings) -> Any:
-    """Return the same guardrails, judging in steps: many ask a model. *kind* is what they
-    return."""
-    return given and [_rail(one, kind, terms) for one in given]
+def _guardrails(guardrails: Any, kind: type[Any], terms: _AgentRunSettings) -> Any:
+    """Return the same guardrails, evaluated in steps, because many of them call a model. *kind* is
+    the type of their result."""
+    return guardrails and [_guardrail(guardrail, kind, terms) for guardrail in guardrails]
 
 
-def _rail(given: Any, kind: type[Any], terms: _AgentRunSettings) -> Any:
-    name = given.get_name()
+def _guardrail(guardrail: Any, kind: type[Any], terms: _AgentRunSettings) -> Any:
+    name = guardrail.get_name()
 
-    async def judge(*asked: Any) -> Any:
+    async def evaluate(*args: Any) -> Any:
         async def body() -> Any:
-            found = given.guardrail_function(*asked)
-            verdict = await found if isawaitable(found) else found
+            result = guardrail.guardrail_function(*args)
+            output = await result if isawaitable(result) else result
             return {
-                part.name: to_jsonable_python(getattr(verdict, part.name), fallback=str)
+                part.name: to_jsonable_python(getattr(output, part.name), fallback=str)
                 for part in fields(kind)
             }
 
         return kind(**await adapter.recorded(f"guardrail:{name}", body, terms.tool))
 
-    return replace(given, guardrail_function=judge, name=name)
+    return replace(guardrail, guardrail_function=evaluate, name=name)
 
 
 def _stored(value: Any) -> Any:
-    """Return what a tool returned as plain data."""
+    """Return the output of a tool as plain data."""
     if isinstance(value, list):
-        return [_stored(one) for one in value]
+        return [_stored(item) for item in value]
     if isinstance(value, ToolOutputText | ToolOutputImage | ToolOutputFileContent):
         return {_OUTPUT: type(value).__name__, "value": value.model_dump(mode="json")}
     return to_jsonable_python(value, fallback=str)
 
 
 def _restored(data: Any) -> Any:
+    """Return the output of a tool from plain data."""
     if isinstance(data, list):
-        return [_restored(one) for one in data]
+        return [_restored(item) for item in data]
     if isinstance(data, dict) and data.get(_OUTPUT) in _OUTPUTS:
         return _OUTPUTS[data[_OUTPUT]].model_validate(data["value"])
     return data
@@ -363,16 +377,18 @@ def _restored(data: Any) -> Any:
 # Models
 
 
-def _model(given: Any, terms: _AgentRunSettings) -> Any:
-    """Return a model whose calls are steps; a name is for the provider to look up."""
-    return _DurableModel(lambda: given, terms) if isinstance(given, Model) else given
+def _model(model: Any, terms: _AgentRunSettings) -> Any:
+    """Return a model whose calls are steps; a name of a model is returned unchanged, for the
+    provider to look up."""
+    return _DurableModel(lambda: model, terms) if isinstance(model, Model) else model
 
 
 class _Provider(ModelProvider):
-    """Looks models up where they are called: in the step."""
+    """Returns models that are looked up when they are called, in the step."""
 
     def __init__(self, inner: ModelProvider, terms: _AgentRunSettings) -> None:
-        self._inner, self._terms = inner, terms
+        self._inner = inner
+        self._terms = terms
 
     def get_model(self, model_name: str | None) -> Model:
         return _DurableModel(lambda: self._inner.get_model(model_name), self._terms)
@@ -382,13 +398,14 @@ class _DurableModel(Model):
     """A model whose calls are steps."""
 
     def __init__(self, find: Callable[[], Model], terms: _AgentRunSettings) -> None:
-        self._find, self._terms = find, terms
+        self._find = find
+        self._terms = terms
 
     async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
         """Call the model in a step."""
 
         async def body() -> Any:
-            call = _spoken if self._terms.stream else _asked
+            call = _stream_response if self._terms.stream else _get_response
             response = await call(self._find(), args, kwargs)
             adapter.report(self._terms.spends(response.usage))
             return _RESPONSE.dump_python(response, mode="json", by_alias=True, exclude_unset=True)
@@ -396,45 +413,47 @@ class _DurableModel(Model):
         return _RESPONSE.validate_python(await adapter.recorded("model", body, self._terms.model))
 
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """Not in a workflow: there the words of a model are output of the run."""
-        raise NotInWorkflow(call="run_streamed", why=_UNHEARD)
+        """Raise NotInWorkflow: in a workflow the text of a model is output of the run."""
+        raise NotInWorkflow(call="run_streamed", why=_USE_STREAM)
 
 
-async def _asked(model: Model, args: Any, kwargs: Any) -> ModelResponse:
+async def _get_response(model: Model, args: Any, kwargs: Any) -> ModelResponse:
     return await model.get_response(*args, **kwargs)
 
 
-async def _spoken(model: Model, args: Any, kwargs: Any) -> ModelResponse:
-    """Let the model speak, show what it says, and return the whole."""
-    found: ModelResponse | None = None
+async def _stream_response(model: Model, args: Any, kwargs: Any) -> ModelResponse:
+    """Call the model, emit its response in pieces, and return the whole response. Raises
+    ConnectionError if the stream ends early."""
+    response: ModelResponse | None = None
     async for event in model.stream_response(*args, **kwargs):
         if isinstance(event, ResponseTextDeltaEvent):
             adapter.show("text", event.delta)
         elif isinstance(event, ResponseReasoningSummaryTextDeltaEvent):
             adapter.show("thinking", event.delta)
         elif isinstance(event, ResponseCompletedEvent):
-            found = _whole(event.response)
-    if found is None:
-        raise ConnectionError("the model stopped in the middle of its answer")
-    for item in found.output:
+            response = _model_response(event.response)
+    if response is None:
+        raise ConnectionError("the model stopped in the middle of its response")
+    for item in response.output:
         if getattr(item, "type", None) == "function_call":
             adapter.show(
                 "tool_call", {"tool": getattr(item, "name", ""), "arguments": _arguments(item)}
             )
-    return found
+    return response
 
 
-def _whole(response: Any) -> ModelResponse:
-    told = response.usage
+def _model_response(response: Any) -> ModelResponse:
+    """Return the response of the OpenAI API as a response of the SDK."""
+    reported = response.usage
     usage = Usage()
-    if told is not None:
+    if reported is not None:
         usage = Usage(
             requests=1,
-            input_tokens=told.input_tokens,
-            output_tokens=told.output_tokens,
-            total_tokens=told.total_tokens,
-            input_tokens_details=told.input_tokens_details,
-            output_tokens_details=told.output_tokens_details,
+            input_tokens=reported.input_tokens,
+            output_tokens=reported.output_tokens,
+            total_tokens=reported.total_tokens,
+            input_tokens_details=reported.input_tokens_details,
+            output_tokens_details=reported.output_tokens_details,
         )
     return ModelResponse(output=response.output, usage=usage, response_id=response.id)
 
@@ -446,27 +465,28 @@ class _Session:
     """A session that is read and written in steps."""
 
     def __init__(self, inner: Session, terms: _AgentRunSettings) -> None:
-        self._inner, self._terms = inner, terms
+        self._inner = inner
+        self._terms = terms
         self.session_id = inner.session_id
         self.session_settings = getattr(inner, "session_settings", None)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Read the conversation."""
-        return list(await self._do("get_items", lambda: self._inner.get_items(limit)))
+        return list(await self._step("get_items", lambda: self._inner.get_items(limit)))
 
     async def add_items(self, items: list[Any]) -> None:
         """Append to the conversation."""
-        await self._do("add_items", lambda: self._inner.add_items(items))
+        await self._step("add_items", lambda: self._inner.add_items(items))
 
     async def pop_item(self) -> Any:
-        """Take the last item away."""
-        return await self._do("pop_item", self._inner.pop_item)
+        """Remove and return the last item."""
+        return await self._step("pop_item", self._inner.pop_item)
 
     async def clear_session(self) -> None:
-        """Forget the conversation."""
-        await self._do("clear_session", self._inner.clear_session)
+        """Delete the conversation."""
+        await self._step("clear_session", self._inner.clear_session)
 
-    async def _do(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _step(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         async def body() -> Any:
             return to_jsonable_python(await call(), fallback=str)
 

@@ -1,9 +1,9 @@
-"""Agents of Pydantic AI as durable workflows: ``Agent(..., name="clerk",
+"""Run agents of Pydantic AI durably: ``Agent(..., name="clerk",
 capabilities=[HoldfastDurability()])``.
 
 In a workflow every request to a model and every call of a tool is a step: recorded once, never paid
-for twice. Elsewhere the agent is what it was. Tools that need approval ask people through gates;
-tokens are reported to the budgets of the run.
+for twice. Outside a workflow the agent behaves as without the capability. Tools that need approval
+ask people through gates; tokens are reported to the budgets of the run.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ except ImportError as error:
     raise adapter.missing("pydantic-ai-slim", "pydantic-ai") from error
 
 METADATA = "holdfast"
-"""Under this key the metadata of a tool has the options of its step, or False if it is to be run as
-workflow code."""
+"""The key in the metadata of a tool for the options of its step; False runs the tool as workflow
+code."""
 
 Spends = Callable[[RequestUsage], Mapping[str, Amount]]
 
 
 def tokens(usage: RequestUsage) -> Mapping[str, Amount]:
-    """Return what a request to a model used: requests, tokens, input_tokens, output_tokens."""
+    """Return the usage of a request to a model: requests, tokens, input_tokens, output_tokens."""
     return adapter.used(1, usage.input_tokens, usage.output_tokens)
 
 
 class _Backend(JournalCallableOperationBackend[CallSettings]):
-    """Makes the operations of an agent as steps."""
+    """Executes the operations of an agent as steps."""
 
     def __init__(self, owner: HoldfastDurability) -> None:
         config = RoleBasedOperationConfig(
@@ -93,40 +93,47 @@ class _Backend(JournalCallableOperationBackend[CallSettings]):
         cache_key: Any,
         config: CallSettings,
     ) -> object:
-        """Make one operation: in a workflow as a step."""
-        own = name.removeprefix(f"{self._owner.name}__")
-        is_model = own.startswith("model.request")
+        """Execute one operation, in a workflow as a step."""
+        step = name.removeprefix(f"{self._owner.name}__")
+        if step.startswith("model.request"):
+            body = self._with_usage_report(body)
         try:
-            return await adapter.recorded(own, self._reporting(body) if is_model else body, config)
+            return await adapter.recorded(step, body, config)
         except StepFailed as failure:
-            if not self._owner.tell_failures or ".call_tool" not in own:
+            if not self._owner.tell_failures or ".call_tool" not in step:
                 raise
             raise ToolFailed(str(failure.facts.get("message") or failure)) from failure
 
-    def _reporting(self, body: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+    def _with_usage_report(
+        self, body: Callable[[], Awaitable[object]]
+    ) -> Callable[[], Awaitable[object]]:
         async def call() -> object:
-            answer = await body()
-            usage = answer.get("usage") if isinstance(answer, dict) else None
+            response = await body()
+            usage = response.get("usage") if isinstance(response, dict) else None
             if usage is not None:
                 adapter.report(self._owner.spends(JSON_CODEC.load(RequestUsage, usage)))
-            return answer
+            return response
 
         return call
 
 
-def _not_storable(error: Exception) -> BaseException:
+def _storage_error(error: Exception) -> BaseException:
     return Fail(f"what the tool or model returned cannot be stored as JSON: {error}")
 
 
 class HoldfastDurability(BaseDurabilityCapability[Any]):
     """Makes an agent durable in workflows of Holdfast.
 
-    *model* and *tool* are options of the steps (``retries``, ``delay``, ``timeout`` and so on); a
-    tool has its own in its metadata, ``metadata={"holdfast": {"retries": 3}}``. With *stream* the
-    words of the model are frames of the run's output while it speaks. *approval* are options of the
-    gates for tools that need approval. *spends* says what a request costs, by dimension. With
-    *tell_failures* the model is told of a tool that has failed for good; else the run fails.
-    *models* and *event_stream_handler* are those of Pydantic AI.
+    Args:
+        model: options of the steps that call a model (``retries``, ``delay``, ``timeout`` ...).
+        tool: options of the steps that call a tool; a tool can have its own in its metadata,
+            ``metadata={"holdfast": {"retries": 3}}``.
+        stream: whether the text of the model is emitted as frames of the run's output.
+        approval: options of the gates for tools that need approval.
+        spends: returns the usage of a request, by dimension.
+        tell_failures: whether the final failure of a tool is reported to the model; else it fails
+            the run.
+        models, event_stream_handler, name: those of Pydantic AI.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -134,7 +141,7 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
         durable_unit_noun="step",
         durable_container_noun="workflow",
         codec=JSON_CODEC,
-        serialization_failure=_not_storable,
+        serialization_failure=_storage_error,
         toolset_lifecycles={
             "function": "enter-always",
             "mcp": "enter-in-durable-unit",
@@ -157,20 +164,20 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
-        self.model_step, self.tool_step = (
-            adapter.settings_from("model", model),
-            adapter.settings_from("tool", tool),
-        )
-        self.stream, self.spends, self.tell_failures = stream, spends, tell_failures
-        self.approval = adapter.approval_from(approval)
+        self.model_step: CallSettings = adapter.settings_from("model", model)
+        self.tool_step: CallSettings = adapter.settings_from("tool", tool)
+        self.stream: bool = stream
+        self.spends: Spends = spends
+        self.tell_failures: bool = tell_failures
+        self.approval: dict[str, Any] = adapter.approval_from(approval)
 
     @property
     def in_durable_context(self) -> bool:
-        """Whether what the agent does here is part of a workflow."""
+        """Whether the agent runs in a workflow, outside a step."""
         return adapter.program_here() is not None
 
     def get_durable_operation_backend(self) -> _Backend:
-        """Return what makes the operations of the agent as steps."""
+        """Return the backend that executes the operations of the agent as steps."""
         return _Backend(self)
 
     def get_default_run_id(self) -> str | None:
@@ -185,8 +192,8 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Name the steps after the agent, and run plain functions of it, but for its tools, where
-        they are called."""
+        """Run the agent with steps that are named after it. Its plain functions, except its tools,
+        run in the calling thread."""
         if not self.in_durable_context:
             return await super().wrap_run(ctx, handler=handler)
         with adapter.agent_run(self.name), disable_threads():
@@ -195,43 +202,46 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
     def step_of(
         self, operation_id: Any, tool: Any, tool_name: str
     ) -> CallSettings | Literal[False]:
-        """Return how a tool is called: as its metadata say, or else as all are."""
+        """Return the settings of a tool: those in its metadata, else those of all tools; False to
+        run it as workflow code. Raises BadOption."""
         metadata = getattr(getattr(tool, "tool_def", None), "metadata", None) or {}
-        given = metadata.get(METADATA)
-        if given is None:
+        values = metadata.get(METADATA)
+        if values is None:
             return self.tool_step
-        if given is False:
+        if values is False:
             return False
-        if not isinstance(given, Mapping):
+        if not isinstance(values, Mapping):
             raise BadOption(
                 option=f"metadata of {tool_name}",
-                value=given,
+                value=values,
                 why="give options of its step, or False",
             )
-        return adapter.settings_from(f"metadata of {tool_name}:", given)
+        return adapter.settings_from(f"metadata of {tool_name}:", values)
 
     # Approval
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Ask people about the calls that need approval, about all at once. Calls that are done
-        elsewhere are not ours."""
+        """Ask people about all calls that need approval, concurrently, and return their decisions.
+        Calls that are executed externally are left to the caller of the agent."""
         if not requests.approvals or not self.in_durable_context:
             return None
-        asked = [
+        questions = [
             adapter.approval(self.name, call.tool_name, call.args_as_dict(), self.approval)
             for call in requests.approvals
         ]
-        verdicts = await asyncio.gather(*asked)
+        decisions = await asyncio.gather(*questions)
         return requests.build_results(
             approvals={
-                call.tool_call_id: ToolApproved() if verdict.approved else ToolDenied(verdict.words)
-                for call, verdict in zip(requests.approvals, verdicts, strict=True)
+                call.tool_call_id: (
+                    ToolApproved() if decision.approved else ToolDenied(decision.words)
+                )
+                for call, decision in zip(requests.approvals, decisions, strict=True)
             }
         )
 
-    # Words
+    # Streamed output
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
@@ -243,23 +253,23 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
         if not self.stream:
             return handler
 
-        async def shown(ctx: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
+        async def emitting(ctx: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
             if handler is None:
                 async for event in events:
-                    _show(event)
+                    _emit_event(event)
             else:
-                await handler(ctx, _showing(events))
+                await handler(ctx, _emit_events(events))
 
-        return shown
+        return emitting
 
 
-async def _showing(events: AsyncIterable[AgentStreamEvent]) -> AsyncIterable[AgentStreamEvent]:
+async def _emit_events(events: AsyncIterable[AgentStreamEvent]) -> AsyncIterable[AgentStreamEvent]:
     async for event in events:
-        _show(event)
+        _emit_event(event)
         yield event
 
 
-def _show(event: AgentStreamEvent) -> None:
+def _emit_event(event: AgentStreamEvent) -> None:
     match event:
         case (
             PartStartEvent(part=TextPart(content=text))
@@ -282,10 +292,10 @@ def flow_toolset(tool: FlowTool) -> FunctionToolset[Any]:
     async def flow(**arguments: Any) -> dict[str, Any]:
         return await tool.aio(arguments)
 
-    made: Tool[Any] = Tool.from_schema(
+    flow_tool: Tool[Any] = Tool.from_schema(
         flow, name=tool.name, description=tool.description, json_schema=tool.parameters
     )
-    return FunctionToolset([made], id="flows")
+    return FunctionToolset([flow_tool], id="flows")
 
 
 __all__ = ["METADATA", "HoldfastDurability", "flow_toolset", "tokens"]

@@ -1,9 +1,8 @@
-"""Decide whether an IP address is public: reachable by everyone, and not a service of this machine
-or its networks.
+"""Classify IP addresses as public or not, to protect webhook delivery against SSRF.
 
-A webhook URL may come from a customer. Delivering to it must not reach what only this machine can
+A webhook URL may come from a customer. A delivery must not reach targets that only this machine can
 reach: loopback services, the metadata service of a cloud at 169.254.169.254, hosts of the internal
-network. Pure: the caller resolves names.
+network. Pure: the caller resolves host names.
 """
 
 from __future__ import annotations
@@ -19,19 +18,17 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _IPV4_COMPATIBLE = IPv6Network("::/96")
 _RESERVED = (IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
-"""Blocks that not every Python counts as reserved: relays of 6to4, which are deprecated, and
-addresses for documentation."""
+"""Reserved blocks that some Python versions do not report as reserved: the deprecated 6to4 relays,
+and an IPv6 block for documentation."""
 
 
 def not_public(address: str) -> str | None:
-    """Return what kind of address this is when it is not public, such as ``loopback``; None when it
-    is public.
+    """Return why the address is not public, such as ``loopback``; None if it is public.
 
-    An IPv6 address that stands for an IPv4 address (mapped, 6to4, NAT64) is judged by that IPv4
-    address."""
-    parsed = ip_address(
-        address.partition("%")[0]
-    )  # fe80::1%eth0: the zone says nothing about the kind
+    An IPv6 address that embeds an IPv4 address (mapped, compatible, 6to4, NAT64) is classified by
+    that IPv4 address."""
+    without_zone = address.partition("%")[0]  # fe80::1%eth0: the zone does not affect the kind
+    parsed = ip_address(without_zone)
     embedded = _embedded(parsed) if isinstance(parsed, IPv6Address) else None
     if embedded is not None:
         return _kind(embedded)
@@ -41,15 +38,14 @@ def not_public(address: str) -> str | None:
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that packets to an IPv6 address may be sent to."""
+    """Return the IPv4 address to which packets for this IPv6 address may be routed, if any."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    is_low = (
-        address in _IPV4_COMPATIBLE and int(address) > 1
-    )  # :: and ::1 are unspecified and loopback
-    if address in _NAT64 or is_low:
+    # :: and ::1 are in the same block, but they are the unspecified and the loopback address
+    is_compatible = address in _IPV4_COMPATIBLE and int(address) > 1
+    if address in _NAT64 or is_compatible:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return None
 
@@ -67,23 +63,21 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
             address.is_reserved
             or not address.is_global
             or any(address in block for block in _RESERVED)
-        ),  # shared by carriers (100.64.0.0/10) among others
+        ),  # not is_global: among others 100.64.0.0/10, the shared addresses of carriers
     }
     return next((kind for kind, applies in kinds.items() if applies), None)
 
 
 def checked_hosts(option: str, hosts: Any) -> tuple[str, ...]:
-    """Return names of hosts, or addresses, as they are compared with that of a URL; one alone may
-    be given as it is. Raises BadOption."""
-    given = [hosts] if isinstance(hosts, str) else checked_many(option, hosts)
-    return tuple(dict.fromkeys(_checked_host(option, host) for host in given))
+    """Return host names or addresses, normalized for comparison with the host of a URL.
+
+    *hosts* is one host or an iterable of hosts. Raises BadOption."""
+    listed = [hosts] if isinstance(hosts, str) else checked_many(option, hosts)
+    return tuple(dict.fromkeys(_checked_host(option, host) for host in listed))
 
 
 def _checked_host(option: str, host: object) -> str:
-    why = (
-        "it is the name of a host as in a URL, such as hooks.internal, without scheme, port and"
-        " path"
-    )
+    why = "a host is written as in a URL, such as hooks.internal, without scheme, port and path"
     if not isinstance(host, str):
         raise BadOption(option=option, value=host, why=why)
     name = normal_host(host.removeprefix("[").removesuffix("]"))
@@ -98,7 +92,7 @@ def _checked_host(option: str, host: object) -> str:
 
 
 def normal_host(host: str) -> str:
-    """Return a host in the spelling in which hosts are compared."""
+    """Return the host in lower case and without a final dot, for comparison."""
     return host.lower().removesuffix(".")
 
 

@@ -1,9 +1,14 @@
-"""The place of a value: an encrypted value is bound to it, and cannot be moved to another run,
-column or step unnoticed.
+"""Build the associated data that binds an encrypted value to its place (AEAD).
 
-A place is part of the associated data of the encryption. It consists of names that stay the same
-when a run is replayed, exported or copied to another database. A value that moves to another run (a
-fork, an input made of results) is opened and encrypted again. No name contains a zero byte.
+A value that is moved to the place of another run, column or step fails authentication when it is
+opened.
+
+Invariants:
+- A place consists of names that stay the same when a run is replayed, exported or copied to another
+  database.
+- A value that moves to another run (a fork, an input made of results) is opened and encrypted
+  again.
+- No name contains a zero byte, so the parts cannot be confused.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 from holdfast.core.waits import Signal
 
 Source = tuple[str, int, int]
-"""What identifies a stream within its run: the step, the attempt and the generation."""
+"""The identity of a stream within its run: the step, the attempt and the generation."""
 
 
 def run_input(run_id: str) -> bytes:
@@ -25,8 +30,9 @@ def run_result(run_id: str) -> bytes:
 
 
 def error(run_id: str, step: str | None = None) -> bytes:
-    """Return the place of an error of a step, or of a run. The event that ends a run has the same
-    error as the run."""
+    """Return the place of the error of a step or, without *step*, of a run.
+
+    The event that ends a run shares this place: it stores the same bytes as the run."""
     return _place("error", run_id, step)
 
 
@@ -38,8 +44,9 @@ def event(run_id: str, kind: str, step: str | None) -> bytes:
 def signal(
     run_id: str, name: str | None, wait_id: str | None = None, step: str | None = None
 ) -> bytes:
-    """Return the place of a signal. The sender of one to a wait that was handed out knows the wait
-    and not its run."""
+    """Return the place of a signal.
+
+    A signal to an issued wait is bound to the wait: its sender knows the wait but not the run."""
     if wait_id is not None:
         return _place("signal to wait", wait_id)
     return _place("signal", run_id, name, step)
@@ -51,8 +58,9 @@ def of_signal(run_id: str, stored: Signal) -> bytes:
 
 
 def member_input(run_id: str) -> bytes:
-    """Return the place of the input of a member of a graph that has no run yet. Places of results
-    are still in it."""
+    """Return the place of the input of a graph member that has no run yet.
+
+    This input still contains placeholders for the results of other members."""
     return _place("member", run_id)
 
 
@@ -72,7 +80,7 @@ def summary(run_id: str, stream: Source) -> bytes:
 
 
 def progress(run_id: str) -> bytes:
-    """Return the place of the message of progress of a run."""
+    """Return the place of a run's progress message."""
     return _place("progress", run_id)
 
 

@@ -1,7 +1,8 @@
-"""Who is claimed next, and what becomes of what a session held. Pure.
+"""Choose the runs to claim next, and decide what happens to the runs of an ended session. Pure.
 
-The rank of a run is the time at which it became ready, moved forward by its priority: a higher
-priority goes first, but an old run outranks a new one in the end, so nothing starves.
+The rank of a run is the time at which it became ready minus a bonus for its priority, and the
+smallest rank is claimed first. So a higher priority goes first, but a run that has waited long
+enough outranks any newer run: no run starves.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from holdfast.core.sessions import Lane
 from holdfast.core.status import Move, Status, after
 
 CRASH_LIMIT = 5
-"""After how many crashes in a row without progress a run is stuck, unless its worker says
-otherwise."""
+"""The default number of consecutive crashes without progress after which a run is stuck; a worker
+can set another one."""
 
 NO_PROGRESS = (
     EventKind.STEP_STARTED,
@@ -28,18 +29,21 @@ NO_PROGRESS = (
     EventKind.PRIORITY_CHANGED,
     EventKind.RUN_RELEASED,
 )
-"""The lines of a history that do not show that the run got any further: a step that still runs,
-what holders lost, what operators did."""
+"""The kinds of events that are not progress of the run: the start of a step, the loss of a lease,
+actions of operators."""
 
 PRIORITY_STEP = 60_000_000
-"""One point of priority is worth as much as having waited a minute longer."""
+"""Microseconds of waiting that one point of priority is worth: one minute."""
 
 
-PLACE, BEGIN = "place", "begin"
+PLACE = "place"
+"""The resource that a lane's concurrency limits: one per held run."""
+BEGIN = "begin"
+"""The resource that a lane's rate limits: one per run that begins."""
 
 Account = tuple[str, str, str]
-"""What a claimed run takes from: a place or a beginning, of a lane, and of which of its shares, if
-not of the lane as a whole."""
+"""A limited resource that a claimed run consumes: PLACE or BEGIN, the lane, and the share (empty
+for the lane as a whole)."""
 
 
 class Claimable(msgspec.Struct, order=True):
@@ -54,7 +58,7 @@ class Claimable(msgspec.Struct, order=True):
 
 
 class RecoveryDecision(msgspec.Struct):
-    """What becomes of a run whose session ended."""
+    """The new state of a run whose session ended."""
 
     status: Status
     rank: int | None
@@ -64,32 +68,34 @@ class RecoveryDecision(msgspec.Struct):
 
 
 def rank(now: int, priority: int) -> int:
-    """Say where a run stands that becomes ready now. The smallest goes first."""
+    """Return the rank of a run that becomes ready at *now*. The smallest rank is claimed first."""
     return now - priority * PRIORITY_STEP
 
 
 def count_needed(lanes: Iterable[Lane]) -> bool:
-    """Say whether any lane limits how many of its runs are held at once."""
+    """Return whether any lane limits how many of its runs are held at once."""
     return any(lane.concurrency is not None for lane in lanes)
 
 
 def accounts(run: Claimable, lane: Lane | None, now: int) -> list[Account]:
-    """Say what a claimed run takes from: places, and beginnings. One that began within the window
-    is not counted again when it comes back, as after the death of its worker."""
+    """Return the accounts that a claimed run consumes from: places and beginnings.
+
+    A run that began within the rate window and is claimed again, for example after the death of its
+    worker, does not count as another beginning."""
     if lane is None:
         return []
-    found = [(PLACE, run.lane, "")]
+    consumed = [(PLACE, run.lane, "")]
     if lane.rate_per is not None and not rate_limits.is_within(lane.rate_per, run.started_at, now):
-        found.append((BEGIN, run.lane, ""))
+        consumed.append((BEGIN, run.lane, ""))
     if run.share is None:
-        return found
+        return consumed
     if lane.per_share is not None:
-        found.append((PLACE, run.lane, run.share))
+        consumed.append((PLACE, run.lane, run.share))
     if lane.share_rate_per is not None and not rate_limits.is_within(
         lane.share_rate_per, run.started_at, now
     ):
-        found.append((BEGIN, run.lane, run.share))
-    return found
+        consumed.append((BEGIN, run.lane, run.share))
+    return consumed
 
 
 def choose(
@@ -100,27 +106,31 @@ def choose(
     now: int,
     limit: int,
 ) -> tuple[list[Claimable], Counter[Account]]:
-    """Pick the best *limit* runs that their lanes admit, one suspect at most; also say what they
-    take. *left* says how much there is, where that is limited."""
+    """Return the at most *limit* best-ranked runs that their lanes admit, and what they consume.
+
+    *left* has the remaining amount of each limited account. At most one suspect run, which has
+    crashed its workers before, is chosen."""
     chosen: list[Claimable] = []
     taken = Counter[Account]()
-    suspected = False
+    has_suspect = False
     for run in sorted(ready):
         if len(chosen) == limit:
             break
-        wanted = accounts(run, lanes.get(run.lane), now)
-        if (run.suspect and suspected) or any(
-            account in left and taken[account] >= left[account] for account in wanted
+        consumed = accounts(run, lanes.get(run.lane), now)
+        if (run.suspect and has_suspect) or any(
+            account in left and taken[account] >= left[account] for account in consumed
         ):
             continue
-        taken.update(wanted)
+        taken.update(consumed)
         chosen.append(run)
-        suspected = suspected or run.suspect
+        has_suspect = has_suspect or run.suspect
     return chosen, taken
 
 
 def places(lanes: Iterable[Lane], held: Mapping[str, int]) -> dict[Account, int]:
-    """Say how many places lanes have left, of which so many are held."""
+    """Return the remaining places of each limited lane, given the number of held runs by lane.
+
+    A paused lane has none."""
     left = {
         (PLACE, lane.name, ""): lane.concurrency - held.get(lane.name, 0)
         for lane in lanes
@@ -130,10 +140,9 @@ def places(lanes: Iterable[Lane], held: Mapping[str, int]) -> dict[Account, int]
 
 
 def most_of_a_share(lane: Lane, limit: int) -> int:
-    """Say how many runs of one share may go at most, when none is at work."""
-    return min(
-        limit, *(most for most in (lane.per_share, lane.share_rate_limit) if most is not None)
-    )
+    """Return how many runs of one idle share can be claimed at once, at most *limit*."""
+    share_limits = (lane.per_share, lane.share_rate_limit)
+    return min(limit, *(maximum for maximum in share_limits if maximum is not None))
 
 
 def share_rate_of(lane: Lane) -> rate_limits.RateLimit | None:
@@ -151,7 +160,7 @@ def rate_of(lane: Lane) -> rate_limits.RateLimit | None:
 
 
 def waits_for_signal(waits: bytes | None, name: str) -> bool:
-    """Say whether a signal of that name ends what a run is parked on."""
+    """Return whether the stored *waits* of a parked run include one for a signal *name*."""
     if waits is None:
         return False
     return any(
@@ -161,8 +170,9 @@ def waits_for_signal(waits: bytes | None, name: str) -> bool:
 
 
 def is_parked(state: Mapping[str, Any]) -> bool:
-    """Say whether a run waits; one that is being cancelled may wait too, in the middle of its
-    undoing."""
+    """Return whether a run is parked on waits.
+
+    A run that is being cancelled can be parked too, in the middle of its compensations."""
     return state["status"] in (Status.WAITING, Status.BLOCKED) or (
         state["status"] == Status.CANCELLING and state["waits"] is not None
     )
@@ -177,31 +187,36 @@ def recovery_decision(
     limit: int,
     now: int,
 ) -> RecoveryDecision:
-    """Decide what becomes of a run whose session ended, in peace or by a crash. *last_seq* is the
-    number of the last line of its history, *last_progress* that of the last line that shows
+    """Decide the new state of a run whose session ended, orderly or by a crash.
+
+    *last_seq* is the number of the last event of its history, *last_progress* the number of the
+    last event that is progress. A run is stuck after *limit* consecutive crashes without
     progress."""
-    status, crashes, crash_seq = Status(state["status"]), state["crashes"], state["crash_seq"]
+    status = Status(state["status"])
+    crashes = state["crashes"]
+    crash_seq = state["crash_seq"]
     parked = is_parked(state)
-    touched = state["revision"] != state["seen_revision"]
+    has_unseen_change = state["revision"] != state["seen_revision"]
     if crashed and not parked:
         has_progressed = crash_seq is None or last_progress > crash_seq
         crashes = 1 if has_progressed else crashes + 1
         crash_seq = last_seq
         if crashes >= limit:
             return RecoveryDecision(
-                after(status, Move.GIVE_UP), None, crashes, crash_seq, stuck=_poison(crashes)
+                after(status, Move.GIVE_UP), None, crashes, crash_seq, stuck=_crash_error(crashes)
             )
     status = after(status, Move.LOSE if crashed else Move.RELEASE)
     if not parked:
         return RecoveryDecision(status, rank(now, state["priority"]), crashes, crash_seq)
-    if touched:  # something came that its holder had not looked at when it parked
+    if has_unseen_change:  # it arrived after the last read of the holder: the run must check it
         return RecoveryDecision(
             after(status, Move.WAKE), rank(now, state["priority"]), crashes, crash_seq
         )
     return RecoveryDecision(status, None, crashes, crash_seq)
 
 
-def _poison(crashes: int) -> bytes:
+def _crash_error(crashes: int) -> bytes:
+    """Return the stored error of a run that is stuck because of its crashes."""
     message = f"its worker died {crashes} times in a row while it made no progress"
     return msgspec.json.encode(
         {"type": "TooManyCrashes", "message": message, "facts": {"crashes": crashes}}

@@ -1,7 +1,7 @@
-"""How values become bytes and come back: JSON through msgspec, never pickle.
+"""Encode values to stored bytes and decode them: JSON through msgspec, never pickle.
 
-What cannot be stored is refused here, by name, before anything is written; what was stored is read
-by its annotation.
+A value that cannot be stored is refused here, before anything is written, and the error names the
+offending part. Stored data is decoded by the annotation of the parameter or result.
 """
 
 from __future__ import annotations
@@ -19,88 +19,89 @@ from holdfast.core import encoding_errors, pydantic_models
 from holdfast.errors import BadData, NotEncodable, WrongType
 
 PLAIN = (Any, object, None, type(None), inspect.Parameter.empty)
-"""The annotations that ask for nothing: data comes back as JSON has it."""
+"""The annotations without a type to convert to: data is decoded as plain JSON values."""
 
 
 class Codec(Protocol):
-    """What turns values into stored bytes. *what* names the value in errors."""
+    """Convert values to stored bytes and back. *what* names the value in error messages."""
 
     name: str
 
     def encode(self, value: object, what: str = "value") -> bytes:
-        """Turn *value* into bytes. Raises NotEncodable."""
+        """Return *value* as bytes. Raises NotEncodable."""
         ...
 
     def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
-        """Turn *data* back into a value of *type*. Raises WrongType, BadData."""
+        """Return *data* as a value of *type*. Raises WrongType, BadData."""
         ...
 
 
 class JsonCodec:
-    """The codec that Holdfast uses unless told otherwise."""
+    """The default codec: JSON."""
 
     name = "json"
 
     def encode(self, value: object, what: str = "value") -> bytes:
-        """Turn *value* into JSON; NaN and infinity, which JSON lacks, are refused with the rest.
-        Raises NotEncodable."""
+        """Return *value* as JSON. Raises NotEncodable, also for NaN and infinity, which JSON
+        cannot represent."""
         try:
             data = _encoder.encode(value)
         except MemoryError:
             raise
         except Exception as error:
-            raise NotEncodable(value=_offence(value, what, error)) from error
-        if b"null" in data and value is not None and (found := _hidden_nan(value, what)):
-            raise NotEncodable(value=found)
+            raise NotEncodable(value=_location_and_reason(value, what, error)) from error
+        # msgspec writes NaN as null, so only data with a null can hide one: saves the search
+        if b"null" in data and value is not None and (nan := _hidden_nan(value, what)):
+            raise NotEncodable(value=nan)
         return data
 
     def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
-        """Turn JSON into a value of *type*, or into plain data. Raises WrongType, BadData."""
+        """Return JSON as a value of *type*, or as plain data. Raises WrongType, BadData."""
         try:
             return _reader(type).read(data)
         except MemoryError:
             raise
         except Exception as error:
-            raise _misread(data, what, error) from error
+            raise _decode_error(data, what, error) from error
 
 
 def fit(value: object, kind: object, what: str = "value") -> Any:
-    """Turn plain data into a value of *kind*, by the rules of `decode`. Raises WrongType."""
+    """Convert plain data to a value of *kind*, by the rules of `decode`. Raises WrongType."""
     try:
         return _reader(kind).fit(value)
     except MemoryError:
         raise
     except Exception as error:
-        raise WrongType(what=what, why=_told(error)) from error
+        raise WrongType(what=what, why=_error_text(error)) from error
 
 
 def check_type(kind: object, what: str = "value") -> None:
-    """Refuse a type that no stored value could ever be read as, like `bytes | str`. Raises
-    WrongType."""
+    """Raise WrongType if stored values cannot be decoded as this type, such as `bytes | str`."""
     try:
         _reader(kind)
     except Exception as error:
-        raise WrongType(what=what, why=_told(error)) from error
+        raise WrongType(what=what, why=_error_text(error)) from error
 
 
 def same(value: object, kind: object = Any) -> bool:
-    """Say whether *value*, encoded and decoded as *kind*, is sure to be itself again, so that the
-    trip can be saved."""
+    """Return whether encoding *value* and decoding it as *kind* certainly gives the same value.
+
+    A fast path: the caller then saves the round trip."""
     if value is None:
         return kind in PLAIN
-    mine = type(value)
+    value_type = type(value)
     if (
-        mine is not str
-        and mine is not int
-        and mine is not bool
-        and not (mine is float and math.isfinite(value))  # type: ignore[arg-type]
+        value_type is not str
+        and value_type is not int
+        and value_type is not bool
+        and not (value_type is float and math.isfinite(value))  # type: ignore[arg-type]
     ):
         return False
-    return kind is mine or kind is Any or kind is object or kind is inspect.Parameter.empty
+    return kind is value_type or kind is Any or kind is object or kind is inspect.Parameter.empty
 
 
 class _Reader(msgspec.Struct, frozen=True):
-    """What makes values of one type: from JSON, and from plain data."""
+    """The two converters to one type: `read` from JSON, `fit` from plain data."""
 
     read: Callable[[bytes], Any]
     fit: Callable[[object], Any]
@@ -110,7 +111,7 @@ def _reader(kind: object) -> _Reader:
     try:
         return _cached_reader(kind)
     except TypeError:
-        return _build_reader(kind)  # not hashable, or refused: then this says why
+        return _build_reader(kind)  # kind is not hashable, or unsupported: then this raises again
 
 
 @lru_cache(maxsize=2048)
@@ -137,57 +138,60 @@ def _build_reader(kind: object) -> _Reader:
 
 
 def _model_reader(read: Callable[[bytes], Any]) -> _Reader:
-    """Read models from JSON even when they come as plain data: by its rules also a strict model
-    takes "2026-01-01"."""
+    """Return a reader of models that converts plain data by way of JSON: only in its JSON mode does
+    a strict model accept "2026-01-01" as a date."""
     return _Reader(read=read, fit=lambda value: read(msgspec.json.encode(value)))
 
 
 def _to_plain(value: object) -> object:
-    """Give msgspec something that it knows for what it does not know."""
+    """Convert a value of a type that msgspec does not know to a type that it knows."""
     if pydantic_models.is_model(type(value)):
         return pydantic_models.dump(value)
-    for base, strip in _STRIP.items():
+    for base, strip in _TO_BASE_TYPE.items():
         if isinstance(value, base):
             return strip(value)
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
 def _from_plain(kind: Any, value: object) -> object:
-    """Undo `_to_plain`; what is returned unchanged, msgspec refuses with a good message."""
+    """Reverse `_to_plain`. A value that is returned unchanged is refused by msgspec, with a precise
+    message."""
     if pydantic_models.is_model(kind):
         return _reader(kind).fit(value)
-    mine = type(value)
-    if mine in _STRIP and isinstance(kind, type) and issubclass(kind, mine):
+    value_type = type(value)
+    if value_type in _TO_BASE_TYPE and isinstance(kind, type) and issubclass(kind, value_type):
         return kind(value)  # type: ignore[call-arg]
     return value
 
 
 def _hidden_nan(value: object, what: str) -> str | None:
-    """Name a float that JSON has no word for and msgspec wrote as null: MessagePack, just as fast,
-    has one to look for."""
+    """Return the location of a NaN or infinity that msgspec wrote as null, if there is one.
+
+    MessagePack, which is as fast, can represent such floats: searching its bytes saves walking the
+    value."""
     try:
-        suspect = _NOT_FINITE.search(_packer.encode(value)) is not None
-    except Exception:  # an integer beyond 64 bits, for one: then look closely
-        suspect = True
-    return encoding_errors.find(value, what, _encoder.encode) if suspect else None
+        may_have_nan = _NOT_FINITE.search(_packer.encode(value)) is not None
+    except Exception:  # for example an integer beyond 64 bits: walk the value to be certain
+        may_have_nan = True
+    return encoding_errors.find(value, what, _encoder.encode) if may_have_nan else None
 
 
-def _offence(value: object, what: str, error: Exception) -> str:
-    found = encoding_errors.find(value, what, _encoder.encode)
-    if found is None and isinstance(error, RecursionError):
+def _location_and_reason(value: object, what: str, error: Exception) -> str:
+    location = encoding_errors.find(value, what, _encoder.encode)
+    if location is None and isinstance(error, RecursionError):
         return f"{what}: nested too deep"
-    return found or f"{what}: {type(value).__name__}: {error}"
+    return location or f"{what}: {type(value).__name__}: {error}"
 
 
-def _misread(data: bytes, what: str, error: Exception) -> BadData | WrongType:
+def _decode_error(data: bytes, what: str, error: Exception) -> BadData | WrongType:
     try:
         _plain.decode(data)
-    except Exception as broken:
-        return BadData(what=what, why=_told(broken))
-    return WrongType(what=what, why=_told(error))
+    except Exception as invalid_json:
+        return BadData(what=what, why=_error_text(invalid_json))
+    return WrongType(what=what, why=_error_text(error))
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (
         str(error)
         if isinstance(error, ValueError | TypeError)
@@ -195,15 +199,16 @@ def _told(error: Exception) -> str:
     )
 
 
-_STRIP: dict[type, Callable[[Any], object]] = {
+_TO_BASE_TYPE: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
     int: int.__int__,
     float: float.__float__,
 }
-"""How a value of a subclass becomes one of the class itself, whatever the subclass overrides."""
+"""Convert a value of a subclass to its base class, regardless of what the subclass overrides."""
 
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
-"""A 64-bit float of MessagePack whose exponent is all ones; UTF-8 text cannot look like this."""
+"""A 64-bit float of MessagePack whose exponent is all ones; valid UTF-8 never contains these
+bytes."""
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_plain)
 _packer = msgspec.msgpack.Encoder(enc_hook=_to_plain)

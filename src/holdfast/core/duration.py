@@ -1,5 +1,5 @@
-"""Reads and writes durations. Inside Holdfast a duration is a whole number of microseconds, never
-anything else."""
+"""Parse and format durations. Inside Holdfast a duration is always a whole number of
+microseconds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ UNITS = {
 """The units, largest first, in microseconds."""
 
 LONGEST = 365_250 * UNITS["d"]
-"""A thousand years: whatever is longer is a mistake."""
+"""The longest duration that is accepted, a thousand years: a longer one is a mistake."""
 
 LAST_INSTANT = 253_402_300_800_000_000
-"""No instant is later: the end of the year 9999, in microseconds since 1970."""
+"""The latest instant: the end of the year 9999, in microseconds since 1970."""
 
 _LONGEST_TEXT = 100
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)?|\.[0-9]+"
@@ -40,7 +40,7 @@ _ISO_CALENDAR = r"P[^T]*[YM]"
 
 
 def parse(value: Duration) -> int:
-    """Read *value* as a number of microseconds. Raises BadDuration."""
+    """Return *value* in microseconds. A bare number means seconds. Raises BadDuration."""
     if isinstance(value, str):
         micros = _from_text(value)
     elif isinstance(value, timedelta):
@@ -55,7 +55,7 @@ def parse(value: Duration) -> int:
 
 
 def show(micros: int) -> str:
-    """Write a duration for people: its largest unit and the next smaller one, the rest cut off."""
+    """Format microseconds for people: the largest unit and the next smaller one, truncated."""
     if micros < 0:
         return "-" + show(-micros)
     units = list(UNITS.items())
@@ -77,18 +77,18 @@ def _from_seconds(value: object) -> int:
         return value * SECOND
     if not math.isfinite(value):
         raise BadDuration(value=value, why="it is not finite")
-    return round(Decimal(value) * SECOND)  # not a float: it would overflow, or round twice
+    return round(Decimal(value) * SECOND)  # a float product could overflow, or round twice
 
 
 def _from_text(text: str) -> int:
-    bare = text.strip()
-    if not bare:
+    stripped = text.strip()
+    if not stripped:
         raise BadDuration(value=text, why="it is empty")
-    if len(bare) > _LONGEST_TEXT:
-        raise BadDuration(value=bare[:20] + "...", why="the text is too long")
-    if bare.startswith("-"):
+    if len(stripped) > _LONGEST_TEXT:
+        raise BadDuration(value=stripped[:20] + "...", why="the text is too long")
+    if stripped.startswith("-"):
         raise BadDuration(value=text, why="it is negative")
-    return _from_iso(bare) if bare.startswith("P") else _from_short(bare)
+    return _from_iso(stripped) if stripped.startswith("P") else _from_short(stripped)
 
 
 def _from_iso(text: str) -> int:
@@ -96,36 +96,38 @@ def _from_iso(text: str) -> int:
         raise BadDuration(
             value=text, why="months and years have no fixed length: use days or weeks"
         )
-    found = re.fullmatch(_ISO, text)
-    if found is None:
+    match = re.fullmatch(_ISO, text)
+    if match is None:
         raise BadDuration(value=text, why="it is not an ISO 8601 duration")
-    return sum(_micros(number, unit) for unit, number in found.groupdict().items() if number)
+    return sum(_micros(number, unit) for unit, number in match.groupdict().items() if number)
 
 
 def _from_short(text: str) -> int:
-    total, at, last = 0, 0, LONGEST
-    while at < len(text):
-        found = re.match(_SHORT, text[at:])
-        if found is None:
-            raise BadDuration(value=text, why=_what_is_missing(text[at:]))
-        unit = found["unit"].replace("µ", "u").replace("μ", "u")
+    """Return the microseconds of a text such as ``1h 30m``, whose units go from large to small."""
+    total = 0
+    position = 0
+    last_size = LONGEST
+    while position < len(text):
+        match = re.match(_SHORT, text[position:])
+        if match is None:
+            raise BadDuration(value=text, why=_missing_part(text[position:]))
+        unit = match["unit"].replace("µ", "u").replace("μ", "u")
         if unit not in UNITS:
             raise BadDuration(
-                value=text, why=f"the unit {found['unit']!r} is unknown: use {', '.join(UNITS)}"
+                value=text, why=f"the unit {match['unit']!r} is unknown: use {', '.join(UNITS)}"
             )
-        if UNITS[unit] >= last:
+        if UNITS[unit] >= last_size:
             raise BadDuration(value=text, why="its units must go from large to small")
-        total, at, last = total + _micros(found["number"], unit), at + found.end(), UNITS[unit]
+        total += _micros(match["number"], unit)
+        position += match.end()
+        last_size = UNITS[unit]
     return total
 
 
-def _what_is_missing(text: str) -> str:
-    lacks_unit = re.fullmatch(_NUMBER, text.strip())
-    return (
-        "a unit is missing, as in 10s"
-        if lacks_unit
-        else "a number and a unit are expected, as in 10s"
-    )
+def _missing_part(text: str) -> str:
+    if re.fullmatch(_NUMBER, text.strip()):
+        return "a unit is missing, as in 10s"
+    return "a number and a unit are expected, as in 10s"
 
 
 def _micros(number: str, unit: str) -> int:

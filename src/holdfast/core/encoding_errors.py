@@ -1,8 +1,8 @@
-"""Finds the first part of a value that cannot be stored and names it as one would write it:
+"""Locate the first part of a value that cannot be encoded, as a Python expression:
 order['items'][2].
 
-Only used once storing has failed, so it may be slow; it walks with a stack of its own, since the
-value may be cyclic.
+Used only after encoding has failed, so it may be slow. The walk uses an explicit stack and not
+recursion, because the value may be cyclic or deeply nested.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from holdfast.core import pydantic_models
 _LONGEST_KEY = 60
 
 Part = tuple[str, object]
+"""The label of a part within its container, such as ``[2]`` or ``.name``, and the part."""
 
 
 def find(value: object, what: str, encode: Callable[[object], object]) -> str | None:
-    """Name the first part of *value* that *encode* refuses or that is not a finite number, and say
-    what it is."""
+    """Return the location and the fault of the first part of *value* that *encode* refuses or that
+    is a float but not finite; None if there is no such part."""
     labels: list[str] = []
-    owners: dict[int, object] = {}
+    ancestors: dict[int, object] = {}
     walks: list[Iterator[Part]] = [iter([(what, value)])]
     while walks:
         for label, part in walks[-1]:
-            if fault := "refers to itself" if id(part) in owners else _fault(part, encode):
+            if fault := "refers to itself" if id(part) in ancestors else _fault(part, encode):
                 return "".join([*labels, label, ": ", fault])
             if parts := _parts(part):
                 labels.append(label)
-                owners[id(part)] = part
+                ancestors[id(part)] = part
                 walks.append(iter(parts))
                 break
         else:
             walks.pop()
-            if owners:
+            if ancestors:
                 labels.pop()
-                owners.popitem()
+                ancestors.popitem()
     return None
 
 
 def _fault(part: object, encode: Callable[[object], object]) -> str | None:
-    """Say what is wrong with *part* itself, leaving its parts aside."""
+    """Return the fault of *part* itself, regardless of its own parts; None if it has none."""
     if isinstance(part, float) and not math.isfinite(part):
         return repr(float(part))
     if isinstance(part, dict):
@@ -63,13 +64,13 @@ def _refusal(encode: Callable[[Any], object], value: object) -> str | None:
         encode(value)
     except TypeError:
         return _name(value)
-    except Exception as error:  # whatever a user's own serializer raises
+    except Exception as error:  # a serializer of the user can raise anything
         return f"{_name(value)}: {str(error).partition(chr(10))[0]}"
     return None
 
 
 def _parts(value: Any) -> list[Part] | None:
-    """List the parts of *value*, each with its label; None for what has none."""
+    """Return the parts of *value*, each with its label; None if *value* is not a container."""
     if isinstance(value, dict):
         return [(f"[{repr(key)[:_LONGEST_KEY]}]", part) for key, part in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
@@ -78,11 +79,9 @@ def _parts(value: Any) -> list[Part] | None:
         return [(".value", value.value)]
     if pydantic_models.is_model(type(value)):
         plain = pydantic_models.dump(value)
-        return (
-            [(f".{name}", part) for name, part in plain.items()]
-            if isinstance(plain, dict)
-            else [("", plain)]
-        )
+        if not isinstance(plain, dict):
+            return [("", plain)]
+        return [(f".{name}", part) for name, part in plain.items()]
     names = _fields(value)
     return None if names is None else _attributes(value, names)
 
@@ -99,8 +98,8 @@ def _fields(value: Any) -> list[str] | None:
 
 
 def _attributes(value: object, names: list[str]) -> list[Part]:
-    given = [(f".{name}", getattr(value, name, msgspec.UNSET)) for name in names]
-    return [(label, part) for label, part in given if part is not msgspec.UNSET]
+    parts = [(f".{name}", getattr(value, name, msgspec.UNSET)) for name in names]
+    return [(label, part) for label, part in parts if part is not msgspec.UNSET]
 
 
 def _name(value: object) -> str:

@@ -1,9 +1,9 @@
-"""Fair shares of a lane: start-time fair queueing. Pure.
+"""Rank the runs of a lane's shares by start-time fair queueing (SFQ). Pure.
 
-Each share has a virtual time, which moves on by a step with each run that it starts, and by less
-the more it weighs. A run is ranked by the virtual time of its share, but never before that of the
-lane: who was idle has saved up nothing. So the smallest rank goes first, as ever, and shares take
-turns; a burst of one waits behind its own.
+Each share has a virtual time, which advances with each run that it starts, by ``STEP`` divided by
+the weight of the share. A run is ranked by the virtual time of its share, but never before the
+virtual time of the lane: a share gains no credit while it is idle. The smallest rank is claimed
+first, so shares take turns, and a burst of one share delays only that share.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from holdfast.core.text import is_storable, plain_text
 from holdfast.errors import BadOption
 
 STEP = 1_000_000
-"""By how much the virtual time of a share of weight 1 moves on with each run."""
+"""The advance of the virtual time of a share of weight 1 with each run."""
 
 
 def begin(lane_vtime: int | None, vtime: int | None, *, busy: bool, now: int) -> int:
-    """Say at which virtual time the next run of a share begins. When nothing is ready the lane
-    begins anew, now."""
+    """Return the virtual time of the next run of a share. If the lane has no ready run (*busy* is
+    false), its virtual time restarts at *now*."""
     return max(lane_vtime or 0, vtime or 0) if busy else now
 
 
 def after(start: int, weight: float) -> int:
-    """Say where the virtual time of a share stands after one more run."""
+    """Return the virtual time of a share after one more run."""
     return start + max(int(STEP / weight), 1)
 
 
 def weight_of(weights: str | None, share: str) -> float:
-    """Return what a share weighs."""
-    found: dict[str, float] = msgspec.json.decode(weights) if weights else {}
-    return float(found.get(share, 1))
+    """Return the weight of a share, 1 unless stored otherwise."""
+    weight_by_share: dict[str, float] = msgspec.json.decode(weights) if weights else {}
+    return float(weight_by_share.get(share, 1))
 
 
 def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
-    """Return weights as they are stored. Raises BadOption."""
+    """Return the weights by share in their stored form, as JSON. Raises BadOption."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
@@ -46,12 +46,12 @@ def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
             option="weights", value=weights, why='name shares and numbers, such as {"gold": 3}'
         )
     for share, weight in weights.items():
-        number = (
+        is_weight = (
             isinstance(weight, int | float)
             and not isinstance(weight, bool)
             and 0.001 <= weight <= 1000
         )
-        if not isinstance(share, str) or not share or not number or not is_storable(share):
+        if not isinstance(share, str) or not share or not is_weight or not is_storable(share):
             raise BadOption(
                 option="weights",
                 value={share: weight},

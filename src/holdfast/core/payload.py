@@ -1,4 +1,5 @@
-"""Payloads: values that are stored apart from the row that they belong to."""
+"""Records of payloads, which are stored separately from the row that refers to them, and of the
+seal of a database."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import msgspec
 
 
 class Payload(msgspec.Struct):
-    """A value that is kept apart, once for all who refer to it. ``digest`` is what it is known by,
-    ``key`` the id of the key that it is encrypted with (empty for none), ``form`` says whether it
-    is compressed, ``size`` how many bytes the value has."""
+    """A value that is stored once for all rows that refer to it.
+
+    ``digest`` identifies it; ``key`` is the id of its encryption key (empty if it is not
+    encrypted); ``form`` tells whether it is compressed; ``size`` is the size of the value in
+    bytes."""
 
     digest: bytes
     key: str
@@ -20,22 +23,22 @@ class Payload(msgspec.Struct):
 
     @property
     def stored(self) -> int:
-        """How many bytes it takes as it is kept."""
+        """The bytes that the payload takes in storage."""
         return sum(len(part) for part in self.parts)
 
 
 Fetch = Callable[[bytes], Payload | None]
-"""What finds a payload by its digest."""
+"""Return the payload with a digest; None if there is none."""
 
 
 class Seal(msgspec.Struct, kw_only=True):
-    """Why a database takes no writes. Exactly one of ``moved_to`` and ``copied_from`` is set: a URL
-    without its password."""
+    """The reason why a database accepts no writes. Exactly one of ``moved_to`` and ``copied_from``
+    is set: a URL without its password."""
 
     at: int
     moved_to: str | None = None
-    """Where all its runs continue: nothing is to be read here any more."""
+    """The database in which all runs continue; this one is not to be read any more."""
     copied_from: str | None = None
-    """Where the runs continue of which this database holds a copy to look at."""
+    """The database in which the runs continue; this one holds a copy for reading."""
     copy_id: str | None = None
-    """The copy that has sealed it."""
+    """The id of the copy operation that sealed this database."""

@@ -1,8 +1,8 @@
-"""The seam between authoring and engine: history in, commands out.
+"""The interface between authoring and engine: history in, commands out.
 
-A program is a definition at work in one run. It is begun with the history, then fed one outcome
-after another, and each time answers with the commands that are new. A command has a stable
-identity: the same one in every replay.
+A program is the execution of a definition in one run. The engine begins it with the history and
+then feeds it one outcome after another; each time the program returns the new commands. A command
+has a stable identity: the same one in every replay.
 """
 
 from __future__ import annotations
@@ -16,51 +16,54 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.streams.model import OutputSink
 
 Report = Callable[[str, Any, Exception | None, int, Any], None]
-"""How a program tells the engine, from any thread, what its own attempt at a step came to: step,
-value, error, start time, and the purse that it had."""
+"""Report to the engine, from any thread, the outcome of an attempt that the program made itself:
+step, value, error, start time, and the spending of the attempt."""
 
 
 class Program(Protocol):
-    """What code, text and model definitions all turn into."""
+    """The execution of one run, the same for code, text and model definitions."""
 
     speculative: bool
     asked_time: bool
-    """Whether the code has asked for the time since this was last said to be false."""
+    """Whether the code has asked for the time since the engine last set this to false."""
     report: Report | None
     sink: OutputSink | None
     clock: Callable[[], int]
-    """The time of the store, for what the program does by itself."""
+    """Returns the time of the store, in microseconds, for attempts that the program makes
+    itself."""
     purse: Callable[[str, str | None], Any] | None
-    """Gives the purse for an attempt that the program makes by itself: of which step, and what was
-    set aside for it."""
+    """Returns the spending of an attempt that the program makes itself, given its step and the
+    reservation of the step, if any."""
     held_up: bool
-    """Whether the program may begin no attempt by itself for now, because a budget is spent."""
+    """Whether the program must not begin an attempt by itself, because a budget is exhausted."""
     is_sure: Callable[[], bool]
     """Returns whether no other worker can hold the run by now. If one can, the program begins no
     attempt by itself: the engine asks the store first. Any thread may call it."""
     steps: int
-    """How many ends of steps the program was given. The last event of a completed run says it, so
-    that a step that is not in the history can be found."""
+    """The number of step outcomes that the program has received. The last event of a completed run
+    records it, so that a check can detect a step that is missing from the history."""
     token: Callable[[str, str], str]
-    """Returns the token of a wait that was handed out, by its id and the name of the key."""
+    """Returns the token of an issued wait, given the id of the wait and the name of the key."""
     life_of: Callable[[str], int]
     """Returns the life of a step, for its idempotency key."""
     epoch: int
-    """How often the run has begun again without any of its work: random numbers differ then."""
+    """How often the run has restarted without any of its completed work; part of the seed of random
+    numbers, which differ after each restart."""
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
-        """Replay *history* and return what is wanted now. Raises Diverged before anything new is
-        wanted."""
+        """Replay *history* and return the pending commands. Raises Diverged before it returns any
+        new command."""
 
     async def feed(self, events: Sequence[Event]) -> list[Command]:
-        """Take the outcomes, in order, and return what is newly wanted."""
+        """Process the outcomes in order and return the new commands."""
 
     def close(self) -> None:
-        """Leave memory. Nothing is recorded; the run can begin again elsewhere."""
+        """Release the memory of the program. Nothing is recorded; the run can continue
+        elsewhere."""
 
 
 class Definition(Protocol):
-    """A workflow as the engine knows it."""
+    """A workflow as the engine sees it."""
 
     name: str
     version: str
@@ -70,4 +73,4 @@ class Definition(Protocol):
     blocking: bool
 
     def program(self, run: RunRecord, codec: Any) -> Program:
-        """Return a program for *run*, not yet begun."""
+        """Return a new program for *run*, on which `begin` was not called yet."""

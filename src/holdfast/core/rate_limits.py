@@ -1,8 +1,8 @@
-"""Rate limits by a sliding window: in any span of `per` at most `limit` begin, wherever the span
-begins.
+"""Sliding-window rate limits: at most `limit` admissions in any span of `per` microseconds.
 
-What has begun is numbered. So how many began within the window is the last number less the last one
-that has left it, and one more may begin as soon as the one leaves that came `limit` before it.
+Admissions are numbered. The count within the window is therefore the last number minus the last
+number that has left the window, and the next admission is possible as soon as the admission that
+came `limit` before it leaves the window.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 def parse_rate(text: str, option: str = "rate") -> RateLimit:
-    """Read "10/s", "100/m", "5/1h" or "3/10s". Raises BadOption, which names the *option*."""
-    found = re.fullmatch(_RATE, text) if isinstance(text, str) else None
-    if found is None:
+    """Return the rate that a text such as "10/s", "100/m", "5/1h" or "3/10s" stands for.
+
+    Raises BadOption, which names the *option*."""
+    match = re.fullmatch(_RATE, text) if isinstance(text, str) else None
+    if match is None:
         raise BadOption(option=option, value=text, why="write it like 10/s, 100/m or 3/10s")
-    limit, per = found.groups()
+    limit, per = match.groups()
     try:
         return RateLimit(int(limit), duration.parse("1" + per if per.isalpha() else per))
     except (BadDuration, BadOption) as error:
@@ -46,30 +48,30 @@ def parse_rate(text: str, option: str = "rate") -> RateLimit:
 
 
 def show(rate: RateLimit) -> str:
-    """Write *rate* so that `parse_rate` reads the same rate again."""
+    """Return *rate* as a text that `parse_rate` reads as the same rate."""
     unit, size = next((unit, size) for unit, size in duration.UNITS.items() if rate.per % size == 0)
     count = rate.per // size
     return f"{rate.limit}/{'' if count == 1 else count}{unit}"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What began of late: the number of the last one and its time, and the last number that has
-    left the window."""
+    """The recent admissions: ``total`` is the number of the last one, ``last_at`` its time, and
+    ``base`` the last number that has left the window."""
 
     total: int = 0
     base: int = 0
     last_at: int = 0
 
     def room(self, limit: int) -> int:
-        """Say how many more may begin."""
+        """Return how many more admissions are possible now."""
         return max(limit - (self.total - self.base), 0)
 
     def at(self, now: int) -> int:
-        """Say at what time what begins now is noted: never before what began already, whatever
-        clocks say."""
+        """Return the time to record for an admission at *now*: never before the last one, even if
+        the clock went back."""
         return max(now, self.last_at)
 
 
 def is_within(per: int, instant: int | None, now: int) -> bool:
-    """Say whether what began then is still within the window."""
+    """Return whether an admission at *instant* is still within the window of *per* microseconds."""
     return instant is not None and instant > now - per

@@ -1,4 +1,4 @@
-"""Remove passwords from URLs and messages before they are shown. Of malformed ones it removes too
+"""Remove passwords from URLs and messages before they are shown. From malformed URLs it removes too
 much rather than too little."""
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _QUOTED = re.compile(r"\"[^\"]*\"?|'[^']*'?")
 
 def redacted(text: str) -> str:
     """Return *text* without passwords."""
-    for pattern, instead in _RULES:
-        text = pattern.sub(instead, text)
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
     return text
 
 
 def unquoted(message: str) -> str:
-    """Return a parser's message without what it quotes: of a malformed URL that may be any part of
+    """Return a parser's message without its quotations: of a malformed URL it may quote a part of
     the password."""
     return _QUOTED.sub(f'"{_HIDDEN}"', message)

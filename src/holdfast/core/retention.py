@@ -1,4 +1,4 @@
-"""Retention rules, as they are stored."""
+"""The stored record of a retention rule."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 class RetentionRule(msgspec.Struct, kw_only=True):
-    """A rule for what of finished runs is deleted, and when. Times are microseconds, ``statuses``
-    and names as in a filter."""
+    """A rule that decides which data of finished runs is deleted, and when. Durations are
+    microseconds; ``workflow`` and ``statuses`` select runs as in a filter."""
 
     name: str
     what: str = "runs"

@@ -1,5 +1,5 @@
-"""Decides whether a failed attempt is tried again, and after how long. The dice are thrown by the
-caller."""
+"""Decide whether a failed attempt is retried, and after which delay. Pure: the caller supplies the
+random number for the jitter, as *dice* from 0 to 1."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from holdfast.core.duration import Duration
 from holdfast.errors import BadDuration, BadOption, Fail, Fenced, NotEncodable, Retry, WrongType
 
 RETRY_LIMIT = 100
-"""How many attempts a step gets in all when its code raises Retry but its policy allows no
+"""The total number of attempts of a step whose code raises Retry while its policy allows no
 retries."""
 
-_HOPELESS = (Fail, Fenced, NotEncodable, WrongType)
+_NEVER_RETRIED = (Fail, Fenced, NotEncodable, WrongType)
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How often and how patiently a step is tried again; *delay* and *cap* are in microseconds.
-    Raises BadOption."""
+    """The number of retries of a step and their exponential delays; *delay* and *cap* are in
+    microseconds. Raises BadOption."""
 
     retries: int = 0
     delay: int = 1_000_000
@@ -33,33 +33,31 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     when: Callable[[Exception], bool] | None = None
 
     def __post_init__(self) -> None:
-        _whole("retries", self.retries)
-        _whole("delay", self.delay)
-        _whole("cap", self.cap)
-        _between(
+        _check_count("retries", self.retries)
+        _check_count("delay", self.delay)
+        _check_count("cap", self.cap)
+        _check_range(
             "factor",
             self.factor,
             1.0,
             sys.float_info.max,
             "it must be a finite number of at least 1",
         )
-        _between("jitter", self.jitter, 0.0, 1.0, "it must be from 0 to 1")
+        _check_range("jitter", self.jitter, 0.0, 1.0, "it must be from 0 to 1")
         if self.when is not None and not callable(self.when):
             raise BadOption(
                 option="when", value=self.when, why="it must be a function of the error"
             )
 
     def next_delay(self, attempt: int, dice: float) -> int:
-        """Say how many microseconds to wait after the failure of *attempt* (the first is 1); never
-        more than the cap."""
-        wait = self._grown(attempt) * (1 + self.jitter * (2 * dice - 1))
+        """Return the microseconds to wait after the failure of *attempt* (the first is 1), at most
+        the cap."""
+        wait = self._base_delay(attempt) * (1 + self.jitter * (2 * dice - 1))
         if wait > self.cap:
-            wait = (
-                2 * self.cap - wait
-            )  # folded back, not cut off: at the cap, too, waits must stay spread
+            wait = 2 * self.cap - wait  # mirrored, not cut off: delays at the cap stay spread
         return round(wait)
 
-    def _grown(self, attempt: int) -> float:
+    def _base_delay(self, attempt: int) -> float:
         if self.delay == 0:
             return 0.0
         try:
@@ -69,12 +67,12 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 def decide(policy: RetryPolicy, error: BaseException, attempt: int, dice: float) -> int | None:
-    """Say how many microseconds to wait before the next attempt, or None to give up."""
-    if isinstance(error, _HOPELESS) or not isinstance(error, Exception):
+    """Return the microseconds to wait before the next attempt, or None to give up."""
+    if isinstance(error, _NEVER_RETRIED) or not isinstance(error, Exception):
         return None
     if isinstance(error, Retry):
-        return _asked(policy, error, attempt, dice)
-    if attempt > policy.retries or not _wanted(policy, error):
+        return _requested_delay(policy, error, attempt, dice)
+    if attempt > policy.retries or not _is_retryable(policy, error):
         return None
     return policy.next_delay(attempt, dice)
 
@@ -88,71 +86,68 @@ def policy_from(
     jitter: float | None = None,
     when: Callable[[Exception], bool] | None = None,
 ) -> RetryPolicy:
-    """Make a policy of what a user wrote; options given beside a policy replace those in it. Raises
-    BadOption, BadDuration."""
-    given: dict[str, Any] = {
+    """Return the policy for the options of a decorator; options beside a policy replace its own.
+
+    Raises BadOption, BadDuration."""
+    options: dict[str, Any] = {
         "delay": _micros("delay", delay),
         "factor": factor,
         "cap": _micros("cap", cap),
         "jitter": jitter,
         "when": when,
     }
-    policy = (
-        retries
-        if isinstance(retries, RetryPolicy)
-        else RetryPolicy(retries=0 if retries is None else retries)
-    )
-    if given["delay"] is not None and given["cap"] is None:
-        given["cap"] = max(
-            policy.cap, given["delay"]
-        )  # whoever asks for an hour does not mean a minute
+    if isinstance(retries, RetryPolicy):
+        policy = retries
+    else:
+        policy = RetryPolicy(retries=0 if retries is None else retries)
+    if options["delay"] is not None and options["cap"] is None:
+        # a delay of an hour must not be cut to the default cap of a minute
+        options["cap"] = max(policy.cap, options["delay"])
     return msgspec.structs.replace(
-        policy, **{name: value for name, value in given.items() if value is not None}
+        policy, **{name: value for name, value in options.items() if value is not None}
     )
 
 
-def _asked(policy: RetryPolicy, error: Retry, attempt: int, dice: float) -> int | None:
+def _requested_delay(policy: RetryPolicy, error: Retry, attempt: int, dice: float) -> int | None:
+    """Return the delay that a raised Retry asks for, or None if no attempts are left."""
     if attempt > (policy.retries or RETRY_LIMIT - 1):
         return None
+    if error.after is None:
+        return policy.next_delay(attempt, dice)
     try:
-        return (
-            policy.next_delay(attempt, dice) if error.after is None else duration.parse(error.after)  # type: ignore[arg-type]
-        )
-    except BadDuration:
-        return policy.next_delay(
-            attempt, dice
-        )  # the wish to try again is clear, only its time is not
+        return duration.parse(error.after)  # type: ignore[arg-type]
+    except BadDuration:  # the request to retry is clear, only its delay cannot be read
+        return policy.next_delay(attempt, dice)
 
 
-def _wanted(policy: RetryPolicy, error: Exception) -> bool:
+def _is_retryable(policy: RetryPolicy, error: Exception) -> bool:
     try:
         return policy.when is None or bool(policy.when(error))
-    except Exception:  # a broken question is no reason to go on
+    except Exception:  # a predicate that fails does not justify another attempt
         return False
 
 
 def _micros(option: str, value: Duration | None) -> int | None:
     if value is None:
         return None
-    negative = (
-        value < timedelta(0)
-        if isinstance(value, timedelta)
-        else isinstance(value, int | float) and value < 0
-    )
-    if negative:
+    if isinstance(value, timedelta):
+        is_negative = value < timedelta(0)
+    else:
+        is_negative = isinstance(value, int | float) and value < 0
+    if is_negative:
         raise BadOption(option=option, value=value, why="it must not be negative")
     return duration.parse(value)
 
 
-def _whole(option: str, value: object) -> None:
+def _check_count(option: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadOption(option=option, value=value, why="it must be a whole number")
     if value < 0:
         raise BadOption(option=option, value=value, why="it must not be negative")
 
 
-def _between(option: str, value: object, low: float, high: float, why: str) -> None:
-    if (
-        isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high
-    ):  # NaN is not between either
+def _check_range(option: str, value: object, low: float, high: float, why: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadOption(option=option, value=value, why=why)
+    if not low <= value <= high:  # also refuses NaN
         raise BadOption(option=option, value=value, why=why)

@@ -1,5 +1,4 @@
-"""What the store keeps: runs, their events, signals, sessions, lanes. Times are microseconds since
-1970, UTC.
+"""The stored records of runs and their children. Times are microseconds since 1970, UTC.
 
 Records are plain data. A field has the name of its column.
 """
@@ -16,16 +15,16 @@ from holdfast.core.status import Status
 from holdfast.core.waits import Signal
 
 DEFAULT_NAMESPACE = "default"
-"""The namespace of whoever names none."""
+"""The namespace that is used when none is named."""
 
 MEMBER_MARK = "::"
-"""What separates the id of a graph from the name of a member in the id of the run of that
-member."""
+"""The separator between the id of a graph and the name of a member in the id of that member's
+run."""
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What a worker must offer to serve a run: the namespace, the workflow, its version, the lane,
-    the capabilities."""
+    """The properties that a worker must offer to serve a run: the namespace, the workflow, its
+    version, the lane, the capabilities."""
 
     namespace: str
     workflow: str
@@ -35,8 +34,9 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a budget allows, by dimension, in millionths; None counts and does not limit. And what
-    happens past a hard limit."""
+    """The limits of a budget by dimension, in millionths, and the reaction to a hard limit.
+
+    A hard limit of None counts the dimension without limiting it."""
 
     hard: dict[str, int | None]
     soft: dict[str, int] = {}
@@ -44,9 +44,10 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class NewRun(msgspec.Struct, kw_only=True):
-    """A run to be created. With a session it is born leased to it, generation 1. ``payloads`` is
-    what is kept apart of its input; ``same`` says whether the input of a run that is there already
-    is the same, in whatever seal each of them is."""
+    """A run to be created. With a session it is created leased to that session, as generation 1.
+
+    ``payloads`` are the parts of its input that are stored separately. ``same`` returns whether an
+    existing run has the same input, regardless of how each of the two inputs is sealed."""
 
     id: str
     route: Route
@@ -64,7 +65,7 @@ class NewRun(msgspec.Struct, kw_only=True):
     root_id: str | None = None
     forked_from: str | None = None
     policy: bytes | None = None
-    """What is agreed with whoever leases it."""
+    """The terms of its leases: the policy of a task."""
     budgets: tuple[str, ...] = ()
     limits: Limits | None = None
     share: str | None = None
@@ -73,7 +74,7 @@ class NewRun(msgspec.Struct, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
-    """One durable execution, as stored."""
+    """A run, as stored."""
 
     id: str
     namespace: str
@@ -110,7 +111,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
 
 def leased_at_start(new: NewRun, created_at: int) -> RunRecord:
-    """Return a run as it is stored when it is leased to a session at its birth."""
+    """Return the record of a run that is created leased to a session."""
     route = new.route
     return RunRecord(
         id=new.id,
@@ -141,11 +142,11 @@ def leased_at_start(new: NewRun, created_at: int) -> RunRecord:
 
 
 CHILDREN_END = "children_end"
-"""The kind of the wait of a run that stops and whose children have to end first."""
+"""The kind of the wait of a run that is ending and whose children have to end first."""
 
 
 class ChildRecord(msgspec.Struct):
-    """How a child stands, as its parent sees it."""
+    """The state of a child run, as its parent sees it."""
 
     id: str
     parent_step: str
@@ -160,7 +161,7 @@ class ChildRecord(msgspec.Struct):
 
 
 def child_record(run: RunRecord) -> ChildRecord:
-    """Return a run as a run sees it that waits for its end."""
+    """Return a run in the form in which a run that waits for its end sees it."""
     return ChildRecord(
         id=run.id,
         parent_step=run.parent_step or "",
@@ -173,7 +174,8 @@ def child_record(run: RunRecord) -> ChildRecord:
 
 
 class Fanout(msgspec.Struct):
-    """The children that one ``map`` started: how many are still open, and what wakes the parent."""
+    """The children that one ``map`` started: ``remaining`` are still open, and ``eager`` tells
+    which ends wake the parent."""
 
     step: str
     remaining: int
@@ -181,12 +183,12 @@ class Fanout(msgspec.Struct):
 
 
 Cell = str | int | float | bytes | None
-"""What a column can hold."""
+"""The types of the value of a column."""
 
 
 class RunSnapshot(msgspec.Struct):
-    """All that a store holds about one run: what moves with it to another store. ``rank`` and
-    ``crash_seq`` are its columns."""
+    """All data of one run, which moves with it to another store. ``rank`` and ``crash_seq`` are
+    columns of the run that `RunRecord` does not have."""
 
     run: RunRecord
     tags: dict[str, str] = {}
@@ -196,11 +198,11 @@ class RunSnapshot(msgspec.Struct):
     rank: int | None = None
     crash_seq: int | None = None
     below: dict[str, list[list[Cell]]] = {}
-    """The rows of the other tables that belong to it, by table."""
+    """The rows of other tables that belong to the run, by table."""
 
 
 class ErrorInfo(msgspec.Struct):
-    """An exception as data: what was raised, never the object itself."""
+    """The description of an exception as data, never the exception object itself."""
 
     type: str
     message: str

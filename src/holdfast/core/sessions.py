@@ -1,4 +1,4 @@
-"""Sessions of workers, and the lanes that they serve."""
+"""The stored records of worker sessions and lanes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Session(msgspec.Struct, kw_only=True):
-    """A worker process that holds leases as long as it heartbeats."""
+    """The session of a worker process, which holds leases as long as it sends heartbeats."""
 
     id: str
     worker: str
@@ -22,10 +22,10 @@ class Session(msgspec.Struct, kw_only=True):
 
     @property
     def offer(self) -> dict[str, Any]:
-        """What it serves, as data: workflows, lanes, capabilities, namespace, concurrency, and
-        whether it claims."""
-        told: dict[str, Any] = msgspec.json.decode(self.serves)
-        return told
+        """The offer of the worker: workflows, lanes, capabilities, namespace, concurrency, and
+        whether it claims runs."""
+        offer: dict[str, Any] = msgspec.json.decode(self.serves)
+        return offer
 
 
 class Lane(msgspec.Struct, kw_only=True):
@@ -36,7 +36,7 @@ class Lane(msgspec.Struct, kw_only=True):
     rate_limit: int | None = None
     rate_per: int | None = None
     free_at: int = 0
-    """When its rate lets one more begin; past or 0 when it does now."""
+    """The time from which its rate admits another run; in the past, or 0, if it does so now."""
     paused: bool = False
     per_share: int | None = None
     share_rate_limit: int | None = None
@@ -46,5 +46,5 @@ class Lane(msgspec.Struct, kw_only=True):
 
     @property
     def by_share(self) -> bool:
-        """Whether it limits what one share may have at work, or begin."""
+        """Whether the lane limits the concurrency or the rate of each share."""
         return self.per_share is not None or self.share_rate_limit is not None

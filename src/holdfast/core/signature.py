@@ -1,8 +1,7 @@
-"""What a function takes and gives, read once when it is decorated; its arguments go to the store
-and come back by it.
+"""Encode and decode the arguments and the result of a function by its signature.
 
-Stored arguments are a JSON array, or {"args": [...], "kwargs": {...}} if some cannot be given by
-position.
+The signature is read once, when the function is decorated. Stored arguments are a JSON array, or
+{"args": [...], "kwargs": {...}} if some of them cannot be passed by position.
 """
 
 from __future__ import annotations
@@ -27,88 +26,91 @@ _NO_DATA = (Never, NoReturn, Self)
 
 
 class Signature:
-    """The arguments and the result of one function, with their types."""
+    """The parameters and the result of one function, with their types."""
 
     def __init__(self, fn: Callable[..., Any], names: Mapping[str, object] | None = None) -> None:
-        """Read *fn*; *names* are further names that its annotations may use, such as the locals
-        around it."""
+        """Read the signature of *fn*; *names* are further names that its annotations may use, such
+        as the local variables of the enclosing function."""
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self._signature = _signature(fn)
         parameters = list(self._signature.parameters.values())
         resolve = _Resolver(fn, names or {})
-        self._types = {one.name: resolve(one.name, one.annotation) for one in parameters}
+        self._types = {p.name: resolve(p.name, p.annotation) for p in parameters}
         self.return_type = resolve("return", self._signature.return_annotation)
         self.unresolved = tuple(resolve.unresolved)
-        """The parameters (or "return") whose annotation could not be understood; they are taken as
+        """The parameters (or "return") whose annotation could not be resolved; they are treated as
         Any."""
 
-        self._positional = [one.name for one in parameters if one.kind in _BY_POSITION]
+        self._positional = [p.name for p in parameters if p.kind in _BY_POSITION]
         self._kinds = [self._types[name] for name in self._positional]
-        self._named = frozenset(one.name for one in parameters if one.kind in _BY_NAME)
-        self._rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
-        self._extra = next((one.name for one in parameters if one.kind is one.VAR_KEYWORD), "")
-        self._least, self._most = _arity(parameters)
+        self._named = frozenset(p.name for p in parameters if p.kind in _BY_NAME)
+        self._rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+        self._extra = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
+        self._min_args, self._max_args = _arity(parameters)
         self._untyped = all(kind is Any for kind in self._types.values())
 
     def encode_args(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
-        """Turn the arguments of a call into bytes, the same ones however they were passed. Raises
-        WrongType, NotEncodable."""
+        """Return the arguments of a call as bytes, which do not depend on whether an argument was
+        passed by position or by name. Raises WrongType, NotEncodable."""
         args, kwargs = self._bound(args, kwargs)
         try:
             return codec.encode({"args": args, "kwargs": kwargs} if kwargs else args)
         except NotEncodable:
-            self._blame(codec, args, kwargs)
+            self._raise_for_argument(codec, args, kwargs)
             raise
 
     def decode_args(self, codec: Codec, data: bytes) -> tuple[Args, Kwargs]:
-        """Give the arguments to call the function with; defaults are left to it. Raises WrongType,
-        BadData."""
-        args, kwargs = self._bound(
-            *self._split(codec.decode(data, what=f"the arguments of {self.name}()"))
-        )
+        """Return the arguments to call the function with; defaults are left to the function.
+
+        Raises WrongType, BadData."""
+        stored = codec.decode(data, what=f"the arguments of {self.name}()")
+        args, kwargs = self._bound(*self._split(stored))
         if self._untyped or (not kwargs and self._has_types(args)):
             return args, kwargs
-        return (
-            tuple(
-                self._fit(name, value)
-                for name, value in zip(self._names_by_position(), args, strict=False)
-            ),
-            {
-                name: self._fit(name if name in self._named else self._extra, value)
-                for name, value in kwargs.items()
-            },
+        typed_args = tuple(
+            self._fit(name, value)
+            for name, value in zip(self._names_by_position(), args, strict=False)
         )
+        typed_kwargs = {
+            name: self._fit(name if name in self._named else self._extra, value)
+            for name, value in kwargs.items()
+        }
+        return typed_args, typed_kwargs
 
     def encode_checked(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
-        """Turn the arguments of a call into bytes, if the function can be called with what comes
-        back of them. Raises WrongType, NotEncodable, BadData."""
+        """Return the arguments of a call as bytes, after checking that they can be decoded again.
+
+        Raises WrongType, NotEncodable, BadData."""
         data = self.encode_args(codec, args, kwargs)
+        # plain values of the annotated types certainly decode to themselves: saves the decoding
         if kwargs or not all(map(same, args, self._kinds)) or len(args) > len(self._kinds):
             self.decode_args(codec, data)
         return data
 
     def _has_types(self, args: Args) -> bool:
-        """Say whether these are just what is asked for, and need not be made of anything else."""
+        """Return whether each argument already has exactly the annotated type, so that no
+        conversion is needed."""
         for value, kind in zip(args, self._kinds, strict=False):
             if kind is not Any and type(value) is not kind:
                 return False
         return len(args) <= len(self._kinds)
 
     def decode_result(self, codec: Codec, data: bytes) -> Any:
-        """Turn a stored result into what the function is annotated to return. Raises WrongType,
-        BadData."""
+        """Return a stored result as the annotated return type. Raises WrongType, BadData."""
         return codec.decode(data, self.return_type, what=f"the result of {self.name}()")
 
     def check_types(self) -> None:
-        """Refuse annotations that no stored value could be read as, before any work is done. Raises
-        WrongType."""
+        """Raise WrongType if stored values cannot be decoded as one of the annotations, so that the
+        error comes before any work is done."""
         for name, kind in self._types.items():
             check_type(kind, self._argument(name))
         check_type(self.return_type, f"the result of {self.name}()")
 
     def _bound(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """Pass by position what can be; refuse what does not fit."""
-        if not kwargs and self._least <= len(args) <= self._most:
+        """Return the arguments, by position where possible. Raises WrongType if they do not match
+        the signature."""
+        # saves the slow bind() of a call without keywords
+        if not kwargs and self._min_args <= len(args) <= self._max_args:
             return args, kwargs
         try:
             bound = self._signature.bind(*args, **kwargs)
@@ -120,7 +122,8 @@ class Signature:
         if isinstance(stored, list):
             return tuple(stored), {}
         if isinstance(stored, dict) and stored.keys() <= {"args", "kwargs"}:
-            args, kwargs = stored.get("args", []), stored.get("kwargs", {})
+            args = stored.get("args", [])
+            kwargs = stored.get("kwargs", {})
             if isinstance(args, list) and isinstance(kwargs, dict):
                 return tuple(args), kwargs
         raise WrongType(
@@ -130,9 +133,9 @@ class Signature:
 
     def _fit(self, name: str, value: Any) -> Any:
         kind = self._types[name]
-        return (
-            value if kind is Any or type(value) is kind else fit(value, kind, self._argument(name))
-        )
+        if kind is Any or type(value) is kind:
+            return value
+        return fit(value, kind, self._argument(name))
 
     def _names_by_position(self) -> Iterator[str]:
         yield from self._positional
@@ -142,8 +145,8 @@ class Signature:
     def _argument(self, name: str) -> str:
         return f"argument {name!r} of {self.name}()"
 
-    def _blame(self, codec: Codec, args: Args, kwargs: Kwargs) -> None:
-        """Encode one by one what did not encode together, so that the error names the argument."""
+    def _raise_for_argument(self, codec: Codec, args: Args, kwargs: Kwargs) -> None:
+        """Encode the arguments one by one, so that the error names the one that fails."""
         for name, value in [*zip(self._names_by_position(), args, strict=False), *kwargs.items()]:
             try:
                 codec.encode(value, what=name)
@@ -152,7 +155,8 @@ class Signature:
 
 
 class _Resolver:
-    """Makes types of annotations, one at a time, so that one unknown name spoils only its own."""
+    """Resolve annotations to types, one at a time, so that an unknown name affects only its own
+    annotation."""
 
     def __init__(self, fn: Callable[..., Any], names: Mapping[str, object]) -> None:
         inner = _innermost(fn)
@@ -169,28 +173,26 @@ class _Resolver:
         except Exception:  # an annotation is code: evaluating it can raise anything
             self.unresolved.append(name)
             return Any
-        return Any if _asks_nothing(kind) else kind
+        return Any if _accepts_anything(kind) else kind
 
 
-def _asks_nothing(kind: object) -> bool:
+def _accepts_anything(kind: object) -> bool:
+    """Return whether an annotation gives no type that stored data can be converted to."""
     special = isinstance(kind, ParamSpecArgs | ParamSpecKwargs) or get_origin(kind) is Unpack
     return special or kind in _NO_DATA or kind in PLAIN
 
 
 def _arity(parameters: list[inspect.Parameter]) -> tuple[int, int]:
-    """Say how many arguments a call without keywords needs and may have; more than it may have if
-    there is none such."""
-    by_position = [one for one in parameters if one.kind in _BY_POSITION]
-    least = sum(one.default is one.empty for one in by_position)
-    most = (
-        sys.maxsize
-        if any(one.kind is one.VAR_POSITIONAL for one in parameters)
-        else len(by_position)
-    )
-    needs_names = any(
-        one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters
-    )
-    return (sys.maxsize, 0) if needs_names else (least, most)
+    """Return the minimum and the maximum number of arguments of a call without keywords.
+
+    If each call needs keywords, the minimum is greater than the maximum."""
+    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        return sys.maxsize, 0
+    by_position = [p for p in parameters if p.kind in _BY_POSITION]
+    minimum = sum(p.default is p.empty for p in by_position)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return minimum, sys.maxsize
+    return minimum, len(by_position)
 
 
 def _signature(fn: Callable[..., Any]) -> inspect.Signature:
@@ -202,7 +204,7 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def _innermost(fn: Any) -> Any:
-    """Find the plain function in a wrapper, partial, method or callable object."""
+    """Return the plain function inside a wrapper, partial, method or callable object."""
     fn = inspect.unwrap(fn)
     if isinstance(fn, partial):
         return _innermost(fn.func)

@@ -1,6 +1,7 @@
-"""The state machine of a run. A pair that is not in the table cannot happen.
+"""The state machine of a run, as a table: status and move to next status.
 
-Everything that moves a run from one status to another is decided here; the store only records it.
+A pair that is not in the table is an illegal move. Every change of a run's status is decided here;
+the store only records it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from holdfast.errors import IllegalMove
 
 
 class Status(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     PENDING = "pending"
     BLOCKED = "blocked"
@@ -27,7 +28,7 @@ class Status(StrEnum):
 
 
 class Move(StrEnum):
-    """What can happen to a run."""
+    """The moves that change the status of a run."""
 
     CLAIM = "claim"
     PARK = "park"
@@ -46,7 +47,8 @@ class Move(StrEnum):
     REPLAY = "replay"
 
 
-S, M = Status, Move
+S = Status
+M = Move
 
 _REPLAY = {M.REPLAY: S.PENDING}
 
@@ -122,6 +124,7 @@ NEXT: dict[Status, dict[Move, Status]] = {
     S.SKIPPED: _REPLAY,
 }
 
+# Derived from the table: final statuses allow only a replay, held ones can lose their lease.
 FINAL = frozenset(status for status, moves in NEXT.items() if set(moves) == {M.REPLAY})
 LIVE = frozenset(Status) - FINAL
 HELD = frozenset(status for status, moves in NEXT.items() if M.LOSE in moves)
@@ -129,8 +132,8 @@ CLAIMABLE = frozenset(status for status, moves in NEXT.items() if M.CLAIM in mov
 
 
 def after(status: Status, move: Move) -> Status:
-    """Say where *move* takes a run that is in *status*. Raises IllegalMove."""
-    found = NEXT[status].get(move)
-    if found is None:
+    """Return the status that *move* leads to. Raises IllegalMove."""
+    next_status = NEXT[status].get(move)
+    if next_status is None:
         raise IllegalMove(status=status.value, move=move.value)
-    return found
+    return next_status

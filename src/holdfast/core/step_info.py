@@ -1,4 +1,4 @@
-"""What a step knows about itself: its run, its attempt, its idempotency key."""
+"""The information that a step has about itself: its run, its attempt, its idempotency key."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import msgspec
 
 
 def idempotency_key(run_id: str, step: str, life: int) -> str:
-    """Return the key under which a step acts on the outside world, in the given life of that
-    step."""
+    """Return the idempotency key of a step for external calls, in the given life of the step."""
     return f"{run_id}:{step}" if life == 0 else f"{run_id}:{step}~{life + 1}"
 
 
 class StepInfo(msgspec.Struct, frozen=True):
-    """What a step may know about itself. The key is the same in every attempt; the generation grows
-    with every new owner."""
+    """The identity of an attempt at a step. The idempotency key is the same in every attempt; the
+    generation grows with every new holder of the run."""
 
     run_id: str
     workflow: str
@@ -23,13 +22,12 @@ class StepInfo(msgspec.Struct, frozen=True):
     attempt: int
     generation: int
     sink: Any = None
-    """Where its output goes: ``holdfast.emit`` and the like write there."""
+    """The sink of its output, to which ``holdfast.emit`` and the like write."""
     life: int = 0
-    """How often completed work, on which this step builds or which was its own, was declared void
-    by a replay."""
+    """How often a replay has discarded completed work of this step, or work that it builds on."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this step, and for no other step: give it to the outside
-        world. A step that is done again after a replay has declared its work void has a new one."""
+        """The key to pass to external services: the same for every attempt at this step, and unique
+        to it. A step that runs again because a replay discarded its work has a new key."""
         return idempotency_key(self.run_id, self.step, self.life)

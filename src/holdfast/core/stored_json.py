@@ -1,4 +1,4 @@
-"""Reading JSON that the engine itself has stored, where it may be damaged."""
+"""Decode JSON that the engine itself has stored, and report damaged data as RowDamaged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.errors import RowDamaged
 
 
 def decoded(data: bytes, what: str, kind: Any = Any) -> Any:
-    """Return stored JSON as *kind*. *what* says where it is from. Raises RowDamaged."""
+    """Return stored JSON as *kind*. *what* names its origin in the error. Raises RowDamaged."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -18,6 +18,6 @@ def decoded(data: bytes, what: str, kind: Any = Any) -> Any:
 
 
 def object_of(data: bytes | None, what: str) -> dict[str, Any]:
-    """Return a stored JSON object, which is empty when nothing is stored. Raises RowDamaged."""
-    found: dict[str, Any] = decoded(data or b"{}", what, dict[str, Any])
-    return found
+    """Return a stored JSON object, empty if nothing is stored. Raises RowDamaged."""
+    fields: dict[str, Any] = decoded(data or b"{}", what, dict[str, Any])
+    return fields

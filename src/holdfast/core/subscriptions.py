@@ -1,5 +1,4 @@
-"""Reading the events of all runs: which of them, from where on, and how often a delivery is
-tried."""
+"""Subscriptions to the events of all runs: filters, cursors, and the retries of webhooks."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from holdfast.errors import BadCursor, BadOption
 KINDS = frozenset(kind for name, kind in vars(EventKind).items() if not name.startswith("_"))
 
 
-def _those(*begin: str) -> frozenset[str]:
-    return frozenset(kind for kind in KINDS if kind.startswith(begin))
+def _kinds_with_prefix(*prefixes: str) -> frozenset[str]:
+    return frozenset(kind for kind in KINDS if kind.startswith(prefixes))
 
 
 TOPICS: dict[str, frozenset[str]] = {
@@ -58,27 +57,33 @@ TOPICS: dict[str, frozenset[str]] = {
             EventKind.RUN_OVERRIDDEN,
         }
     ),
-    "steps": _those("step_"),
-    "gates": _those("gate_"),
-    "waits": _those("wait_"),
-    "timers": _those("timer_"),
-    "children": _those("child_", "map_"),
-    "budgets": _those("budget_", EventKind.STEP_BLOCKED),
+    "steps": _kinds_with_prefix("step_"),
+    "gates": _kinds_with_prefix("gate_"),
+    "waits": _kinds_with_prefix("wait_"),
+    "timers": _kinds_with_prefix("timer_"),
+    "children": _kinds_with_prefix("child_", "map_"),
+    "budgets": _kinds_with_prefix("budget_", EventKind.STEP_BLOCKED),
 }
-"""Kinds of events that belong together."""
+"""Named groups of event kinds, for filters."""
 
-CURSOR, WEBHOOK = "cursor", "webhook"
-"""The kinds of subscriptions."""
+CURSOR = "cursor"
+"""The kind of a subscription that its reader moves."""
+WEBHOOK = "webhook"
+"""The kind of a subscription that delivers over HTTP."""
 
-BEGINNING, NOW = "beginning", "now"
+BEGINNING = "beginning"
+NOW = "now"
 
-FIRST_PAUSE, LONGEST_PAUSE, ATTEMPTS = 1_000_000, 3_600_000_000, 12
-"""Microseconds after the first failed delivery, and at most; after how many of them an event is a
-dead letter."""
+FIRST_PAUSE = 1_000_000
+"""Microseconds to wait after the first failed delivery."""
+LONGEST_PAUSE = 3_600_000_000
+"""The longest wait between two deliveries, in microseconds."""
+ATTEMPTS = 12
+"""The number of failed deliveries after which an event becomes a dead letter."""
 
 
 class EventFilter(msgspec.Struct, frozen=True):
-    """Which events. What is None asks for nothing; all tags must fit."""
+    """A filter of events. A field that is None matches all; all tags must match."""
 
     workflow: str | None = None
     namespace: str | None = None
@@ -88,14 +93,14 @@ class EventFilter(msgspec.Struct, frozen=True):
 
 
 class EventCursor(msgspec.Struct, frozen=True, order=True):
-    """A place in the order in which a store tells its events."""
+    """A position in the order in which a store returns its events."""
 
     tx: int
     id: int
 
 
 class RunEvent(msgspec.Struct, kw_only=True):
-    """One event of some run, as subscribers read it. ``cursor`` is where to read on after it."""
+    """An event of a run, as subscribers read it. ``cursor`` is the position to continue from."""
 
     run_id: str
     namespace: str
@@ -112,8 +117,7 @@ class RunEvent(msgspec.Struct, kw_only=True):
 
 
 class Subscription(msgspec.Struct, kw_only=True):
-    """Somebody who reads events under a name, and how far that has come. The secret of a webhook is
-    never shown."""
+    """A named reader of events and its position. Its repr does not show the secret of a webhook."""
 
     name: str
     kind: str
@@ -134,7 +138,7 @@ class Subscription(msgspec.Struct, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct):
-    """An event that a webhook could not deliver."""
+    """An event whose delivery to a webhook has failed too often."""
 
     subscription: str
     run_id: str
@@ -147,7 +151,7 @@ class DeadLetter(msgspec.Struct):
 
 
 def which_from(filters: Mapping[str, Any]) -> EventFilter:
-    """Return which events are meant. Raises BadOption for what cannot be asked."""
+    """Return the filter for options as users write them. Raises BadOption."""
     known = ("workflow", "namespace", "run", "kind", "tags")
     unknown = [name for name in filters if name not in known]
     if unknown:
@@ -157,7 +161,7 @@ def which_from(filters: Mapping[str, Any]) -> EventFilter:
         if value is not None and (
             not isinstance(value, str) or not value or not is_storable(value)
         ):
-            raise BadOption(option=name, value=value, why="it is a name")
+            raise BadOption(option=name, value=value, why="it must be a name")
     texts = dict(sorted(checked_tags(filters.get("tags")).items()))
     return EventFilter(
         filters.get("workflow"),
@@ -168,81 +172,83 @@ def which_from(filters: Mapping[str, Any]) -> EventFilter:
     )
 
 
-def _kinds(given: Any) -> tuple[str, ...] | None:
-    if given is None:
+def _kinds(value: Any) -> tuple[str, ...] | None:
+    """Return the event kinds for a name of a kind or topic, or for a collection of such names."""
+    if value is None:
         return None
-    names = list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+    names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     if not names:
-        raise BadOption(option="kind", value=given, why="name at least one, or leave it out")
-    found: set[str] = set()
+        raise BadOption(option="kind", value=value, why="name at least one, or leave it out")
+    kinds: set[str] = set()
     for name in names:
         if not isinstance(name, str):
             raise BadOption(
                 option="kind",
                 value=name,
-                why="it is a word, such as completions, or a list of them",
+                why="it must be a word, such as completions, or a list of words",
             )
         if name in TOPICS:
-            found |= TOPICS[name]
+            kinds |= TOPICS[name]
         elif name in KINDS:
-            found.add(name)
+            kinds.add(name)
         else:
             raise BadOption(option="kind", value=name, known=", ".join([*TOPICS, *sorted(KINDS)]))
-    return tuple(sorted(found))
+    return tuple(sorted(kinds))
 
 
 def cursor_of(place: EventCursor, installation: str) -> str:
-    """Return a place as text that says whose it is."""
+    """Return a position as a text that also names the database it belongs to."""
     return f"{installation}.{place.tx:x}.{place.id:x}"
 
 
 def place_of(cursor: Any, installation: str) -> EventCursor:
-    """Return the place that a cursor names. Raises BadCursor for one of another database."""
+    """Return the position that a cursor stands for. Raises BadCursor, also if the cursor belongs to
+    another database."""
     parts = cursor.split(".") if isinstance(cursor, str) else []
     if len(parts) != 3 or not parts[0]:
-        raise BadCursor(cursor=cursor, why="it is no cursor")
+        raise BadCursor(cursor=cursor, why="this text is not a cursor")
     if parts[0] != installation:
         raise BadCursor(
-            cursor=cursor, database=installation, why=f"it is one of database {parts[0]}"
+            cursor=cursor, database=installation, why=f"it belongs to database {parts[0]}"
         )
     try:
         place = EventCursor(int(parts[1], 16), int(parts[2], 16))
     except ValueError:
-        raise BadCursor(cursor=cursor, why="it is no cursor") from None
+        raise BadCursor(cursor=cursor, why="this text is not a cursor") from None
     if not 0 <= place.tx < 2**63 or not 0 <= place.id < 2**63:
-        raise BadCursor(cursor=cursor, why="it is no cursor")
+        raise BadCursor(cursor=cursor, why="this text is not a cursor")
     return place
 
 
 def pause_after(attempts: int, dice: float) -> int:
-    """Return how long to wait after so many failed deliveries; *dice* from 0 to 1 keeps many from
-    coming at once."""
+    """Return the microseconds to wait after *attempts* failed deliveries. *dice*, from 0 to 1, is
+    the jitter that keeps many deliveries from being retried at the same time."""
     pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
     return int(pause * (0.8 + 0.4 * dice))
 
 
 def checked_url(url: Any) -> str:
-    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption,
-    which shows no password."""
-    like = "it must be like https://example.org/hook"
+    """Return the URL of a webhook. Raises BadOption, without showing a password, if nothing can be
+    delivered to the URL."""
+    why = "it must be like https://example.org/hook"
     if not isinstance(url, str):
-        raise BadOption(option="url", value=url, why=like)
+        raise BadOption(option="url", value=url, why=why)
     shown = "..." if "@" in url else url
-    from urllib.parse import urlsplit  # only who has a webhook pays for it
+    from urllib.parse import urlsplit  # here: saves the import in programs without webhooks
 
     try:
         parts = urlsplit(url)
-        fits = parts.port is None or 0 < parts.port < 65536
-    except ValueError:  # a port that is none, or half an address
-        raise BadOption(option="url", value=shown, why=like) from None
+        is_port_valid = parts.port is None or 0 < parts.port < 65536
+    except ValueError:  # the port is not a number, or the address is incomplete
+        raise BadOption(option="url", value=shown, why=why) from None
     if (
-        not fits
+        not is_port_valid
         or not url.isprintable()
         or " " in url
         or parts.scheme not in ("http", "https")
         or not parts.hostname
     ):
-        raise BadOption(option="url", value=shown, why=like)
+        raise BadOption(option="url", value=shown, why=why)
     if parts.username is not None or parts.password is not None:
         raise BadOption(
             option="url", why="it must not hold a password: deliveries are signed instead"

@@ -1,4 +1,5 @@
-"""What both databases can store as a text: Unicode, whole, and without NUL characters."""
+"""Check and normalize texts that both databases must store: valid Unicode without NUL
+characters."""
 
 from __future__ import annotations
 
@@ -6,34 +7,32 @@ from collections.abc import Iterable
 
 
 def is_storable(text: str) -> bool:
-    """Say whether a text can be stored, in either database."""
+    """Return whether both databases can store the text."""
     return "\0" not in text and (text.isascii() or _is_unicode(text))
 
 
 def readable(text: str) -> str:
-    """Return a text as Unicode; half of a character is written out, as in ``\\udc80``."""
-    return (
-        text
-        if text.isascii() or _is_unicode(text)
-        else text.encode(errors="backslashreplace").decode()
-    )
+    """Return the text as valid Unicode; a lone surrogate is escaped, as in ``\\udc80``."""
+    if text.isascii() or _is_unicode(text):
+        return text
+    return text.encode(errors="backslashreplace").decode()
 
 
 def plain_text(value: str) -> str:
-    """Return a text that is of no class of its own (``StrEnum``, ``numpy.str_``): not every writer
-    takes one that is."""
+    """Return the text as a plain ``str``: some drivers and encoders do not accept subclasses such
+    as ``StrEnum`` or ``numpy.str_``."""
     return value if type(value) is str else str.__str__(value)
 
 
 def is_one_of(value: object, known: Iterable[str]) -> bool:
-    """Return whether a value is one of the words, whatever it is: ``==`` of other types may
-    raise."""
+    """Return whether a value of any type is one of the *known* words. Only texts are compared:
+    ``==`` of other types may raise."""
     return isinstance(value, str) and plain_text(value) in known
 
 
 def _is_unicode(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:  # it was read from bytes that are no text
+    except UnicodeEncodeError:  # a lone surrogate, as from bytes that are not valid UTF-8
         return False
     return True

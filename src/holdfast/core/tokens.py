@@ -1,9 +1,8 @@
-"""Tokens that prove who made them: what they say is signed with a key, and keys are replaced in
-time.
+"""Sign and verify tokens (HMAC-SHA256), and rotate their signing keys.
 
-A token is ``kid.body.mac``: the name of its key, what it says as JSON, and the HMAC-SHA256 of both.
-The body names the purpose, so that a token made for one thing is worth nothing for another. Pure:
-whoever makes a key brings its secret.
+A token is ``kid.body.mac``: the name of its key, its claims as base64url of JSON, and the MAC of
+both. The body names the purpose, so that a token for one purpose is not accepted for another. Pure:
+the caller supplies the secret of a new key.
 """
 
 from __future__ import annotations
@@ -23,21 +22,23 @@ from holdfast.core.duration import Duration
 from holdfast.errors import BadOption, KeyExists, RowDamaged, TokenExpired, TokenRefused
 
 KID = r"[A-Za-z0-9_-]{1,64}"
-SHORTEST_SECRET, LONGEST_SECRET = 16, 256
-"""Bytes of a secret."""
+SHORTEST_SECRET = 16
+"""The minimum length of a secret, in bytes."""
+LONGEST_SECRET = 256
+"""The maximum length of a secret, in bytes."""
 
 LONGEST_GRACE = duration.parse("3650d")
 LONGEST_TOKEN = 16_384
-"""Characters of what is looked at, at most: whoever sends more sends no token."""
+"""The maximum length of a token, in characters; longer texts are refused unread."""
 
-_NOBODY = b"a secret for those who name a key that is not there"
+_UNKNOWN_KEY_SECRET = b"a secret for tokens that name an unknown key"
 
 
 class SigningKey(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """A key that signs tokens, as it is stored: an engine that encrypts seals its ``secret``, and a
+    """A stored key that signs tokens. An engine that encrypts seals its ``secret``, and a
     ``Reveal`` opens it.
 
-    The current key has no ``expires_at``; one that was replaced is good until then."""
+    The current key has no ``expires_at``; a replaced key stays valid until then."""
 
     kid: str
     secret: bytes
@@ -46,11 +47,11 @@ class SigningKey(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     @property
     def current(self) -> bool:
-        """Whether new tokens are signed with it."""
+        """Whether new tokens are signed with this key."""
         return self.expires_at is None
 
     def is_good(self, now: int) -> bool:
-        """Say whether tokens that it signed are taken."""
+        """Return whether tokens that this key signed are accepted at *now*."""
         return self.expires_at is None or self.expires_at >= now
 
     def __repr__(self) -> str:
@@ -58,18 +59,18 @@ class SigningKey(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 Reveal = Callable[[SigningKey], bytes]
-"""Returns the secret of a stored key in clear. Raises KeyMissing when it is encrypted with a key
-that is not known."""
+"""Return the secret of a stored key in clear. Raises KeyMissing if it is encrypted with an unknown
+key."""
 
 
 def in_clear(key: SigningKey) -> bytes:
-    """Return the secret of a key that is stored as it is."""
+    """Return the secret of a key that is stored without encryption."""
     return key.secret
 
 
 class Token(str):
-    """A signed text, to be handed to whoever may use it. Its repr does not tell it, so that it does
-    not end in a log."""
+    """A signed text that authorizes its bearer. Its repr hides it, so that it does not leak into a
+    log."""
 
     __slots__ = ()
 
@@ -78,8 +79,7 @@ class Token(str):
 
 
 class Rotation(msgspec.Struct):
-    """What a rotation comes to: the key to be added, if it is new, and the names of those whose
-    time is over."""
+    """The result of a rotation: the key to add, if it is new, and the names of the expired keys."""
 
     added: SigningKey | None
     dropped: list[str]
@@ -93,8 +93,8 @@ def sign(
     until: int | None = None,
     reveal: Reveal = in_clear,
 ) -> Token:
-    """Return a token that says *claims* for one purpose, good until an instant if one is given.
-    Raises KeyMissing."""
+    """Return a token with *claims* for one purpose, valid until the instant *until* if that is
+    given. Raises KeyMissing."""
     body = _text(msgspec.json.encode({"for": purpose, "until": until, **claims}))
     return Token(f"{key.kid}.{body}.{_text(_mac(reveal(key), key.kid, body))}")
 
@@ -102,16 +102,19 @@ def sign(
 def check(
     token: str, purpose: str, keys: Iterable[SigningKey], *, now: int, reveal: Reveal = in_clear
 ) -> dict[str, Any]:
-    """Return what a token says.
+    """Return the claims of a token.
 
-    Raises TokenRefused for whatever was not signed for this purpose with a key that is good; it
-    never says what was wrong, and takes as long for an unknown key as for a wrong signature. Raises
-    TokenExpired for a true one that is too old, KeyMissing when the key that it names is encrypted
-    with a key that is not known."""
+    Raises:
+        TokenRefused  the token was not signed for this purpose with a valid key; the error does not
+                      tell the reason
+        TokenExpired  the token is authentic, but it has expired
+        KeyMissing    the signing key is encrypted with an unknown key
+    """
     kid, body, mac = _parts(token)
     key = next((key for key in keys if key.kid == kid and key.is_good(now)), None)
-    right = _mac(_NOBODY if key is None else reveal(key), kid, body)
-    if not hmac.compare_digest(right, mac) or key is None:
+    # also for an unknown key: the check must take as long as for a wrong signature
+    expected_mac = _mac(_UNKNOWN_KEY_SECRET if key is None else reveal(key), kid, body)
+    if not hmac.compare_digest(expected_mac, mac) or key is None:
         raise TokenRefused()
     claims: dict[str, Any] = msgspec.json.decode(_bytes(body))
     if claims.pop("for", None) != purpose:
@@ -123,18 +126,18 @@ def check(
 
 
 def current(keys: Iterable[SigningKey]) -> SigningKey | None:
-    """Return the key that signs, if there is one yet."""
+    """Return the key that signs new tokens; None if there is none yet."""
     return next((key for key in keys if key.current), None)
 
 
 def rotate(
     keys: Iterable[SigningKey], kid: str, secret: bytes, *, now: int, reveal: Reveal = in_clear
 ) -> Rotation:
-    """Decide what becomes of the keys when *kid* shall be the current one. The same again changes
+    """Decide how the keys change when *kid* becomes the current key. Repeating a rotation changes
     nothing.
 
-    Raises KeyExists when a key of that name has another secret, KeyMissing when that secret cannot
-    be read."""
+    Raises KeyExists if a key of that name has another secret, KeyMissing if that secret cannot be
+    decrypted."""
     offered = SigningKey(kid, secret, now)
     known = {key.kid: key for key in keys}
     dropped = sorted(key.kid for key in known.values() if not key.is_good(now))
@@ -147,27 +150,31 @@ def rotate(
 
 
 def checked_kid(kid: object) -> str:
-    """Return the name of a key; refuse what is none."""
+    """Return the name of a key. Raises BadOption."""
     if not isinstance(kid, str) or not re.fullmatch(KID, kid):
-        raise BadOption(option="kid", value=kid, why="it is 1 to 64 letters, digits, - and _")
+        raise BadOption(
+            option="kid", value=kid, why="it must consist of 1 to 64 letters, digits, - and _"
+        )
     return kid
 
 
 def checked_secret(secret: object) -> bytes:
-    """Return a secret; refuse one that is too short to be one. The message does not tell it."""
+    """Return a secret. Raises BadOption, without the secret, if its length is not allowed."""
     if not isinstance(secret, bytes) or not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET:
-        raise BadOption(option="secret", why=f"it is {SHORTEST_SECRET} to {LONGEST_SECRET} bytes")
+        raise BadOption(
+            option="secret", why=f"it must have {SHORTEST_SECRET} to {LONGEST_SECRET} bytes"
+        )
     return secret
 
 
 def checked_grace(grace: Duration) -> int:
-    """Return for how long a replaced key stays good; refuse what is too long to be meant."""
-    found = duration.parse(grace)
-    if not 0 <= found <= LONGEST_GRACE:
+    """Return the microseconds for which a replaced key stays valid. Raises BadOption."""
+    micros = duration.parse(grace)
+    if not 0 <= micros <= LONGEST_GRACE:
         raise BadOption(
-            option="grace", value=grace, why=f"it is at most {duration.show(LONGEST_GRACE)}"
+            option="grace", value=grace, why=f"it must be at most {duration.show(LONGEST_GRACE)}"
         )
-    return found
+    return micros
 
 
 def _mac(secret: bytes, kid: str, body: str) -> bytes:
@@ -175,7 +182,7 @@ def _mac(secret: bytes, kid: str, body: str) -> bytes:
 
 
 def _parts(token: object) -> tuple[str, str, bytes]:
-    """Return the three parts of a token; whatever has none is refused like any other."""
+    """Return the three parts of a token. Raises TokenRefused, as for a wrong signature."""
     if (
         not isinstance(token, str)
         or len(token) > LONGEST_TOKEN
@@ -201,21 +208,23 @@ def _bytes(text: str) -> bytes:
 def wait_token(
     keys: Sequence[tokens.SigningKey], wait_id: str, reveal: tokens.Reveal
 ) -> tokens.Token:
-    """Return a token of a wait. It is signed with the current key: an older one ends with its
-    grace, and the token with it. Raises KeyMissing, and RowDamaged when there is no current key: a
-    wait was handed out, so there was one."""
+    """Return a token of a wait, signed with the current key: a replaced key expires with its grace
+    period, and its tokens with it.
+
+    Raises KeyMissing, and RowDamaged if there is no current key: the wait was issued, so there must
+    have been one."""
     key = tokens.current(keys)
     if key is None:
         raise RowDamaged(
-            table="key", key="current", column="expires_at", why="no key is the current one"
+            table="key", key="current", column="expires_at", why="there is no current key"
         )
     return sign_wait_token(key, wait_id, reveal)
 
 
 def sign_wait_token(key: tokens.SigningKey, wait_id: str, reveal: tokens.Reveal) -> tokens.Token:
-    """Return the token of a wait that is signed with this key. Raises KeyMissing."""
+    """Return the token of a wait, signed with this key. Raises KeyMissing."""
     return tokens.sign(key, WAIT_TOKEN, {"wait": wait_id}, reveal=reveal)
 
 
 WAIT_TOKEN = "wait"
-"""The purpose of the tokens that waits are handed out with."""
+"""The purpose of the tokens of issued waits."""

@@ -1,4 +1,7 @@
-"""Options of a start as users write them, checked."""
+"""Validate and normalize the options that users pass, such as those of a start.
+
+Each function returns the value in its stored form, or raises BadOption before anything is done.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,14 @@ from holdfast.errors import BadOption
 
 
 def checked_call(option: str, value: Any) -> Any:
-    """Return something that can be called, or None; refuse anything else before anything is
-    done."""
+    """Return a callable or None. Raises BadOption."""
     if value is not None and not callable(value):
-        raise BadOption(option=option, value=value, why="it is a function")
+        raise BadOption(option=option, value=value, why="it must be a function")
     return value
 
 
 def checked_tags(tags: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return tags as text; refuse what is none."""
+    """Return tags with their values as text. Raises BadOption."""
     if tags is None:
         return {}
     if not isinstance(tags, Mapping):
@@ -30,21 +32,23 @@ def checked_tags(tags: Mapping[str, Any] | None) -> dict[str, str]:
         )
     texts: dict[str, str] = {}
     for name, value in tags.items():
-        text = _written(value)
+        text = _as_text(value)
         if (
             not isinstance(name, str)
             or not name
             or text is None
             or not is_storable(f"{name}{text}")
         ):
-            raise BadOption(option="tags", value={name: value}, why="a tag has a name and a text")
+            raise BadOption(
+                option="tags", value={name: value}, why="a tag must have a name and a text"
+            )
         texts[plain_text(name)] = text
     return texts
 
 
-def _written(value: Any) -> str | None:
-    """Return a text or a whole number as text; None for anything else, and for a number of
-    thousands of digits."""
+def _as_text(value: Any) -> str | None:
+    """Return a text or a whole number as text; None for another type, and for a number with more
+    digits than Python converts."""
     if isinstance(value, str):
         return plain_text(value)
     if not isinstance(value, int):
@@ -56,7 +60,7 @@ def _written(value: Any) -> str | None:
 
 
 def checked_text(option: str, value: Any) -> str | None:
-    """Return a text of one line, or None; refuse anything else."""
+    """Return a single line of text, 1 to 200 characters, or None. Raises BadOption."""
     if value is None:
         return None
     if (
@@ -73,12 +77,11 @@ def checked_text(option: str, value: Any) -> str | None:
 
 
 def checked_run_id(value: Any) -> str | None:
-    """Return the id that a caller chooses for a run, or None; refuse an id that belongs to a member
-    of a graph."""
+    """Return the id that a caller chooses for a run, or None. Raises BadOption, also for an id in
+    the form of a member of a graph."""
     run_id = checked_text("id", value)
-    if (
-        run_id is not None and MEMBER_MARK in run_id
-    ):  # a run with the id of a member that waits would make that member fail
+    if run_id is not None and MEMBER_MARK in run_id:
+        # a run with the id of a waiting member would make that member fail when it is started
         raise BadOption(
             option="id", value=value, why=f"ids with {MEMBER_MARK} belong to the members of graphs"
         )
@@ -86,7 +89,7 @@ def checked_run_id(value: Any) -> str | None:
 
 
 def checked_string(option: str, value: Any) -> Any:
-    """Return a text of any length that a database can store, or None; refuse anything else."""
+    """Return a storable text of any length, or None. Raises BadOption."""
     if value is None:
         return None
     if not isinstance(value, str) or not is_storable(value):
@@ -95,7 +98,7 @@ def checked_string(option: str, value: Any) -> Any:
 
 
 def checked_name(option: str, value: Any) -> str:
-    """Return a text of one line that must be there; refuse anything else."""
+    """Return a single line of text, 1 to 200 characters and not blank. Raises BadOption."""
     name = checked_text(option, value)
     if name is None or not name.strip():
         raise BadOption(
@@ -105,14 +108,14 @@ def checked_name(option: str, value: Any) -> str:
 
 
 def checked_signal(name: Any) -> str:
-    """Return the name of a signal; refuse what is none."""
+    """Return the name of a signal. Raises BadOption."""
     if not isinstance(name, str) or not name.strip() or not is_storable(name):
-        raise BadOption(option="name", value=name, why="a signal has a name")
+        raise BadOption(option="name", value=name, why="a signal must have a name")
     return plain_text(name)
 
 
 def checked_reason(reason: Any) -> Any:
-    """Return why a run is asked to stop, or None; refuse what is no text."""
+    """Return the reason of a cancellation, or None. Raises BadOption."""
     if reason is None:
         return None
     if not isinstance(reason, str) or not is_storable(reason):
@@ -121,8 +124,9 @@ def checked_reason(reason: Any) -> Any:
 
 
 def checked_start(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options of a start that are given, checked; durations in microseconds. Options
-    of other names stay as they are: whoever starts something knows which there may be."""
+    """Return the options of a start that are not None, checked, with durations in microseconds.
+
+    Options with other names are returned unchanged: the caller knows which ones are allowed."""
     return {
         name: _START[name](value) if name in _START else value
         for name, value in options.items()
@@ -131,63 +135,61 @@ def checked_start(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_many(option: str, values: Any) -> list[Any]:
-    """Return several things as a list; refuse what holds none."""
+    """Return the items of an iterable as a list. Raises BadOption."""
     if not isinstance(values, Iterable):
-        raise BadOption(option=option, value=values, why="give several, such as a list")
+        raise BadOption(option=option, value=values, why="it must be a collection, such as a list")
     return list(values)
 
 
 def checked_flag(option: str, value: Any) -> bool:
-    """Return whether something is wanted; refuse what says neither."""
+    """Return a boolean. Raises BadOption."""
     if not isinstance(value, bool):
-        raise BadOption(option=option, value=value, why="it is True or False")
+        raise BadOption(option=option, value=value, why="it must be True or False")
     return value
 
 
 def checked_versions(version: Any, serves: Any) -> tuple[str, frozenset[str] | None]:
-    """Return the version of a workflow, and all versions that it serves, None for any."""
+    """Return the version of a workflow and the set of versions that it serves, None for all.
+
+    Raises BadOption."""
     own = checked_version("version", version)
     if serves is None:
         return own, None
-    return own, frozenset(
-        {own, *(checked_version("serves", one) for one in checked_many("serves", serves))}
-    )
+    served = [checked_version("serves", item) for item in checked_many("serves", serves)]
+    return own, frozenset({own, *served})
 
 
 def checked_version(option: str, value: Any) -> str:
-    """Return a version as text; refuse what is none."""
-    version = None if isinstance(value, bool) else _written(value)
+    """Return a version as text. Raises BadOption."""
+    version = None if isinstance(value, bool) else _as_text(value)
     if not version or not is_storable(version):
         raise BadOption(option=option, value=value, why="a version is a text or a whole number")
     return version
 
 
-def checked_words(option: str, given: str | Iterable[str] | None) -> list[str] | None:
-    """Return names, of which one alone may be given as it is; refuse anything else."""
-    if given is None:
+def checked_words(option: str, words: str | Iterable[str] | None) -> list[str] | None:
+    """Return one name or several names as a list, or None. Raises BadOption."""
+    if words is None:
         return None
-    names = (
-        [given]
-        if isinstance(given, str)
-        else list(given)
-        if isinstance(given, Iterable)
-        else [given]
-    )
+    is_collection = isinstance(words, Iterable) and not isinstance(words, str)
+    names = list(words) if is_collection else [words]
     return [checked_text(option, name) or "" for name in names]
 
 
 def checked_count(option: str, value: Any, *, least: int = 0) -> int:
-    """Return a number of things; refuse what is none."""
+    """Return a whole number of at least *least*. Raises BadOption."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BadOption(option=option, value=value, why=f"it is a whole number, from {least} on")
+        raise BadOption(
+            option=option, value=value, why=f"it must be a whole number of at least {least}"
+        )
     return min(int(value), 2**62)
 
 
 def priority_of(value: Any) -> int:
-    """Return a priority; refuse what is none."""
+    """Return a priority from -1000 to 1000. Raises BadOption."""
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
         raise BadOption(
-            option="priority", value=value, why="it is a whole number from -1000 to 1000"
+            option="priority", value=value, why="it must be a whole number from -1000 to 1000"
         )
     return int(value)
 
@@ -202,32 +204,35 @@ _START: dict[str, Callable[[Any], Any]] = {
     "delay": duration.parse,
     "deadline": duration.parse,
 }
-"""How each option of a start is checked."""
+"""The check of each option of a start, by name."""
 
-MOST_CAPABILITIES, LONGEST_CAPABILITIES = 256, 4096
+MOST_CAPABILITIES = 256
+LONGEST_CAPABILITIES = 4096
+"""The maximum length of all capabilities together, in bytes."""
 
 
 def checked_capabilities(capabilities: str | Iterable[str]) -> tuple[str, ...]:
-    """Return them sorted, each once; refuse what could not be stored, and more than anybody
-    needs."""
+    """Return one capability or several, sorted and without duplicates. Raises BadOption."""
     if not isinstance(capabilities, Iterable):
         raise BadOption(
-            option="capabilities", value=capabilities, why="they are words without commas"
+            option="capabilities", value=capabilities, why="capabilities are words without commas"
         )
-    found = [capabilities] if isinstance(capabilities, str) else list(capabilities)
-    for one in found:
+    listed = [capabilities] if isinstance(capabilities, str) else list(capabilities)
+    for capability in listed:
         if (
-            not isinstance(one, str)
-            or not one
-            or "," in one
-            or not is_storable(one)
-            or any(x <= " " or x == "\x7f" for x in one)
+            not isinstance(capability, str)
+            or not capability
+            or "," in capability
+            or not is_storable(capability)
+            or any(character <= " " or character == "\x7f" for character in capability)
         ):
             raise BadOption(
-                option="capabilities", value=one, why="a capability is a word without commas"
+                option="capabilities",
+                value=capability,
+                why="a capability is a word without commas",
             )
-    found = sorted({plain_text(one) for one in found})
-    if len(found) > MOST_CAPABILITIES or len(",".join(found).encode()) > LONGEST_CAPABILITIES:
+    unique = sorted({plain_text(capability) for capability in listed})
+    if len(unique) > MOST_CAPABILITIES or len(",".join(unique).encode()) > LONGEST_CAPABILITIES:
         why = f"there may be {MOST_CAPABILITIES} of them, and {LONGEST_CAPABILITIES} bytes in all"
-        raise BadOption(option="capabilities", value=f"{len(found)} capabilities", why=why)
-    return tuple(found)
+        raise BadOption(option="capabilities", value=f"{len(unique)} capabilities", why=why)
+    return tuple(unique)

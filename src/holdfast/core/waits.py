@@ -1,4 +1,4 @@
-"""Signals and waits, as they are stored."""
+"""The stored records of signals and waits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import msgspec
 
 
 class Signal(msgspec.Struct):
-    """A message to a run, or to one of its waits; ``number`` counts the signals of the run. One
-    with a ``step`` is a person's: it lets the wait of that step go. ``key``, ``taken`` and
-    ``effect`` are told only where a signal moves with its run."""
+    """A message to a run, or to one of its waits; ``number`` counts the signals of the run.
+
+    A signal with a ``step`` is the release by an operator of the wait of that step. ``key``,
+    ``taken`` and ``effect`` are set only where a signal moves with its run to another store."""
 
     id: int
     name: str
@@ -24,9 +25,9 @@ class Signal(msgspec.Struct):
 
 
 class WaitRecord(msgspec.Struct, kw_only=True):
-    """Something that a run waits for, or will. One with an ``id`` was handed out: whoever has its
-    token may deliver signals to it until ``until``. One without is what the run's code waits for,
-    by the step that does."""
+    """A wait of a run. A wait with an ``id`` was issued: the bearer of its token may deliver
+    signals to it until ``until``. A wait without an ``id`` is a condition on which the code of the
+    run waits, in the step ``step``."""
 
     run_id: str
     step: str

@@ -1,121 +1,121 @@
-"""Every error that Holdfast raises. The docstring is the message; the facts follow it.
+"""All errors that Holdfast raises. The docstring of a class is its message; the facts follow it.
 
 HoldfastError
 ├── UsageError                 the caller can fix it; nothing was written
-│   ├── BadOption              an argument, option or setting makes no sense
+│   ├── BadOption              an argument, option or setting has a value that cannot be used
 │   │   └── QuorumImpossible   fewer people may decide than must agree
 │   ├── BadDuration            a duration cannot be read
 │   ├── NotEncodable           a value cannot be stored
-│   ├── WrongType              a value does not fit the annotation
+│   ├── WrongType              a value does not match the annotated type
 │   ├── NotInWorkflow          called outside a running workflow
-│   ├── UnknownWorkflow        no such workflow in this process
-│   ├── WorkflowExists         two workflows want one name
-│   ├── NamespaceBound         the engine is bound to a namespace, and this lies outside it
+│   ├── UnknownWorkflow        this process knows no such workflow
+│   ├── WorkflowExists         two workflows have the same name
+│   ├── NamespaceBound         the engine is bound to a namespace, and the request is outside it
 │   ├── RunNotFound            no such run
-│   ├── RunExists              the id or key belongs to a run with other input
+│   ├── RunExists              the id or key belongs to a run with another input
 │   ├── StartIncomplete        only the first parts of very many runs were started
 │   ├── RunFinished            the run has ended
 │   ├── RunNotFinished         the run has not ended
-│   ├── RunChanged             the run was replayed by another call meanwhile
-│   ├── StageGone              what was written for a new run was deleted before all of it was there
+│   ├── RunChanged             another call has replayed the run meanwhile
+│   ├── StageGone              the unfinished copy of a history for a new run was deleted
 │   ├── StepNotFound           the run has no such step
-│   ├── BadLease               this is no proof of a lease
-│   ├── BadWait                a task cannot wait in the past, nor beyond the horizon
-│   ├── NotReclaimable         somebody holds the task, or it was taken up too often
+│   ├── BadLease               this text is not the proof of a lease
+│   ├── BadWait                a task cannot wait for a time in the past, or beyond the horizon
+│   ├── NotReclaimable         the task has a holder, or was claimed or replayed too often
 │   ├── FlowNotFound           no such flow
 │   ├── FlowNotYours           the flow belongs to another owner
 │   ├── FlowExists             the id belongs to another flow
 │   ├── FlowChanged            the flow has another revision than expected
 │   ├── FlowFinished           the flow has ended
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
-│   ├── BadFlowPatch           the new state cannot be read
-│   ├── BadFlowWait            the flow cannot wait for that
-│   ├── GraphRefused           what was asked of a graph cannot be
+│   ├── BadFlowPatch           the new state is not JSON
+│   ├── BadFlowWait            the wait of a flow is not valid
+│   ├── GraphRefused           the request is not possible for this graph
 │   │   ├── GraphNotFound      no such graph
 │   │   ├── GraphExists        the id belongs to another graph
 │   │   ├── GraphBusy          another process is adding or deleting these members
 │   │   ├── GraphChanged       the graph has another revision than expected
-│   │   ├── GraphFinished      the graph has ended, or takes nothing new
-│   │   ├── GraphCycle         members would wait for each other
-│   │   ├── SelfEdge           a member would wait for itself
-│   │   ├── EdgeExists         the dependency is there already
-│   │   ├── EdgeAcrossNamespaces a graph lives in one namespace
+│   │   ├── GraphFinished      the graph has ended, or accepts no new members
+│   │   ├── GraphCycle         members depend on each other in a cycle
+│   │   ├── SelfEdge           a member depends on itself
+│   │   ├── EdgeExists         the dependency exists already
+│   │   ├── EdgeAcrossNamespaces a graph is in one namespace
 │   │   ├── MemberNotFound     the graph has no such member
 │   │   ├── MemberExists       the name belongs to another member
 │   │   ├── MemberElsewhere    the run belongs to another graph, or to none
-│   │   ├── MemberStarted      too late for another dependency
-│   │   └── BadGraph           a graph makes no sense
+│   │   ├── MemberStarted      the member can get no further dependency
+│   │   └── BadGraph           a graph is not valid
 │   ├── BudgetNotFound         no such budget
-│   ├── UnknownDimension       the budget does not count that
-│   ├── LaneDraining           the lane takes no new runs
+│   ├── UnknownDimension       the budget does not count this dimension
+│   ├── LaneDraining           the lane accepts no new runs
 │   ├── GateNotFound           no such gate
 │   ├── GateClosed             the gate was decided, expired or withdrawn before
-│   ├── AlreadyDecided         one person decides once
-│   ├── NotYourGate            somebody else may decide, not this person
+│   ├── AlreadyDecided         this person has decided this gate already
+│   ├── NotYourGate            this person may not decide this gate
 │   ├── UnknownChoice          the gate has no such choice
-│   ├── WrongAnswer            what was filled in does not fit the form
-│   ├── GateChanged            what the decision was about has changed meanwhile
-│   ├── KeyExists              a key of that name has another secret
-│   ├── TokenRefused           a token proves nothing
-│   │   └── TokenExpired       it was a true one, and its time is over
-│   ├── BadSchedule            a schedule makes no sense
+│   ├── WrongAnswer            the answer does not match the form
+│   ├── GateChanged            the subject of the decision has changed
+│   ├── KeyExists              a key with this name has another secret
+│   ├── TokenRefused           a token is not valid
+│   │   └── TokenExpired       the token was valid and has expired
+│   ├── BadSchedule            a schedule is not valid
 │   ├── ScheduleNotFound       no such schedule
-│   ├── ScheduleBusy           a run of the schedule is still at work
-│   ├── BadCondition           nothing could ever meet this condition
+│   ├── ScheduleBusy           a run of the schedule has not ended
+│   ├── BadCondition           a condition is not valid or can never be met
 │   ├── WaitNotFound           the run has no such open wait
-│   ├── WaitClosed             the wait takes no more signals
-│   │   └── WaitExpired        its time is over
-│   ├── TooManySignals         the run has as many signals as it may have
-│   ├── FrameTooBig            a frame holds too much
-│   ├── BadPatch               a patch of a summary is no JSON object, or too deep
+│   ├── WaitClosed             the wait accepts no more signals
+│   │   └── WaitExpired        the wait has expired
+│   ├── TooManySignals         the run has reached its maximum number of signals
+│   ├── FrameTooBig            a frame has too many bytes
+│   ├── BadPatch               a patch of a summary is not a JSON object, or is nested too deep
 │   ├── StreamClosed           the attempt has ended; nothing can be appended to its stream
-│   ├── BadCursor              a cursor is of another database, or is none
+│   ├── BadCursor              a cursor belongs to another database, or is not a cursor
 │   ├── SubscriptionNotFound   no such subscription
 │   ├── SubscriptionExists     the name belongs to a subscription to other events
 │   ├── HistoryGone            the history of the run was deleted
 │   ├── RetentionNotFound      no such retention rule
 │   ├── KeyMissing             data is encrypted with a key that is not known here
 │   └── EngineClosed           the engine was closed
-├── RunFailed                  what ``result()`` raises when a run did not complete
+├── RunFailed                  ``result()``: the run did not complete
 │   ├── RunCancelled
 │   ├── RunExpired
 │   └── RunStuck
-├── GraphFailed                what ``result()`` raises when a graph did not complete
+├── GraphFailed                ``result()``: the graph did not complete
 │   └── GraphCancelled
-├── StepFailed                 what a workflow sees when a step has used up its retries
+├── StepFailed                 in a workflow: a step has used up its retries
 ├── StepTimeout                an attempt took longer than its timeout
-├── BudgetExceeded             there is no room in a budget
-├── ChildFailed                what a workflow sees when a child run did not complete
-├── GateExpired                what a workflow sees when nobody decided in time
-├── GateRejected               what a workflow sees when people reject a gate without that option
-├── GateWithdrawn              what a workflow sees when somebody has withdrawn its gate
-├── WaitTimeout                what a workflow sees when a wait was not met in time
-├── TooManyFailures            a ``map`` had fewer successes than it needs
+├── BudgetExceeded             a budget has no room left
+├── ChildFailed                in a workflow: a child run did not complete
+├── GateExpired                in a workflow: a gate was not decided before its deadline
+├── GateRejected               in a workflow: a gate without that option was rejected
+├── GateWithdrawn              in a workflow: a gate was withdrawn
+├── WaitTimeout                in a workflow: a wait was not met before its timeout
+├── TooManyFailures            a ``map`` had fewer successes than it requires
 ├── Fail                       raised by user code: do not retry
-├── Retry                      raised by user code: try again, after a while
-├── ResultTimeout              ``result(timeout=...)`` waited long enough
-├── LeaseLost                  whoever wrote does not hold the run; the write changed nothing
-├── WriteConflict              a row was there already; the write changed nothing
-├── Fenced                     somebody newer was here; the write outside changed nothing
-├── IllegalMove                this cannot happen in this status
+├── Retry                      raised by user code: retry, after a while
+├── ResultTimeout              ``result(timeout=...)``: the run did not end in time
+├── LeaseLost                  the writer does not hold the lease; the write changed nothing
+├── WriteConflict              another writer has written the row; the write changed nothing
+├── Fenced                     a newer holder owns the external target; the write changed nothing
+├── IllegalMove                this is not possible in the current status
 ├── Diverged                   the code no longer matches the history that it replays
-├── RowDamaged                 a row of the database cannot be read; the others can
-└── StoreError                 the database said no
-    ├── StoreBusy              somebody else kept the write lock too long
+├── RowDamaged                 a row of the database cannot be decoded; the others can
+└── StoreError                 the database refused the request, or cannot be used
+    ├── StoreBusy              another process kept the write lock too long
     ├── StoreGone              the files were deleted, moved or replaced while they were open
     ├── StoreFull              no room left; nothing was written
     ├── StoreReadOnly          the file cannot be written
-    ├── StoreCorrupt           this is not a sound Holdfast database
+    ├── StoreCorrupt           the file is not a sound Holdfast database
     ├── StoreTooNew            a newer Holdfast wrote this database
-    ├── StoreForeign           this database belongs to something else
+    ├── StoreForeign           another program has changed the tables
     ├── StoreUnavailable       the database cannot be reached
-    ├── StoreInUse             somebody works on it
-    ├── StoreNotEmpty          there are runs in it already
-    ├── StoreHalfCopied        a copy into it did not come to its end
+    ├── StoreInUse             a worker is using the database
+    ├── StoreNotEmpty          the database has runs already
+    ├── StoreHalfCopied        a copy into the database was not finished
     ├── StoreSealed            its runs continue in another database
     ├── BadUrl                 the database URL cannot be understood
     ├── CodecMismatch          the data was written with another codec
-    └── BadData                stored data cannot be read
+    └── BadData                stored data cannot be decoded
 """
 
 from __future__ import annotations

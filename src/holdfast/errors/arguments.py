@@ -6,12 +6,12 @@ from holdfast.errors.base import UsageError
 
 
 class BadOption(UsageError):
-    """This option cannot be used like that."""
+    """An option has a value that cannot be used: correct it as the facts say."""
 
 
 class BadDuration(UsageError):
-    """This is no duration: use seconds, a timedelta, "50ms", "1h30m", "2d" or ISO 8601 like
-    "PT5M"."""
+    """This value is not a duration: use seconds, a timedelta, "50ms", "1h30m", "2d" or ISO 8601
+    like "PT5M"."""
 
 
 class NotEncodable(UsageError):
@@ -20,4 +20,5 @@ class NotEncodable(UsageError):
 
 
 class WrongType(UsageError):
-    """This value does not fit the annotation."""
+    """A value does not match the annotated type: pass a value of that type, or change the
+    annotation."""

@@ -1,11 +1,12 @@
-"""What every error is made of: the docstring is the message, the facts follow it."""
+"""The base classes of all errors. The docstring of a class is its message; the facts follow in
+parentheses."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 _TIMES = ("at", "until", "since", "deadline")
-"""The facts that are times, in microseconds since 1970."""
+"""The names of facts that are times, in microseconds since 1970; messages show them as dates."""
 
 
 class HoldfastError(Exception):
@@ -14,8 +15,8 @@ class HoldfastError(Exception):
     def __init__(self, **facts: object) -> None:
         self.facts = facts
         sentence = " ".join((type(self).__doc__ or "").split())
-        told = ", ".join(f"{name}={_shown(name, value)}" for name, value in facts.items())
-        super().__init__(f"{sentence} ({told})" if told else sentence)
+        details = ", ".join(f"{name}={_shown(name, value)}" for name, value in facts.items())
+        super().__init__(f"{sentence} ({details})" if details else sentence)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.facts))
@@ -32,8 +33,8 @@ def _shown(name: str, value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return what stands for a value in a message. Its own ``repr`` may fail: a fault of the value
-    must not hide the error."""
+    """Return the text that stands for a value in a message. If its ``repr`` fails, that is the name
+    of its type: a fault of the value must not hide the error."""
     try:
         return repr(value)
     except Exception:

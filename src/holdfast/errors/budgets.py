@@ -6,17 +6,17 @@ from holdfast.errors.base import HoldfastError, UsageError
 
 
 class BudgetNotFound(UsageError):
-    """There is no such budget: `holdfast budgets` lists what there is, `holdfast budgets set` makes
+    """There is no such budget: `holdfast budgets` lists the budgets, `holdfast budgets set` creates
     one."""
 
 
 class UnknownDimension(UsageError):
-    """The budget does not count this dimension: name one that it does, or add it with `holdfast
-    budgets set`."""
+    """The budget does not count this dimension: name a dimension that it counts, or add this one
+    with `holdfast budgets set`."""
 
 
 class BudgetExceeded(HoldfastError):
-    """There is no room left in the budget: `holdfast budgets raise` makes room."""
+    """The budget has no room left: raise its limit with `holdfast budgets raise`."""
 
     breach: object = None
     wanted: object = None

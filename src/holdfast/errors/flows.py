@@ -6,32 +6,32 @@ from holdfast.errors.base import UsageError
 
 
 class FlowNotFound(UsageError):
-    """There is no such flow; `holdfast flows` lists them."""
+    """There is no such flow: `holdfast flows` lists the flows."""
 
 
 class FlowNotYours(UsageError):
-    """This flow belongs to another owner."""
+    """This flow belongs to another owner: call as its owner."""
 
 
 class FlowExists(UsageError):
-    """There is a flow with this id already."""
+    """A flow with this id exists already: choose another id, or leave it out."""
 
 
 class FlowChanged(UsageError):
-    """The flow was changed by somebody else meanwhile; read it again, then decide."""
+    """Another caller has changed the flow since it was read: read it again, then decide."""
 
 
 class FlowFinished(UsageError):
-    """This flow has ended; nothing more can happen to it."""
+    """This flow has ended and cannot be changed any more: create a new one."""
 
 
 class FlowCancelPending(UsageError):
-    """This flow was asked to stop; all that can be done to it is to cancel it."""
+    """This flow was asked to stop: it can only be cancelled now."""
 
 
 class BadFlowPatch(UsageError):
-    """The state of a flow must be JSON."""
+    """The state of a flow must be JSON: pass plain data."""
 
 
 class BadFlowWait(UsageError):
-    """A flow cannot wait for this."""
+    """The description of the wait of a flow is not valid: correct it as the facts say."""

@@ -11,40 +11,41 @@ class QuorumImpossible(BadOption):
 
 
 class GateNotFound(UsageError):
-    """There is no such gate: `holdfast gates` lists those that are open."""
+    """There is no such gate: `holdfast gates` lists the open gates."""
 
 
 class GateClosed(UsageError):
-    """This gate is closed, and nothing was changed."""
+    """This gate is closed already: it was decided, expired or withdrawn, and nothing was
+    changed."""
 
 
 class AlreadyDecided(UsageError):
-    """This person has decided already, and the first decision stands."""
+    """This person has decided this gate already: the first decision stands."""
 
 
 class NotYourGate(UsageError):
-    """This decision is not theirs."""
+    """This person may not decide this gate: ask one of the people who may."""
 
 
 class UnknownChoice(UsageError):
-    """This cannot be chosen here."""
+    """The gate has no such choice: use one of the choices that it offers."""
 
 
 class WrongAnswer(UsageError):
-    """What was filled in does not fit the form."""
+    """The answer does not match the form of the gate: correct the field that the facts name."""
 
 
 class GateChanged(UsageError):
-    """What this decision is about has changed: look at it again, then decide."""
+    """The subject of this decision has changed: read the gate again, then decide."""
 
 
 class GateExpired(HoldfastError, TimeoutError):
-    """Nobody has decided in time."""
+    """The gate expired: it was not decided before its deadline."""
 
 
 class GateRejected(HoldfastError):
-    """It was rejected."""
+    """The gate was rejected."""
 
 
 class GateWithdrawn(HoldfastError):
-    """Somebody has withdrawn the gate before it was decided."""
+    """The gate was withdrawn before it was decided."""

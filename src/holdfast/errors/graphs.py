@@ -1,4 +1,4 @@
-"""What can be wrong with graphs."""
+"""Errors about graphs."""
 
 from __future__ import annotations
 
@@ -6,73 +6,75 @@ from holdfast.errors.base import HoldfastError, UsageError
 
 
 class GraphRefused(UsageError):
-    """What was asked of a graph cannot be."""
+    """The request is not possible for this graph."""
 
 
 class GraphNotFound(GraphRefused):
-    """There is no such graph: `holdfast graphs` lists what there is."""
+    """There is no such graph: `holdfast graphs` lists the graphs."""
 
 
 class GraphExists(GraphRefused):
-    """There is another graph with this id: choose another one, or start the very same graph."""
+    """This id belongs to another graph: choose another id, or start exactly the same graph."""
 
 
 class GraphBusy(GraphRefused):
-    """Another process is adding these members, or deleting what is left of them: try again when it
-    is done. What a process that has died was adding is deleted after ten minutes."""
+    """Another process is adding these members, or deleting them: try again when it is done. The
+    unfinished members of a process that died are deleted after ten minutes."""
 
 
 class GraphChanged(GraphRefused):
-    """The graph was changed by somebody else meanwhile: look at it again, then decide."""
+    """Another caller has changed the graph since it was read: read it again, then decide."""
 
 
 class GraphFinished(GraphRefused):
-    """This graph has ended, or was cancelled: it takes nothing new. Start another graph."""
+    """This graph has ended or was cancelled and accepts no new members: start another graph."""
 
 
 class GraphCycle(GraphRefused):
-    """These members would wait for each other for ever: take one of the dependencies away."""
+    """These members depend on each other in a cycle: remove one of the dependencies."""
 
 
 class SelfEdge(GraphRefused):
-    """A member cannot wait for itself."""
+    """A member cannot depend on itself: remove the dependency."""
 
 
 class EdgeExists(GraphRefused):
-    """This member waits for that one already: name it once."""
+    """This member depends on that one already: name each dependency once."""
 
 
 class EdgeAcrossNamespaces(GraphRefused):
-    """A graph and all its members live in one namespace."""
+    """A graph and all its members must be in one namespace: start a graph of its own in the other
+    namespace."""
 
 
 class MemberNotFound(GraphRefused):
-    """The graph has no such member: `holdfast graphs show` lists them."""
+    """The graph has no such member: `holdfast graphs show` lists its members."""
 
 
 class MemberExists(GraphRefused):
-    """The graph has a member of this name already: give another name."""
+    """The graph has a member with this name already: choose another name."""
 
 
 class MemberElsewhere(GraphRefused):
-    """This run is no member of this graph: a run belongs to one graph for good."""
+    """This run is not a member of this graph: a run cannot move to another graph."""
 
 
 class MemberStarted(GraphRefused):
-    """This member has been started, or has ended: it cannot be made to wait for more."""
+    """This member has started or ended already, so it can get no further dependency: let a new
+    member wait instead."""
 
 
 class BadGraph(GraphRefused):
-    """This graph makes no sense."""
+    """This graph is not valid: correct it as the facts say."""
 
 
 class StageGone(UsageError):
-    """What was written for a new run was deleted before all of it was there, because nothing was
-    added for long: try again."""
+    """The unfinished copy of a history for a new run was deleted, because nothing was added to it
+    for too long: try again."""
 
 
 class GraphFailed(HoldfastError):
-    """The graph did not complete: `holdfast graphs show` tells which members failed or were
+    """The graph did not complete: `holdfast graphs show` lists the members that failed or were
     skipped."""
 
 

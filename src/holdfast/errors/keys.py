@@ -6,17 +6,17 @@ from holdfast.errors.base import UsageError
 
 
 class KeyExists(UsageError):
-    """A key of that name has another secret: choose another name."""
+    """A key with this name exists and has another secret: choose another name."""
 
 
 class TokenRefused(UsageError):
-    """This token is not known here: ask for a new one."""
+    """This token is not valid here: request a new one."""
 
 
 class TokenExpired(TokenRefused):
-    """This token was good once, and its time is over: ask for a new one."""
+    """This token has expired: request a new one."""
 
 
 class KeyMissing(UsageError):
-    """This is encrypted with a key that is not known here: nothing is lost; give the key, and try
-    again."""
+    """The data is encrypted with a key that is not known here: nothing is lost; supply the key and
+    try again."""

@@ -6,4 +6,5 @@ from holdfast.errors.base import UsageError
 
 
 class LaneDraining(UsageError):
-    """The lane is being drained and takes no new runs: `holdfast lanes set LANE --open` lets it."""
+    """The lane is being drained and accepts no new runs: `holdfast lanes set LANE --open` ends
+    that."""

@@ -6,9 +6,9 @@ from holdfast.errors.base import UsageError
 
 
 class HistoryGone(UsageError):
-    """The history of this run was deleted by a retention rule: it can be neither replayed nor
-    forked."""
+    """A retention rule has deleted the history of this run, so it can be neither replayed nor
+    forked: start a new run."""
 
 
 class RetentionNotFound(UsageError):
-    """There is no such retention rule: `holdfast retention` lists what there is."""
+    """There is no such retention rule: `holdfast retention` lists the rules."""

@@ -1,4 +1,4 @@
-"""Errors about runs: what may be asked of them, and how they ended."""
+"""Errors about runs: requests that are not possible, and ends other than completion."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from holdfast.errors.base import HoldfastError, UsageError
 
 
 class NamespaceBound(UsageError):
-    """This engine is bound to a namespace and this lies outside it: use an engine that is bound to
-    that namespace, or to none."""
+    """This engine is bound to a namespace, and the request lies outside it: use an engine that is
+    bound to that namespace, or to none."""
 
 
 class RunNotFound(UsageError):
-    """There is no such run: `holdfast runs` lists what there is."""
+    """There is no such run: `holdfast runs` lists the runs."""
 
 
 class RunExists(UsageError):
-    """This id or key already belongs to a run with other input: choose another one, or start with
+    """This id or key belongs to a run with another input: choose another id or key, or start with
     the same input."""
 
 
 class StartIncomplete(UsageError):
-    """Only some of these runs were started: ``run_ids`` of this error are theirs. Mend the reason,
-    then start the other items."""
+    """Only some of these runs were started; ``run_ids`` of this error has their ids: remove the
+    reason, then start the other items."""
 
     run_ids: tuple[str, ...] = ()
 
 
 class RunFinished(UsageError):
-    """The run has ended: `holdfast replay` or `holdfast fork` can start from it again."""
+    """The run has ended: `holdfast replay` or `holdfast fork` starts it again."""
 
 
 class RunNotFinished(UsageError):
@@ -35,7 +35,7 @@ class RunNotFinished(UsageError):
 
 
 class RunChanged(UsageError):
-    """The run was replayed by another call at the same time, and has ended again: look at it again,
+    """Another call has replayed the run at the same time, and it has ended again: read it again,
     then decide."""
 
 
@@ -48,7 +48,8 @@ class RunFailed(HoldfastError):
 
     @property
     def error(self) -> dict[str, object] | None:
-        """What the failing code raised: type, message, traceback."""
+        """The exception of the failing code as data: type, message, traceback; None if there is
+        none."""
         error = self.facts.get("error")
         return error if isinstance(error, dict) else None
 
@@ -62,7 +63,7 @@ class RunExpired(RunFailed):
 
 
 class RunStuck(RunFailed):
-    """The run cannot go on without a person: `holdfast why RUN` says what to do."""
+    """The run cannot continue without an operator: `holdfast why RUN` tells what to do."""
 
 
 class ChildFailed(HoldfastError):
@@ -70,17 +71,17 @@ class ChildFailed(HoldfastError):
 
 
 class TooManyFailures(HoldfastError):
-    """Too many of the mapped calls failed."""
+    """Fewer calls of a map succeeded than it requires."""
 
 
 class ResultTimeout(HoldfastError, TimeoutError):
-    """The run has not ended within the time given; it goes on."""
+    """The run did not end within the timeout of ``result()``: it continues, so wait again."""
 
 
 class WriteConflict(HoldfastError):
-    """Another writer has written the same row: this write changed nothing; read again, then try
-    again."""
+    """Another writer has written the same row, and this write changed nothing: read it again, then
+    try again."""
 
 
 class IllegalMove(HoldfastError):
-    """This cannot happen in this status."""
+    """This is not possible in the current status: check the status first."""

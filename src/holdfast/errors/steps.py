@@ -1,4 +1,4 @@
-"""Errors of steps, and the two that user code raises: Fail and Retry."""
+"""Errors of steps, and the two errors that user code raises: Fail and Retry."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ class StepNotFound(UsageError):
 
 
 class StepFailed(HoldfastError):
-    """A step failed and will not be tried again."""
+    """A step failed and is not retried any more."""
 
 
 class StepTimeout(HoldfastError):
-    """The step took longer than its timeout."""
+    """An attempt at the step took longer than its timeout."""
 
 
-def _told(message: object) -> dict[str, object]:
+def _message_fact(message: object) -> dict[str, object]:
     return {} if isinstance(message, str) and not message else {"message": message}
 
 
 class Fail(HoldfastError):
-    """The step says that trying again is of no use."""
+    """The step failed and asks not to be retried."""
 
     def __init__(self, message: str = "", **facts: object) -> None:
-        super().__init__(**_told(message), **facts)
+        super().__init__(**_message_fact(message), **facts)
 
 
 class Retry(HoldfastError):
-    """The step asks to be tried again."""
+    """The step failed and asks to be retried."""
 
     def __init__(self, message: str = "", *, after: object = None, **facts: object) -> None:
         self.after = after
-        super().__init__(**_told(message), **({} if after is None else {"after": after}), **facts)
+        delay = {} if after is None else {"after": after}
+        super().__init__(**_message_fact(message), **delay, **facts)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Retry, (str(self.facts.get("message", "")),))

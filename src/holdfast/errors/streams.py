@@ -6,13 +6,14 @@ from holdfast.errors.base import UsageError
 
 
 class FrameTooBig(UsageError):
-    """A frame holds at most 65536 bytes: write it in pieces, or store it elsewhere and emit
-    where."""
+    """A frame holds at most 65536 bytes: emit it in pieces, or store the data elsewhere and emit
+    its location."""
 
 
 class BadPatch(UsageError):
-    """This cannot change a summary: give a JSON object, nested at most 16 deep."""
+    """This value is not a patch of a summary: pass a JSON object, nested at most 16 deep."""
 
 
 class StreamClosed(UsageError):
-    """The attempt at this step has ended: nothing can be appended to its stream any more."""
+    """The attempt at this step has ended, so nothing can be appended to its stream: let the step
+    wait for its threads and tasks."""

@@ -6,14 +6,14 @@ from holdfast.errors.base import UsageError
 
 
 class BadCursor(UsageError):
-    """This cursor cannot be read on from: begin without one, or with one that this database gave
-    out."""
+    """Reading cannot continue from this cursor: begin without one, or use a cursor that this
+    database returned."""
 
 
 class SubscriptionNotFound(UsageError):
-    """There is no such subscription: `holdfast subscriptions` lists what there is."""
+    """There is no such subscription: `holdfast subscriptions` lists the subscriptions."""
 
 
 class SubscriptionExists(UsageError):
-    """This name belongs to a subscription to other events, or of another kind: choose another one,
-    or remove it first."""
+    """This name belongs to a subscription to other events, or of another kind: choose another name,
+    or remove that subscription first."""

@@ -1,4 +1,4 @@
-"""Errors about leased tasks."""
+"""Errors about leases, of tasks and of other runs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from holdfast.errors.base import HoldfastError, UsageError
 
 
 class BadLease(UsageError):
-    """This is no proof of a lease."""
+    """This text is not the proof of a lease: pass the proof that the claim returned."""
 
 
 class BadWait(UsageError):
-    """A task cannot wait like this; nothing was written."""
+    """A task cannot wait like this, and nothing was written: give a time that lies ahead, within
+    the horizon."""
 
 
 class NotReclaimable(UsageError):
-    """This run cannot be reclaimed, or replayed, now."""
+    """This run cannot be reclaimed or replayed now, for the reason in the facts."""
 
 
 class LeaseLost(HoldfastError):
-    """Whoever wrote does not hold this run: the write was refused and changed nothing."""
+    """The writer does not hold the lease of this run: the write was refused and changed nothing."""
 
 
 class Fenced(HoldfastError):
-    """Somebody newer, or another run, owns what was to be written: the write was refused and
+    """A newer holder, or another run, owns the target of this write: the write was refused and
     changed nothing."""

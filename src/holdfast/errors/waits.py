@@ -6,24 +6,25 @@ from holdfast.errors.base import HoldfastError, UsageError
 
 
 class BadCondition(UsageError):
-    """This condition cannot be waited for."""
+    """This condition is not valid or can never be met: correct it as the facts say."""
 
 
 class WaitNotFound(UsageError):
-    """The run has no such open wait: `holdfast waits RUN` lists those it has."""
+    """The run has no such open wait: `holdfast waits RUN` lists its open waits."""
 
 
 class WaitClosed(UsageError):
-    """This wait is closed and takes no more signals."""
+    """This wait is closed and accepts no more signals."""
 
 
 class WaitExpired(WaitClosed):
-    """This wait has expired and takes no more signals."""
+    """This wait has expired and accepts no more signals: request a new one."""
 
 
 class TooManySignals(UsageError):
-    """The run has as many signals as it may have: nothing was written."""
+    """The run has reached its maximum number of signals, and nothing was written: raise
+    max_signals, or find the sender."""
 
 
 class WaitTimeout(HoldfastError, TimeoutError):
-    """What was waited for has not come in time."""
+    """The condition of a wait was not met before its timeout."""

@@ -1,4 +1,4 @@
-"""Errors about workflows: their names, their code, and what they may call."""
+"""Errors about workflows: their names, their code, and their calls."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from holdfast.errors.base import HoldfastError, UsageError
 
 
 class NotInWorkflow(UsageError):
-    """This works only inside a running workflow."""
+    """This call works only inside a running workflow: call it from the workflow function."""
 
 
 class UnknownWorkflow(UsageError):
-    """No workflow of that name is known to this process: import the module that defines it."""
+    """This process knows no workflow with this name: import the module that defines it."""
 
 
 class WorkflowExists(UsageError):
-    """Two workflows want the same name: give one of them name=... in its decorator."""
+    """Two workflows have the same name: give one of them name=... in its decorator."""
 
 
 class Diverged(HoldfastError):
-    """The code no longer matches the recorded history."""
+    """The code no longer matches the recorded history: deploy code that matches, then resume the
+    run."""

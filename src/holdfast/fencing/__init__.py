@@ -1,8 +1,9 @@
-"""Fencing for the world outside: what a holder that was overtaken writes is refused there, too.
+"""Fencing of external writes: an external system refuses the writes of a holder that has lost its
+lease.
 
-The engine refuses whatever an old generation writes to a run. What a step writes elsewhere, to
-another database, to a service or to a store of objects, the engine cannot see: here the generation
-goes along, so that the other side can refuse it.
+The engine refuses every write of an old generation to a run. It cannot see the writes of a step to
+another database, a service or an object store. The functions of this package send the generation
+with such a write, so that the other side can refuse it.
 """
 
 from holdfast.errors import Fenced

@@ -1,4 +1,4 @@
-"""Who writes, and what: the run and its generation, and a key that is the same in every attempt."""
+"""The fencing token of an external write: the run, its generation, and an idempotency key."""
 
 from __future__ import annotations
 
@@ -13,47 +13,44 @@ from holdfast.errors import BadOption, NotInWorkflow
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """A holder of a run, as the outside world is told of it. Of two fences of one run the larger
-    generation is the newer."""
+    """The identity of a holder of a run, for external systems. Of two fences of one run, the one
+    with the larger generation is newer."""
 
     run_id: str
     generation: int
     key: str
-    """What is done: the same in every attempt, and for nothing else."""
+    """The idempotency key of the write: the same in every attempt, and unique to this write."""
 
     def part(self, name: str | int) -> Fence:
-        """Return the fence for one of several things that are done under it; each has a key of its
-        own."""
+        """Return the fence for one of several writes of a step; each name has its own key."""
         return Fence(self.run_id, self.generation, f"{self.key}:{name}")
 
 
 def fence(holder: Lease | AsyncLease | str | None = None) -> Fence:
-    """Return the fence of the running step or task, or that of the holder of a lease, or of whom
-    the proof of one shows. Raises NotInWorkflow, BadLease."""
+    """Return the fence of the running step or task, or of a lease or the proof of a lease if one is
+    given. Raises NotInWorkflow, BadLease."""
     if holder is None:
         info = current_step.get()
         if info is None:
             raise NotInWorkflow(
-                call="fence", why="only a running step has one: else give the lease, or its proof"
+                call="fence",
+                why="only a running step has a fence: elsewhere pass the lease, or its proof",
             )
         return Fence(info.run_id, info.generation, info.idempotency_key)
     text: Any = holder if isinstance(holder, str) else getattr(holder, "proof", holder)
     proof = read_proof(text)
-    # A proof does not tell that its run was replayed after it had completed; the lease does.
-    key = (
-        proof.run_id
-        if isinstance(holder, str)
-        else getattr(holder, "idempotency_key", proof.run_id)
-    )
+    key = proof.run_id
+    if not isinstance(holder, str):
+        # the key of the lease: a proof does not tell that its completed run was replayed
+        key = getattr(holder, "idempotency_key", proof.run_id)
     return Fence(proof.run_id, proof.generation, key)
 
 
-def given(fence_or_none: Any) -> Fence:
-    """Return the fence that a call was given, or else that of the running step."""
-    if fence_or_none is None:
+def fence_or_current(value: Any) -> Fence:
+    """Return *value* if it is a fence; for None, the fence of the running step. Raises BadOption,
+    NotInWorkflow."""
+    if value is None:
         return fence()
-    if not isinstance(fence_or_none, Fence):
-        raise BadOption(
-            option="fence", value=fence_or_none, why="make one with fence(), or fence(lease)"
-        )
-    return fence_or_none
+    if not isinstance(value, Fence):
+        raise BadOption(option="fence", value=value, why="make one with fence(), or fence(lease)")
+    return value

@@ -1,9 +1,9 @@
-"""Objects that an old generation cannot write: a look, then a write that holds only if nothing has
-changed since.
+"""Fenced writes to an object store, by compare-and-swap on the entity tag.
 
-What a store of objects must offer is small: an entity tag, metadata, and writes under ``If-Match``
-and ``If-None-Match``, as S3 and those like it have them. An object belongs to the run that wrote it
-first.
+A write first reads the metadata of the object, refuses to replace the object of a newer generation
+or another run, and then writes on condition that the entity tag has not changed. The store must
+offer an entity tag, metadata, and writes with ``If-Match`` and ``If-None-Match``, as S3 and
+compatible stores do. An object belongs to the run that wrote it first.
 """
 
 from __future__ import annotations
@@ -21,107 +21,117 @@ from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.text import is_storable
 from holdfast.errors import BadOption, Fenced
-from holdfast.fencing.fence import Fence, given
+from holdfast.fencing.fence import Fence, fence_or_current
 from holdfast.fencing.http import plain
 
-RUN, GENERATION, KEY = "holdfast-run", "holdfast-generation", "holdfast-key"
+RUN = "holdfast-run"
+GENERATION = "holdfast-generation"
+KEY = "holdfast-key"
+"""The names of the metadata that hold the fence of the last write."""
 
 
 class StoredObject(NamedTuple):
-    """What is known of an object without reading it."""
+    """The entity tag and the metadata of an object."""
 
     etag: str
     metadata: Mapping[str, str]
 
 
 class TooLate(Exception):
-    """The object is no longer as it was when it was looked at. Raised by ``Objects.write``."""
+    """The object has changed since its tag was read. Raised by ``Objects.write``."""
 
 
 class Objects(Protocol):
-    """A place for objects."""
+    """The interface of an object store."""
 
     def look(self, name: str) -> StoredObject | None:
-        """Return what is known of an object, or None if there is none."""
+        """Return the tag and the metadata of an object; None if it does not exist."""
         ...
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
-        """Write an object if it still has the tag *seen*, or, for None, if there is none. Return
-        its new tag. Raises TooLate."""
+        """Write an object if its tag is still *seen* or, for None, if it does not exist. Return its
+        new tag. Raises TooLate."""
         ...
 
 
 def put(
     objects: Objects, name: str, data: bytes, *, fence: Fence | None = None, seen: str | None = None
 ) -> str:
-    """Write an object of this run, over what an attempt before this one has written, and return its
+    """Write an object of this run, replacing what an earlier attempt has written, and return its
     tag.
 
-    With *seen* it is written only if it still has that tag, whosever it is. Raises Fenced."""
-    mine = given(fence)
+    With *seen* the object is written only if it still has that tag, regardless of the run it
+    belongs to. Raises Fenced."""
+    own = fence_or_current(fence)
     if not isinstance(name, str) or not name or not is_storable(name):
-        raise BadOption(option="name", value=name, why="an object has a name")
+        raise BadOption(option="name", value=name, why="an object must have a name")
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise BadOption(option="data", value=type(data).__name__, why="an object is made of bytes")
-    metadata = {RUN: plain(mine.run_id), GENERATION: str(mine.generation), KEY: plain(mine.key)}
+        raise BadOption(
+            option="data", value=type(data).__name__, why="the data of an object must be bytes"
+        )
+    metadata = {RUN: plain(own.run_id), GENERATION: str(own.generation), KEY: plain(own.key)}
     while True:
-        found = objects.look(name)
-        tag = None if found is None else _passed(name, found, mine, seen)
-        if seen is not None and found is None:
-            raise Fenced(object=name, run=mine.run_id, generation=mine.generation, why="it is gone")
+        stored = objects.look(name)
+        tag = None if stored is None else _tag_to_replace(name, stored, own, seen)
+        if seen is not None and stored is None:
+            raise Fenced(
+                object=name, run=own.run_id, generation=own.generation, why="the object is gone"
+            )
         try:
             return objects.write(name, bytes(data), metadata, tag)
         except TooLate:
-            continue  # somebody was faster: look who
+            continue  # another writer was faster: check again whether it is newer
 
 
-def _passed(name: str, found: StoredObject, mine: Fence, seen: str | None) -> str:
-    """Return the tag that the object must still have when it is written over. Raises Fenced."""
-    told = {key.lower(): value for key, value in found.metadata.items()}
-    facts: dict[str, Any] = {"object": name, "run": mine.run_id, "generation": mine.generation}
-    owner, generation = told.get(RUN), told.get(GENERATION, "")
-    if owner == plain(mine.run_id):
-        newer = int(generation) if generation.isdigit() else 0
-        if newer > mine.generation:
-            raise Fenced(**facts, newer=newer)
-        if told.get(KEY) == plain(mine.key):
-            return found.etag  # an attempt before this one wrote it
+def _tag_to_replace(name: str, stored: StoredObject, own: Fence, seen: str | None) -> str:
+    """Return the tag that the object must still have when it is replaced. Raises Fenced."""
+    metadata = {key.lower(): value for key, value in stored.metadata.items()}
+    facts: dict[str, Any] = {"object": name, "run": own.run_id, "generation": own.generation}
+    owner = metadata.get(RUN)
+    if owner == plain(own.run_id):
+        generation = metadata.get(GENERATION, "")
+        stored_generation = int(generation) if generation.isdigit() else 0
+        if stored_generation > own.generation:
+            raise Fenced(**facts, newer=stored_generation)
+        if metadata.get(KEY) == plain(own.key):
+            return stored.etag  # an earlier attempt at this write
     if seen is not None:
-        if found.etag != seen:
-            raise Fenced(**facts, why="it has changed since it was seen")
-    elif owner != plain(mine.run_id):
+        if stored.etag != seen:
+            raise Fenced(**facts, why="the object has changed since its tag was read")
+    elif owner != plain(own.run_id):
         raise Fenced(**facts, belongs_to=owner)
-    return found.etag
+    return stored.etag
 
 
 class Files:
-    """Objects as files in a folder. What is known of each is in a file beside it."""
+    """Objects as files in a folder. The metadata of each object is in a hidden file beside it."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def look(self, name: str) -> StoredObject | None:
-        """Return what is known of a file."""
+        """Return the tag and the metadata of a file; None if neither file exists."""
         path = self._path(name)
-        note, data = _read(self._beside(path, "fence")), _read(path)
-        if note is None and data is None:
+        metadata = _read(self._beside(path, "fence"))
+        data = _read(path)
+        if metadata is None and data is None:
             return None
-        return StoredObject(_tag(note or b"{}", data), json.loads(note or b"{}"))
+        return StoredObject(_tag(metadata or b"{}", data), json.loads(metadata or b"{}"))
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
-        """Write a file, whole or not at all. The note beside it comes first: a crash between the
-        two lets nobody older in."""
+        """Write a file atomically, under a lock of this machine. Raises TooLate."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self._beside(path, "lock")):
-            found = self.look(name)
-            if (None if found is None else found.etag) != seen:
+            stored = self.look(name)
+            if (None if stored is None else stored.etag) != seen:
                 raise TooLate(name)
-            note = json.dumps(dict(metadata)).encode()
-            self._replace(self._beside(path, "fence"), note)
+            encoded = json.dumps(dict(metadata)).encode()
+            # before the data: after a crash between the two, an older holder is still refused
+            self._replace(self._beside(path, "fence"), encoded)
             self._replace(path, data)
-        return _tag(note, data)
+        return _tag(encoded, data)
 
     def _path(self, name: str) -> Path:
         path = self.folder / name
@@ -157,16 +167,16 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _tag(note: bytes, data: bytes | None) -> str:
-    """Return a tag that tells the same contents apart when somebody else has written them."""
-    return hashlib.sha256(
-        hashlib.sha256(note).digest() + (b"" if data is None else hashlib.sha256(data).digest())
-    ).hexdigest()
+def _tag(metadata: bytes, data: bytes | None) -> str:
+    """Return a tag of data and metadata: the same data written by another holder has another
+    tag."""
+    digest_of_data = b"" if data is None else hashlib.sha256(data).digest()
+    return hashlib.sha256(hashlib.sha256(metadata).digest() + digest_of_data).hexdigest()
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock among all processes of this machine."""
+    """Hold an exclusive lock among all processes of this machine."""
     with path.open("a+b") as file:
         if os.name == "nt":  # pragma: no cover
             import msvcrt
@@ -181,60 +191,64 @@ def _locked(path: Path) -> Iterator[None]:
 
 Sent = tuple[int, Mapping[str, str]]
 Send = Callable[[str, str, Mapping[str, str], bytes | None], Sent]
-"""Sends a request: method, URL, headers, body; returns the status and the headers of the answer."""
+"""Send a request (method, URL, headers, body); return the status and the headers of the
+response."""
 
 
 class HttpObjects:
-    """Objects behind HTTP, as S3 and those like it have them. *send* makes requests with your own
-    client, and signs them."""
+    """Objects behind HTTP, as in S3 and compatible stores. *send* makes the requests with the
+    caller's own client, and signs them."""
 
     def __init__(self, url: str, *, send: Send | None = None, prefix: str = "x-amz-meta-") -> None:
-        self.url, self._send, self._prefix = url.rstrip("/"), send or _send, prefix
+        self.url: str = url.rstrip("/")
+        self._send: Send = send or _send
+        self._prefix: str = prefix
 
     def look(self, name: str) -> StoredObject | None:
-        """Ask for the headers of an object."""
-        status, told = self._send("HEAD", self._at(name), {}, None)
+        """Request the headers of an object; None if it does not exist."""
+        status, response_headers = self._send("HEAD", self._url_of(name), {}, None)
         if status == 404:
             return None
-        _accept(status, name)
-        own = {key.lower(): value for key, value in told.items()}
-        return StoredObject(
-            own["etag"],
-            {
-                key.removeprefix(self._prefix): value
-                for key, value in own.items()
-                if self._prefix in key
-            },
-        )
+        _check_status(status, name)
+        by_name = {key.lower(): value for key, value in response_headers.items()}
+        metadata = {
+            key.removeprefix(self._prefix): value
+            for key, value in by_name.items()
+            if self._prefix in key
+        }
+        return StoredObject(by_name["etag"], metadata)
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
-        """Write an object under a condition."""
+        """Write an object on condition that its tag is *seen*. Raises TooLate."""
         condition = {"If-None-Match": "*"} if seen is None else {"If-Match": seen}
         meta = {self._prefix + key: value for key, value in metadata.items()}
-        status, told = self._send("PUT", self._at(name), {**condition, **meta}, data)
-        if status in (409, 412) or (
-            status == 404 and seen is not None
-        ):  # written by others at this moment, changed, or gone
+        status, response_headers = self._send(
+            "PUT", self._url_of(name), {**condition, **meta}, data
+        )
+        # 409: a concurrent write; 412: the tag has changed; 404: the object was deleted
+        if status in (409, 412) or (status == 404 and seen is not None):
             raise TooLate(name)
-        _accept(status, name)
-        return {key.lower(): value for key, value in told.items()}["etag"]
+        _check_status(status, name)
+        return {key.lower(): value for key, value in response_headers.items()}["etag"]
 
-    def _at(self, name: str) -> str:
+    def _url_of(self, name: str) -> str:
         if {"", ".", ".."} & set(name.split("/")):
-            raise BadOption(option="name", value=name, why="its parts are names, not . or ..")
+            raise BadOption(
+                option="name", value=name, why="its parts must be names, neither empty nor . or .."
+            )
         return f"{self.url}/{urllib.parse.quote(name)}"
 
 
-def _accept(status: int, name: str) -> None:
+def _check_status(status: int, name: str) -> None:
     if not 200 <= status < 300:
-        raise OSError(f"the store of objects answered {status} for {name!r}")
+        raise OSError(f"the object store answered {status} for {name!r}")
 
 
 def _send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Sent:
     request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, dict(answer.headers)
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, dict(refused.headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, dict(response.headers)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, dict(error.headers)

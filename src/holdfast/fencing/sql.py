@@ -1,9 +1,9 @@
-"""SQL that an old generation cannot pass, on SQLite and PostgreSQL, on the user's own connection
-and in their transaction.
+"""Fenced SQL writes on SQLite and PostgreSQL, on the user's own connection and in the user's
+transaction.
 
-``admit`` guards all that a transaction writes. ``update`` and ``upsert`` guard single rows that
-belong to one run, by two columns of their own. Each statement says by what it returns whether it
-passed, so that every driver can tell.
+``admit`` guards all writes of a transaction. ``update`` and ``upsert`` guard single rows that
+belong to one run, by two additional columns. Each statement returns a row only if it passed the
+guard, so that the result is the same with every driver.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import BadOption, Fenced
-from holdfast.fencing.fence import Fence, given
+from holdfast.fencing.fence import Fence, fence_or_current
 from holdfast.store.user_connections import is_asynchronous, unwrapped, unwrapped_async
 
 T = TypeVar("T")
@@ -44,33 +44,34 @@ class Statement(NamedTuple):
 
 
 Row = Sequence[Any] | None
-Asking = Generator[Statement, Row, T]
-"""Statements to execute, one after another; each is answered with its first row."""
+Queries = Generator[Statement, Row, T]
+"""A generator of statements to execute one after another; it receives the first row of each, or
+None."""
 
 
-# What is asked, once for all drivers
+# The statements, written once for all drivers
 
 
-def _admitting(fence: Fence) -> Asking[None]:
+def _admit(fence: Fence) -> Queries[None]:
     values = {"run_id": fence.run_id, "generation": fence.generation}
     if (yield Statement(_SQL["admit"], values)) is None:
         row = yield Statement(_SQL["admitted"], {"run_id": fence.run_id})
         raise Fenced(run=fence.run_id, generation=fence.generation, newer=row[0] if row else None)
 
 
-def _first(fence: Fence) -> Asking[bool]:
-    yield from _admitting(fence)
+def _first(fence: Fence) -> Queries[bool]:
+    yield from _admit(fence)
     values = {"key": fence.key, "run_id": fence.run_id, "generation": fence.generation}
     return (yield Statement(_SQL["first"], values)) is not None
 
 
-def _updating(
+def _update(
     table: str, values: Mapping[str, Any], where: Mapping[str, Any], fence: Fence
-) -> Asking[bool]:
+) -> Queries[bool]:
     _check_rows(values=values, where=where)
     if not where:
-        raise BadOption(option="where", why="say which row it is")
-    found = {f"new_{name}": value for name, value in values.items()} | {
+        raise BadOption(option="where", why="name the columns and values that identify the row")
+    parameters = {f"new_{name}": value for name, value in values.items()} | {
         f"old_{name}": value for name, value in where.items()
     }
     fields = "".join(f"{_column(name)} = :new_{name}, " for name in values)
@@ -79,43 +80,44 @@ def _updating(
         f"UPDATE {_table(table)} SET {fields}fence_run = :run, fence_generation = :generation WHERE"
         f" {chosen} AND (fence_run IS NULL OR (fence_run = :run AND fence_generation <="
         " :generation)) RETURNING 1",
-        found | _own(fence),
+        parameters | _fence_values(fence),
     )
     if row is None:
-        yield from _refused(table, where, fence)
+        yield from _raise_if_fenced(table, where, fence)
     return row is not None
 
 
-def _upserting(
+def _upsert(
     table: str, values: Mapping[str, Any], unique: Sequence[str], fence: Fence
-) -> Asking[bool]:
+) -> Queries[bool]:
     _check_rows(values=values)
     missing = set(unique) - set(values)
     if not unique or missing:
         raise BadOption(
             option="unique",
             value=list(unique),
-            why="name the columns, among those given, that say which row it is",
+            why="name the columns, among those of the values, that identify the row",
         )
     fields = {f"new_{name}": value for name, value in values.items()}
     names = [*(_column(name) for name in values), "fence_run", "fence_generation"]
     places = [*(f":{name}" for name in fields), ":run", ":generation"]
     changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in unique)
-    last = table.rpartition(".")[2]
+    bare_table = table.rpartition(".")[2]
     row = yield Statement(
         f"INSERT INTO {_table(table)} ({', '.join(names)}) VALUES ({', '.join(places)}) ON CONFLICT"
         f" ({', '.join(_column(name) for name in unique)}) DO UPDATE SET {changed} WHERE"
-        f" {last}.fence_run IS NULL OR ({last}.fence_run = excluded.fence_run AND"
-        f" {last}.fence_generation <= excluded.fence_generation) RETURNING 1",
-        fields | _own(fence),
+        f" {bare_table}.fence_run IS NULL OR ({bare_table}.fence_run = excluded.fence_run AND"
+        f" {bare_table}.fence_generation <= excluded.fence_generation) RETURNING 1",
+        fields | _fence_values(fence),
     )
     if row is None:
-        yield from _refused(table, {name: values[name] for name in unique}, fence)
+        yield from _raise_if_fenced(table, {name: values[name] for name in unique}, fence)
     return row is not None
 
 
-def _refused(table: str, where: Mapping[str, Any], fence: Fence) -> Asking[None]:
-    """The row was not written: because it is not there, or because it is not ours."""
+def _raise_if_fenced(table: str, where: Mapping[str, Any], fence: Fence) -> Queries[None]:
+    """Raise Fenced if a row that was not written belongs to another run or a newer generation;
+    return if it does not exist."""
     chosen = " AND ".join(f"{_column(name)} = :{name}" for name in where)
     row = yield Statement(
         f"SELECT fence_run, fence_generation FROM {_table(table)} WHERE {chosen}", where
@@ -125,55 +127,57 @@ def _refused(table: str, where: Mapping[str, Any], fence: Fence) -> Asking[None]
         raise Fenced(table=table, run=fence.run_id, generation=fence.generation, **owner)
 
 
-def _own(fence: Fence) -> dict[str, Any]:
+def _fence_values(fence: Fence) -> dict[str, Any]:
     return {"run": fence.run_id, "generation": fence.generation}
 
 
 def _table(name: str) -> str:
-    return _called(name, _TABLE, "table")
+    return _checked_name(name, _TABLE, "table")
 
 
 def _column(name: str) -> str:
-    return _called(name, _COLUMN, "column")
+    return _checked_name(name, _COLUMN, "column")
 
 
-def _called(name: str, allowed: re.Pattern[str], what: str) -> str:
+def _checked_name(name: str, allowed: re.Pattern[str], kind: str) -> str:
     if not isinstance(name, str) or not allowed.fullmatch(name):
         raise BadOption(
-            option="name", value=name, why=f"a {what} is called by letters, digits and _"
+            option="name",
+            value=name,
+            why=f"the name of a {kind} must consist of letters, digits and _",
         )
     return name
 
 
-def _check_rows(**given: Any) -> None:
-    for option, value in given.items():
+def _check_rows(**options: Any) -> None:
+    for option, value in options.items():
         if not isinstance(value, Mapping):
             raise BadOption(option=option, value=value, why="give columns and their values")
 
 
-# The same for blocking and for asynchronous connections
+# The public functions, each for blocking and for asynchronous connections
 
 
 def admit(connection: Any, fence: Fence | None = None) -> None:
-    """Let a transaction pass unless a newer generation of the run was here. Call it before you
-    write; all that the transaction writes is guarded. Needs ``TABLES``. Raises Fenced."""
-    _do(connection, _admitting(given(fence)))
+    """Raise Fenced if a newer generation of the run was admitted before. Call it before the writes
+    of a transaction; it guards all of them. Needs ``TABLES``."""
+    _run(connection, _admit(fence_or_current(fence)))
 
 
 async def admit_aio(connection: Any, fence: Fence | None = None) -> None:
     """``admit`` on an asynchronous connection."""
-    await _do_aio(connection, _admitting(given(fence)))
+    await _run_aio(connection, _admit(fence_or_current(fence)))
 
 
 def first(connection: Any, fence: Fence | None = None) -> bool:
-    """``admit``, and say whether this is done for the first time: False when one before has
-    committed. Needs ``TABLES``."""
-    return _do(connection, _first(given(fence)))
+    """Call ``admit``, and return whether the key of the fence is used for the first time: False if
+    an earlier attempt has committed. Needs ``TABLES``. Raises Fenced."""
+    return _run(connection, _first(fence_or_current(fence)))
 
 
 async def first_aio(connection: Any, fence: Fence | None = None) -> bool:
     """``first`` on an asynchronous connection."""
-    return await _do_aio(connection, _first(given(fence)))
+    return await _run_aio(connection, _first(fence_or_current(fence)))
 
 
 def update(
@@ -184,9 +188,9 @@ def update(
     where: Mapping[str, Any],
     fence: Fence | None = None,
 ) -> bool:
-    """Change a row that belongs to this run, or to none yet; False when there is none. Needs
-    ``COLUMNS``. Raises Fenced."""
-    return _do(connection, _updating(table, values, where, given(fence)), alone=True)
+    """Change a row that belongs to this run or to no run yet; return False if the row does not
+    exist. Needs ``COLUMNS``. Raises Fenced."""
+    return _run(connection, _update(table, values, where, fence_or_current(fence)), alone=True)
 
 
 async def update_aio(
@@ -198,7 +202,9 @@ async def update_aio(
     fence: Fence | None = None,
 ) -> bool:
     """``update`` on an asynchronous connection."""
-    return await _do_aio(connection, _updating(table, values, where, given(fence)), alone=True)
+    return await _run_aio(
+        connection, _update(table, values, where, fence_or_current(fence)), alone=True
+    )
 
 
 def upsert(
@@ -209,9 +215,9 @@ def upsert(
     unique: Sequence[str],
     fence: Fence | None = None,
 ) -> None:
-    """Insert a row that belongs to this run, or write over it if it is there. Needs ``COLUMNS``.
-    Raises Fenced."""
-    _do(connection, _upserting(table, values, unique, given(fence)), alone=True)
+    """Insert a row that belongs to this run, or replace its values if the row exists. Needs
+    ``COLUMNS``. Raises Fenced."""
+    _run(connection, _upsert(table, values, unique, fence_or_current(fence)), alone=True)
 
 
 async def upsert_aio(
@@ -223,13 +229,13 @@ async def upsert_aio(
     fence: Fence | None = None,
 ) -> None:
     """``upsert`` on an asynchronous connection."""
-    await _do_aio(connection, _upserting(table, values, unique, given(fence)), alone=True)
+    await _run_aio(connection, _upsert(table, values, unique, fence_or_current(fence)), alone=True)
 
 
 # Drivers
 
 
-def _do(connection: Any, asking: Asking[T], *, alone: bool = False) -> T:
+def _run(connection: Any, queries: Queries[T], *, alone: bool = False) -> T:
     if is_asynchronous(connection):
         raise BadOption(
             option="connection",
@@ -237,38 +243,39 @@ def _do(connection: Any, asking: Asking[T], *, alone: bool = False) -> T:
         )
     raw = unwrapped(connection)
     driver = _driver(raw)
-    statement = next(asking)
+    statement = next(queries)
     try:
         while True:
-            text, values = _spelled(statement, driver)
-            found = raw.execute(text, values).fetchall()
-            _check(raw, driver, alone)
-            statement = asking.send(_first_of(found))
-    except StopIteration as over:
-        answer: T = over.value
-        return answer
+            text, values = _for_driver(statement, driver)
+            rows = raw.execute(text, values).fetchall()
+            # after the statement, because drivers begin a transaction with its first statement
+            _check_in_transaction(raw, driver, alone)
+            statement = queries.send(_first_of(rows))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
-async def _do_aio(connection: Any, asking: Asking[T], *, alone: bool = False) -> T:
+async def _run_aio(connection: Any, queries: Queries[T], *, alone: bool = False) -> T:
     raw = await unwrapped_async(connection)
     driver = _driver(raw)
-    statement = next(asking)
+    statement = next(queries)
     try:
         while True:
-            text, values = _spelled(statement, driver)
+            text, values = _for_driver(statement, driver)
             if driver == "asyncpg":
-                found = await raw.fetch(text, *values)
+                rows = await raw.fetch(text, *values)
             else:
-                found = await (await raw.execute(text, values)).fetchall()
-            _check(raw, driver, alone)
-            statement = asking.send(_first_of(found))
-    except StopIteration as over:
-        answer: T = over.value
-        return answer
+                rows = await (await raw.execute(text, values)).fetchall()
+            _check_in_transaction(raw, driver, alone)
+            statement = queries.send(_first_of(rows))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def _first_of(rows: Iterable[Any]) -> Row:
-    """Return the first row, however a connection was told to return rows."""
+    """Return the first row as a sequence, also if the connection returns rows as dictionaries."""
     row: Any = next(iter(rows), None)
     return tuple(row.values()) if isinstance(row, dict) else row
 
@@ -277,7 +284,7 @@ _MARKS = {"sqlite3": "?", "apsw": "?", "aiosqlite": "?", "psycopg": "%s", "async
 
 
 def _driver(raw: Any) -> str:
-    found = next(
+    driver = next(
         (
             name
             for kind in type(raw).__mro__
@@ -285,18 +292,18 @@ def _driver(raw: Any) -> str:
         ),
         None,
     )
-    if found is None:
+    if driver is None:
         known = ", ".join(_MARKS)
         raise BadOption(
             option="connection",
             value=type(raw).__name__,
             known=f"{known}, and SQLAlchemy over them",
         )
-    return found
+    return driver
 
 
-def _spelled(statement: Statement, driver: str) -> tuple[str, list[Any]]:
-    """Return a statement in the words of a driver, with its values in order."""
+def _for_driver(statement: Statement, driver: str) -> tuple[str, list[Any]]:
+    """Return the text of a statement with the placeholders of a driver, and its values in order."""
     names = _PARAMETER.findall(statement.text)
     mark = _MARKS[driver]
     count = iter(range(1, len(names) + 1))
@@ -304,18 +311,19 @@ def _spelled(statement: Statement, driver: str) -> tuple[str, list[Any]]:
     return text, [statement.values[name] for name in names]
 
 
-def _check(raw: Any, driver: str, alone: bool) -> None:
-    """A guard without a transaction guards nothing but itself."""
+def _check_in_transaction(raw: Any, driver: str, alone: bool) -> None:
+    """Raise BadOption if the connection is not in a transaction, unless the statement stands
+    *alone*: without one, the guard does not cover the writes that follow it."""
     if alone:
         return
     if driver == "asyncpg":
-        inside = raw.is_in_transaction()
+        in_transaction = raw.is_in_transaction()
     elif driver == "psycopg":
-        inside = raw.info.transaction_status.name != "IDLE"
+        in_transaction = raw.info.transaction_status.name != "IDLE"
     else:
-        inside = raw.in_transaction
-    if not inside:
+        in_transaction = raw.in_transaction
+    if not in_transaction:
         raise BadOption(
             option="connection",
-            why="begin a transaction first: what is written after its end would not be guarded",
+            why="begin a transaction first: later writes outside it would not be guarded",
         )

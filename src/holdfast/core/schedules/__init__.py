@@ -1,1 +1,1 @@
-"""Schedules: when they tick, and what is to be done about the ticks that are due. Pure."""
+"""Schedules: their rules, their ticks, and the plan for due ticks. Pure."""

@@ -1,10 +1,11 @@
-"""When a cron expression ticks, in a zone whose clock is changed twice a year. Whole seconds since
-1970.
+"""Compute the ticks of a cron expression in a time zone with daylight saving time. Instants are
+whole seconds since 1970.
 
-An expression that names its hours and minutes (``30 2 * * *``) means a time of the day: a time that
-does not exist is made up for when the clock is put forward, a time that comes twice ticks once. One
-in which the second, the minute or the hour begins with a star (``*/15 * * * *``) means the passing
-of time: it ticks whenever the clock shows a time that fits.
+- An expression that names its seconds, minutes and hours (``30 2 * * *``) means a time of the day:
+  a time that the clock skips ticks at the moment of the skip, a time that it shows twice ticks
+  once.
+- An expression in which the second, the minute or the hour begins with a star (``*/15 * * * *``)
+  means elapsed time: it ticks whenever the clock shows a matching time.
 """
 
 from __future__ import annotations
@@ -36,105 +37,105 @@ class Cron:
         self.text = NAMED.get(text.strip().lower(), text)
         fields = self.text.split()
         try:
-            _simulated()(self.text, _ANY)
+            _cronsim()(self.text, _ANY)
         except Exception as error:
             raise BadSchedule(cron=text, why=_why(str(error), len(fields))) from None
         self.of_the_day = not any(field.startswith("*") for field in fields[:-3])
         self._clock = ZoneClock(zone)
 
     def after(self, instant: int) -> int | None:
-        """The first tick after *instant*; None when there is none within fifty years."""
+        """Return the first tick after *instant*; None if there is none within fifty years."""
         try:
             return self._next_time(instant) if self.of_the_day else self._next_passing(instant)
-        except OverflowError:  # past the last year that there is
+        except OverflowError:  # beyond the year 9999
             return None
 
     def upto(self, instant: int) -> int | None:
-        """The last tick up to *instant*; None when there was none within fifty years."""
+        """Return the last tick up to *instant*; None if there was none within fifty years."""
         try:
             return self._last_time(instant) if self.of_the_day else self._last_passing(instant)
         except OverflowError:
             return None
 
-    # A time of the day: look through what the clock shows, and see when it shows it
+    # A time of the day: enumerate the matching local times, and convert each to its instant
 
     def _next_time(self, instant: int) -> int | None:
-        shown = self._shown_after(self._clock.local(instant))
-        while shown is not None and self._clock.instant(shown) <= instant:
-            shown = self._shown_after(shown)
-        return None if shown is None else self._clock.instant(shown)
+        local = self._local_after(self._clock.local(instant))
+        while local is not None and self._clock.instant(local) <= instant:
+            local = self._local_after(local)
+        return None if local is None else self._clock.instant(local)
 
     def _last_time(self, instant: int) -> int | None:
-        local = self._clock.local(instant)
-        shown = self._shown_before((local if self._clock.is_steady(instant) else local + NEAR) + 1)
-        while shown is not None and self._clock.instant(shown) > instant:
-            shown = self._shown_before(shown)
-        return None if shown is None else self._clock.instant(shown)
+        latest = self._clock.local(instant)
+        if not self._clock.is_steady(instant):  # a later local time may be an earlier instant
+            latest += NEAR
+        local = self._local_before(latest + 1)
+        while local is not None and self._clock.instant(local) > instant:
+            local = self._local_before(local)
+        return None if local is None else self._clock.instant(local)
 
-    # The passing of time: go from one change of the clock to the next
+    # Elapsed time: go from one change of the offset to the next
 
     def _next_passing(self, instant: int) -> int | None:
         clock = self._clock
         while True:
             offset = clock.offset(instant)
-            shown = self._shown_after(instant + offset)
-            if shown is None:
+            local = self._local_after(instant + offset)
+            if local is None:
                 return None
-            found = shown - offset
-            end = min(found, instant + NEAR)
+            candidate = local - offset
+            end = min(candidate, instant + NEAR)
             if clock.offset(end) != offset:
                 instant = clock.change(instant, end)
-                if self._fits(clock.local(instant)):
+                if self._matches(clock.local(instant)):
                     return instant
-            elif end == found:
-                return found
-            else:
-                instant = max(
-                    end, found - NEAR + HOUR
-                )  # nothing ticks before, whatever the clock does
+            elif end == candidate:
+                return candidate
+            else:  # skip ahead: no change of the offset can move a tick before this instant
+                instant = max(end, candidate - NEAR + HOUR)
 
     def _last_passing(self, instant: int) -> int | None:
         clock = self._clock
         while True:
             offset = clock.offset(instant)
-            shown = self._shown_before(instant + offset + 1)
-            if shown is None:
+            local = self._local_before(instant + offset + 1)
+            if local is None:
                 return None
-            found = shown - offset
-            begin = max(found, instant - NEAR)
+            candidate = local - offset
+            begin = max(candidate, instant - NEAR)
             if clock.offset(begin) != offset:
                 instant = clock.change(begin, instant) - 1
-            elif begin == found:
-                return found
+            elif begin == candidate:
+                return candidate
             else:
-                instant = min(begin, found + NEAR - HOUR)
+                instant = min(begin, candidate + NEAR - HOUR)
 
-    def _fits(self, shown: int) -> bool:
-        return self._shown_after(shown - 1) == shown
+    def _matches(self, local: int) -> bool:
+        return self._local_after(local - 1) == local
 
-    def _shown_after(self, shown: int) -> int | None:
-        found = next(_simulated()(self.text, naive(shown)), None)
-        return None if found is None else seconds(found)
+    def _local_after(self, local: int) -> int | None:
+        following = next(_cronsim()(self.text, naive(local)), None)
+        return None if following is None else seconds(following)
 
-    def _shown_before(self, shown: int) -> int | None:
-        found = next(_simulated()(self.text, naive(shown), reverse=True), None)
-        return None if found is None else seconds(found)
+    def _local_before(self, local: int) -> int | None:
+        previous = next(_cronsim()(self.text, naive(local), reverse=True), None)
+        return None if previous is None else seconds(previous)
 
 
 @cache
-def _simulated() -> Any:
-    """Imported when the first cron is met: most programs have none."""
+def _cronsim() -> Any:
+    """Return the class CronSim. Saves its import in programs without a cron schedule."""
     from cronsim import CronSim
 
     return CronSim
 
 
-def _why(trouble: str, fields: int) -> str:
+def _why(message: str, fields: int) -> str:
     if fields not in (5, 6):
         return (
-            f"it has {fields} fields: minute hour day month weekday, and a second before them if"
-            " need be"
+            f"it has {fields} fields: write minute hour day month weekday, or six fields with the"
+            " second first"
         )
-    if trouble.startswith("Bad "):
-        return f"its {trouble[4:]} cannot be read, or never comes"
-    return f"it cannot be read: {trouble}"
+    if message.startswith("Bad "):
+        return f"its {message[4:]} cannot be read, or never comes"
+    return f"it cannot be read: {message}"

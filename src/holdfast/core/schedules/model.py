@@ -1,4 +1,4 @@
-"""A schedule as it is stored, and how the runs that it starts are named."""
+"""The stored record of a schedule, and the keys of the runs that it starts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from holdfast.core.runs import Route
 
 OVERLAPS = ("skip", "queue", "cancel", "allow")
 MISFIRES = ("once", "all", "none")
-CODE, CALL = "code", "call"
+CODE = "code"
+"""The origin of a schedule that a decorator defines."""
+CALL = "call"
+"""The origin of a schedule that a call or a command created."""
 GONE = "its decorator is no longer in the code"
-"""Why a schedule is paused that a decorator had made."""
+"""The reason for which a schedule with origin CODE is paused."""
 
 _PREFIX = "schedule "
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Schedule(msgspec.Struct, kw_only=True):
-    """A rule that starts runs in time. Times are microseconds since 1970, UTC."""
+    """A rule that starts runs at given times. Times are microseconds since 1970, UTC."""
 
     namespace: str
     name: str
@@ -32,7 +35,7 @@ class Schedule(msgspec.Struct, kw_only=True):
     priority: int = 0
     tags: dict[str, str] = {}
     deadline: int | None = None
-    """How long each run may take."""
+    """The microseconds that each run may take."""
     rule: str
     zone: str = "UTC"
     overlap: str = "skip"
@@ -43,30 +46,30 @@ class Schedule(msgspec.Struct, kw_only=True):
     jitter: int = 0
     origin: str = CALL
     paused: str | None = None
-    """Why it is paused; None when it is not."""
+    """The reason for the pause; None if the schedule is not paused."""
     anchor: int = 0
-    """From when intervals are counted."""
+    """The instant from which intervals are counted."""
     next_at: int | None = None
-    """The next tick that nothing was done about yet; None when there is none."""
+    """The first tick that was not processed yet; None if there are no more ticks."""
     wake_at: int | None = None
-    """When somebody must see to it."""
+    """The time at which a worker must process the schedule."""
     last_at: int | None = None
     """The last tick for which a run was started."""
     queued: list[int] = []
     started: int = 0
     skipped: int = 0
     note: str | None = None
-    """What became of the last tick that started no run."""
+    """The reason why the last tick that started no run did not."""
     created_at: int = 0
 
     @property
     def route(self) -> Route:
-        """What a worker must offer to serve its runs."""
+        """The properties that a worker must offer to serve its runs."""
         return Route(self.namespace, self.workflow, self.version, self.lane, self.capabilities)
 
 
 class Tick(msgspec.Struct):
-    """One instant of a schedule, and the run that it has, if any."""
+    """One instant of a schedule, and its run, if any."""
 
     at: int
     run: str | None = None
@@ -74,15 +77,16 @@ class Tick(msgspec.Struct):
 
 
 def key_of(name: str, at: int, *, trigger: str | None = None) -> str:
-    """Return the key of the run of a tick: there is one run for it, whoever starts it and however
-    often."""
+    """Return the key of the run of a tick. It makes starting idempotent: a tick has one run, even
+    if several workers start it, or one starts it repeatedly."""
     moment = (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z")
-    return f"{_PREFIX}{name} {moment}" + (f" {trigger}" if trigger else "")
+    key = f"{_PREFIX}{name} {moment}"
+    return f"{key} {trigger}" if trigger else key
 
 
 def tick_of(key: str | None) -> tuple[str, datetime] | None:
-    """Return the schedule that started the run of this key, and for which instant; None if no
-    schedule did."""
+    """Return the schedule that started the run with this key, and the instant of the tick; None if
+    no schedule did."""
     if key is None or not key.startswith(_PREFIX):
         return None
     words = key[len(_PREFIX) :].split(" ")
@@ -96,8 +100,8 @@ def tick_of(key: str | None) -> tuple[str, datetime] | None:
 
 
 def delay_of(schedule: Schedule, tick: int) -> int:
-    """By how much a tick is late on purpose: always by the same, so that whoever looks again sees
-    the same."""
+    """Return the jitter of a tick, in microseconds: a hash of schedule and tick, so that every
+    worker computes the same."""
     if not schedule.jitter:
         return 0
     seed = f"{schedule.namespace}\n{schedule.name}\n{tick}".encode()

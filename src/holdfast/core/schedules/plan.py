@@ -1,5 +1,4 @@
-"""What is to be done about a schedule now: which ticks are due, which of them start a run, and when
-to look again. Pure."""
+"""Plan the due ticks of a schedule: which of them start a run, and when to check again. Pure."""
 
 from __future__ import annotations
 
@@ -9,29 +8,31 @@ from holdfast.core.schedules.model import Schedule, delay_of
 from holdfast.core.schedules.rules import TickRule, read
 
 MOST_TICKS = 1000
-"""How many ticks a schedule can catch up with, and how many can wait."""
+"""The maximum number of ticks that a schedule catches up with, and that can be queued."""
 
 MOST_LATE = 1000
-"""How many ticks that are late on purpose are looked at. A jitter is no longer than the time
-between two ticks, so that one or two are late at any time, unless its row is damaged."""
+"""The maximum number of ticks, delayed by their jitter, that are checked. A jitter is not longer
+than the time between two ticks, so that at most one or two ticks are delayed at any time, unless
+the row of the schedule is damaged."""
 
 
 class DueTicks(msgspec.Struct):
-    """The ticks for which a run is wanted, in order, and the first and last of those that came and
-    are given up."""
+    """The due ticks that start a run, in order; ``missed`` is the first and the last of the due
+    ticks that are dropped."""
 
     ticks: list[int] = []
     missed: tuple[int, int] | None = None
 
 
 def rule_of(schedule: Schedule) -> TickRule:
-    """Return when it ticks."""
+    """Return the rule by which the schedule ticks."""
     return read(schedule.rule, schedule.zone, schedule.anchor)
 
 
 def due(schedule: Schedule, now: int) -> DueTicks:
-    """Say which ticks are due and wanted. However many were missed, no more than ``catch_up`` are
-    ever looked at."""
+    """Return the ticks that are due at *now* and start a run by the schedule's misfire policy.
+
+    However many ticks were missed, at most ``catch_up`` of them are computed."""
     first = schedule.next_at
     if first is None or first + delay_of(schedule, first) > now:
         return DueTicks()
@@ -48,7 +49,7 @@ def due(schedule: Schedule, now: int) -> DueTicks:
 
 
 def _last_due(schedule: Schedule, first: int, now: int) -> int:
-    """Return the last tick whose time has come, with what it is late on purpose."""
+    """Return the last tick that is due at *now*, including its jitter; at least *first*."""
     rule = rule_of(schedule)
     last = rule.upto(now)
     for _ in range(MOST_LATE):
@@ -59,18 +60,20 @@ def _last_due(schedule: Schedule, first: int, now: int) -> int:
 
 
 def _newest(schedule: Schedule, first: int, last: int) -> list[int]:
-    rule, found = rule_of(schedule), [last]
-    while len(found) < min(schedule.catch_up, MOST_TICKS) and found[-1] > first:
-        before = rule.upto(found[-1] - 1)
+    """Return the ticks from *first* to *last*, in order; of too many, the latest."""
+    rule = rule_of(schedule)
+    newest_first = [last]
+    while len(newest_first) < min(schedule.catch_up, MOST_TICKS) and newest_first[-1] > first:
+        before = rule.upto(newest_first[-1] - 1)
         if before is None or before < first:
             break
-        found.append(before)
-    return found[::-1]
+        newest_first.append(before)
+    return newest_first[::-1]
 
 
 def seen_to(schedule: Schedule, now: int) -> int | None:
-    """Return the first tick that is not due yet: after all that were due were seen to, it is the
-    next."""
+    """Return the first tick that is not due at *now*: the next tick once all due ticks are
+    processed."""
     first = schedule.next_at
     if first is None or first + delay_of(schedule, first) > now:
         return first
@@ -78,14 +81,15 @@ def seen_to(schedule: Schedule, now: int) -> int | None:
 
 
 def wake_at(schedule: Schedule) -> int | None:
-    """Return when somebody must see to the next tick."""
+    """Return the time at which a worker must process the next tick; None if the schedule is paused
+    or has no more ticks."""
     if schedule.paused is not None or schedule.next_at is None:
         return None
     return schedule.next_at + delay_of(schedule, schedule.next_at)
 
 
 def next_ticks(schedule: Schedule, after: int, count: int) -> list[int]:
-    """Return the next ticks after an instant."""
+    """Return the next *count* ticks after an instant, or fewer if there are no more."""
     return _walk(rule_of(schedule), after, None, count)
 
 
@@ -95,9 +99,9 @@ def ticks_between(schedule: Schedule, since: int, until: int, most: int) -> list
 
 
 def _walk(rule: TickRule, after: int, until: int | None, count: int) -> list[int]:
-    found: list[int] = []
+    ticks: list[int] = []
     tick = rule.after(after)
-    while tick is not None and len(found) < count and (until is None or tick < until):
-        found.append(tick)
+    while tick is not None and len(ticks) < count and (until is None or tick < until):
+        ticks.append(tick)
         tick = rule.after(tick)
-    return found
+    return ticks

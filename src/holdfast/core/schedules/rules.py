@@ -1,8 +1,8 @@
 """The rules by which a schedule ticks: a cron expression, an interval, a list of dates, an ISO 8601
 repetition.
 
-A rule answers two questions about its ticks, which are microseconds since 1970: which is the first
-after an instant, and which is the last up to one. All else follows from these.
+A rule answers two queries about its ticks, which are microseconds since 1970: the first tick after
+an instant, and the last tick up to an instant. Everything else is derived from these two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.errors import BadDuration, BadSchedule
 
 SECOND = 1_000_000
 _FIRST = -62_135_596_800_000_000
-"""The begin of the year 1, in microseconds since 1970."""
+"""The start of the year 1, in microseconds since 1970."""
 
 MOST_DATES = 10_000
 KINDS = ("cron", "interval", "dates", "repeat")
@@ -37,35 +37,33 @@ _PERIOD = (
 
 
 class TickRule(Protocol):
-    """When a schedule ticks."""
+    """The ticks of a schedule."""
 
     def after(self, instant: int) -> int | None:
-        """The first tick after *instant*; None when there is none."""
+        """Return the first tick after *instant*; None if there is none."""
 
     def upto(self, instant: int) -> int | None:
-        """The last tick up to *instant*; None when there is none."""
+        """Return the last tick up to *instant*; None if there is none."""
 
 
-def written(given: Mapping[str, Any], zone: str) -> str:
-    """Return a rule as it is stored. Raises BadSchedule when there is not exactly one, or when it
-    makes no sense."""
-    named = [kind for kind in KINDS if given.get(kind) is not None]
+def written(options: Mapping[str, Any], zone: str) -> str:
+    """Return the rule that the options of a schedule contain, in its stored form. Raises
+    BadSchedule if there is not exactly one rule, or if it is not valid."""
+    named = [kind for kind in KINDS if options.get(kind) is not None]
     if len(named) != 1:
-        why = "give one of cron, interval, dates and repeat" + (
-            f", not {' and '.join(named)}" if named else ""
-        )
-        raise BadSchedule(why=why)
+        why = "give one of cron, interval, dates and repeat"
+        raise BadSchedule(why=f"{why}, not {' and '.join(named)}" if named else why)
     zone_of(zone)
     kind = named[0]
-    text = msgspec.json.encode({kind: _READ[kind](given[kind], zone)}).decode()
+    text = msgspec.json.encode({kind: _READ[kind](options[kind], zone)}).decode()
     read(text, zone, 0)
     return text
 
 
 @lru_cache(maxsize=1024)
 def read(text: str, zone: str, anchor: int) -> TickRule:
-    """Return the rule that was stored. *anchor* is when the schedule was made: intervals count from
-    there."""
+    """Return the rule of a stored text. *anchor* is the time at which the schedule was created:
+    intervals count from there."""
     ((kind, value),) = msgspec.json.decode(text).items()
     if kind == "cron":
         return _BySeconds(Cron(value, zone))
@@ -78,23 +76,20 @@ def read(text: str, zone: str, anchor: int) -> TickRule:
 
 @lru_cache(maxsize=1024)
 def fault(text: str) -> str | None:
-    """Return why no schedule can follow a stored rule, or None. Whether the zone is known depends
-    on the machine, and is not asked here.
+    """Return the fault of a stored rule; None if it is valid. Whether the zone is known depends on
+    the machine, and is not checked here.
 
-    A rule that `written` returned has no fault. A damaged one must not be followed: the ticks of an
-    interval of 0 never come to an end."""
+    A rule that `written` returned has no fault. A damaged one must not be used: enumerating the
+    ticks of an interval of 0 would never end."""
     try:
         stored = msgspec.json.decode(text, type=dict[str, Any])
         kind, value = next(iter(stored.items()), ("", None))
         if len(stored) != 1 or kind not in KINDS:
             return f"the rule must be one of {', '.join(KINDS)}"
         if kind == "interval":
-            is_long_enough = type(value) is int and SECOND <= value <= duration.LAST_INSTANT
-            return (
-                None
-                if is_long_enough
-                else "the interval must be a number of microseconds, a second or longer"
-            )
+            if type(value) is int and SECOND <= value <= duration.LAST_INSTANT:
+                return None
+            return "the interval must be a number of microseconds, a second or longer"
         if kind == "dates":
             return _fault_of_dates(value)
         _READ[kind](value, "UTC")
@@ -112,7 +107,7 @@ def _fault_of_dates(dates: Any) -> str | None:
 
 
 def shown(text: str) -> str:
-    """Write a rule for people."""
+    """Return a stored rule as a text for people."""
     ((kind, value),) = msgspec.json.decode(text).items()
     if kind == "interval":
         return f"every {duration.show(value)}"
@@ -122,19 +117,23 @@ def shown(text: str) -> str:
 
 
 class _BySeconds:
+    """The ticks of a cron expression, converted from seconds to microseconds."""
+
     def __init__(self, cron: Cron) -> None:
         self._cron = cron
 
     def after(self, instant: int) -> int | None:
-        found = self._cron.after(instant // SECOND)
-        return None if found is None else found * SECOND
+        tick = self._cron.after(instant // SECOND)
+        return None if tick is None else tick * SECOND
 
     def upto(self, instant: int) -> int | None:
-        found = self._cron.upto(instant // SECOND)
-        return None if found is None else found * SECOND
+        tick = self._cron.upto(instant // SECOND)
+        return None if tick is None else tick * SECOND
 
 
 class _Listed:
+    """The ticks of a sorted list of dates."""
+
     def __init__(self, dates: list[int]) -> None:
         self._dates = dates
 
@@ -148,10 +147,12 @@ class _Listed:
 
 
 class _NumberedTicks:
-    """Ticks that are numbered: the one of number *k* is later than that of number *k - 1*."""
+    """Ticks that a function computes from their number. Tick *k* is later than tick *k - 1*, so
+    that a binary search finds the tick of an instant."""
 
     def __init__(self, tick: Callable[[int], int], count: int | None = None) -> None:
-        self._tick, self._count = tick, count
+        self._tick = tick
+        self._count = count
 
     def after(self, instant: int) -> int | None:
         number = self._number_after(instant)
@@ -166,14 +167,17 @@ class _NumberedTicks:
             return None
         try:
             return self._tick(number)
-        except (OverflowError, ValueError):  # past the last year that there is
+        except (OverflowError, ValueError):  # beyond the year 9999
             return None
 
     def _number_after(self, instant: int) -> int:
-        """Return the number of the first tick after *instant*, or one more than the last has."""
-        low, high = 0, 1
+        """Return the number of the first tick after *instant*, or the number after the last
+        tick."""
+        low = 0
+        high = 1
         while self._is_upto(high - 1, instant):
-            low, high = high, high * 2
+            low = high
+            high *= 2
         while low < high:
             middle = (low + high) // 2
             if self._is_upto(middle, instant):
@@ -183,18 +187,19 @@ class _NumberedTicks:
         return low
 
     def _is_upto(self, number: int, instant: int) -> bool:
-        found = self._at(number)
-        return found is not None and found <= instant
+        tick = self._at(number)
+        return tick is not None and tick <= instant
 
 
 def _repetition(text: str, zone: str, anchor: int) -> TickRule:
-    """``R5/2026-01-31T09:00/P1M``: years to days are counted by the calendar of the zone, from the
-    start; hours pass."""
+    """Return the rule of a repetition such as ``R5/2026-01-31T09:00/P1M``.
+
+    Years, months, weeks and days are counted from the start by the calendar of the zone; hours,
+    minutes and seconds are elapsed time."""
     count, start, months, days, micros = _parts(text)
     first = anchor if start is None else moment(datetime.fromisoformat(start), zone)
-    skipped = (
-        1 if start is None else 0
-    )  # without a start it begins now, and its first tick is one period away
+    # without a start the repetition begins at the anchor, and its first tick is one period later
+    skipped = 1 if start is None else 0
     clock = ZoneClock(zone)
     begin = naive(clock.local(first // SECOND))
 
@@ -202,61 +207,65 @@ def _repetition(text: str, zone: str, anchor: int) -> TickRule:
         number += skipped
         if not months and not days:
             return first + number * micros
-        shown = _later(begin, number * months) + timedelta(days=number * days)
-        return clock.instant(seconds(shown)) * SECOND + first % SECOND + number * micros
+        local = _add_months(begin, number * months) + timedelta(days=number * days)
+        return clock.instant(seconds(local)) * SECOND + first % SECOND + number * micros
 
     return _NumberedTicks(tick, count)
 
 
 def _parts(text: str) -> tuple[int | None, str | None, int, int, int]:
-    found = re.fullmatch(_REPEAT, text)
-    period = re.fullmatch(_PERIOD, found["period"]) if found else None
-    if found is None or period is None:
+    """Return the count, the start, and the months, days and microseconds of the period. Raises
+    BadSchedule."""
+    repetition = re.fullmatch(_REPEAT, text)
+    period = re.fullmatch(_PERIOD, repetition["period"]) if repetition else None
+    if repetition is None or period is None:
         raise BadSchedule(repeat=text, why="use R/PT10M, R5/P1D or R5/2026-12-24T18:00:00/P1D")
     numbers = {name: int(period[name] or 0) for name in ("years", "months", "weeks", "days")}
     try:
         micros = duration.parse(f"P{period['time']}") if period["time"] else 0
-        if found["start"]:
-            datetime.fromisoformat(found["start"])
+        if repetition["start"]:
+            datetime.fromisoformat(repetition["start"])
     except (BadDuration, ValueError) as error:
         raise BadSchedule(repeat=text, why=str(error)) from None
-    months, days = numbers["years"] * 12 + numbers["months"], numbers["weeks"] * 7 + numbers["days"]
+    months = numbers["years"] * 12 + numbers["months"]
+    days = numbers["weeks"] * 7 + numbers["days"]
     if not months and not days and micros < SECOND:
         raise BadSchedule(repeat=text, why="its period must be a second or longer")
-    if found["count"] and int(found["count"]) < 1:
+    count = int(repetition["count"]) if repetition["count"] else None
+    if count is not None and count < 1:
         raise BadSchedule(repeat=text, why="it must repeat at least once")
-    return int(found["count"]) if found["count"] else None, found["start"], months, days, micros
+    return count, repetition["start"], months, days, micros
 
 
-def _later(shown: datetime, months: int) -> datetime:
-    """A date so many months later; when that month is too short, its last day."""
+def _add_months(date: datetime, months: int) -> datetime:
+    """Return a date *months* later; the last day of that month if the month is too short."""
     import calendar
 
-    year, month = divmod(shown.year * 12 + shown.month - 1 + months, 12)
+    year, month = divmod(date.year * 12 + date.month - 1 + months, 12)
     if year > 9999:
         raise OverflowError
-    return shown.replace(
-        year=year, month=month + 1, day=min(shown.day, calendar.monthrange(year, month + 1)[1])
-    )
+    last_day = calendar.monthrange(year, month + 1)[1]
+    return date.replace(year=year, month=month + 1, day=min(date.day, last_day))
 
 
-def moment(given: datetime, zone: str) -> int:
-    """Return a date and time as an instant; one that names no zone means the clock of *zone*.
-    Raises BadSchedule for one that no date and time in UTC stands for."""
-    if given.tzinfo is not None:
-        found = (given - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-        if not _FIRST <= found < duration.LAST_INSTANT:
-            raise BadSchedule(date=given, why="in UTC it lies outside the years 1 to 9999")
-        return found
-    return ZoneClock(zone).instant(seconds(given)) * SECOND + given.microsecond
+def moment(date: datetime, zone: str) -> int:
+    """Return the instant of a date and time; a date without a time zone is local time in *zone*.
+
+    Raises BadSchedule if the date is outside the years 1 to 9999 in UTC."""
+    if date.tzinfo is not None:
+        instant = (date - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        if not _FIRST <= instant < duration.LAST_INSTANT:
+            raise BadSchedule(date=date, why="in UTC it lies outside the years 1 to 9999")
+        return instant
+    return ZoneClock(zone).instant(seconds(date)) * SECOND + date.microsecond
 
 
-# What people write
+# Options as users write them
 
 
 def _cron(value: Any, zone: str) -> str:
     if not isinstance(value, str):
-        raise BadSchedule(cron=value, why="it is a text such as 0 9 * * 1-5")
+        raise BadSchedule(cron=value, why="it must be a text such as 0 9 * * 1-5")
     Cron(value, zone)
     return " ".join(value.split())
 
@@ -273,11 +282,11 @@ def _interval(value: Any, zone: str) -> int:
 
 def _dates(value: Any, zone: str) -> list[int]:
     if isinstance(value, str | bytes | datetime) or not isinstance(value, Iterable):
-        raise BadSchedule(dates=value, why="it is a list of dates and times")
-    found = sorted({_date(one, zone) for one in value})
-    if not 0 < len(found) <= MOST_DATES:
-        raise BadSchedule(dates=f"{len(found)} dates", why=f"give 1 to {MOST_DATES} of them")
-    return found
+        raise BadSchedule(dates=value, why="it must be a list of dates and times")
+    dates = sorted({_date(item, zone) for item in value})
+    if not 0 < len(dates) <= MOST_DATES:
+        raise BadSchedule(dates=f"{len(dates)} dates", why=f"give 1 to {MOST_DATES} of them")
+    return dates
 
 
 def _date(value: Any, zone: str) -> int:
@@ -285,13 +294,13 @@ def _date(value: Any, zone: str) -> int:
         return moment(datetime.fromisoformat(value) if isinstance(value, str) else value, zone)
     except (ValueError, AttributeError, TypeError):
         raise BadSchedule(
-            date=value, why="it is no date and time such as 2026-12-24T18:00"
+            date=value, why="it must be a date and time such as 2026-12-24T18:00"
         ) from None
 
 
 def _repeat(value: Any, zone: str) -> str:
     if not isinstance(value, str):
-        raise BadSchedule(repeat=value, why="it is a text such as R5/2026-12-24T18:00:00/P1D")
+        raise BadSchedule(repeat=value, why="it must be a text such as R5/2026-12-24T18:00:00/P1D")
     _parts(value)
     return value
 

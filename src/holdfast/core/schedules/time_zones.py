@@ -1,8 +1,7 @@
-"""Local time: where a zone's clock stands at an instant, and at which instant it shows a time.
-Whole seconds since 1970.
+"""Convert between instants and the local time of a zone. Both are whole seconds since 1970.
 
-The rule for clock changes is here, once: a time that the clock skips counts as the instant at which
-it is put forward; a time that it shows twice counts as the first of the two.
+The rule for clock changes is only here: a local time that the clock skips stands for the instant of
+the skip; a local time that the clock shows twice stands for the first of the two instants.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from typing import Any
 from holdfast.errors import BadSchedule
 
 EPOCH = datetime(1970, 1, 1)
-HOUR, DAY = 3600, 86_400
+HOUR = 3600
+DAY = 86_400
 NEAR = 30 * HOUR
-"""Within this time a clock is put forward or back once at most, and by less."""
+"""Seconds within which the offset of a zone changes at most once, and by less than this."""
 
 Offset = Callable[[int], int]
 
@@ -26,7 +26,7 @@ def zone_of(name: str) -> tzinfo:
     """Return the time zone of that name. Raises BadSchedule."""
     if not isinstance(name, str):
         raise BadSchedule(
-            zone=name, why="a time zone is known by its name, such as Europe/Berlin or UTC"
+            zone=name, why="it must be the name of a time zone, such as Europe/Berlin or UTC"
         )
     return _zone_of(name)
 
@@ -47,60 +47,59 @@ def _zone_of(name: str) -> tzinfo:
 
 
 def naive(seconds: int) -> datetime:
-    """Return what a clock in Greenwich shows."""
+    """Return seconds since 1970 as a naive datetime in UTC."""
     return EPOCH + timedelta(seconds=seconds)
 
 
-def seconds(shown: datetime) -> int:
-    """Return when a clock in Greenwich shows this."""
-    return (shown - EPOCH) // timedelta(seconds=1)
+def seconds(date: datetime) -> int:
+    """Return a naive datetime in UTC as seconds since 1970."""
+    return (date - EPOCH) // timedelta(seconds=1)
 
 
 class ZoneClock:
-    """The clock of one zone."""
+    """The local clock of one time zone."""
 
     def __init__(self, name: str) -> None:
         self._zone = zone_of(name)
 
     def offset(self, instant: int) -> int:
-        """By how many seconds the clock is ahead of Greenwich. Beyond the years that there are, as
-        at their end."""
+        """Return the seconds by which the clock is ahead of UTC at *instant*. Raises OverflowError
+        outside the years 1 to 9999."""
         if self._zone is UTC:
             return 0
-        shown: Any = (naive(instant).replace(tzinfo=UTC)).astimezone(self._zone).utcoffset()
-        return int(shown.total_seconds())
+        offset: Any = (naive(instant).replace(tzinfo=UTC)).astimezone(self._zone).utcoffset()
+        return int(offset.total_seconds())
 
     def local(self, instant: int) -> int:
-        """What the clock shows, as if it stood in Greenwich."""
+        """Return the local time at *instant*, in seconds since 1970 as if it were UTC."""
         return instant + self.offset(instant)
 
     def change(self, before: int, after: int) -> int:
-        """The instant after *before*, and up to *after*, from which on the clock has another
-        offset; there is one."""
-        was = self.offset(before)
+        """Return the first instant after *before* at which the offset differs from the offset at
+        *before*. The offset must change once up to *after*."""
+        old_offset = self.offset(before)
         while after - before > 1:
             middle = (before + after) // 2
-            if self.offset(middle) == was:
+            if self.offset(middle) == old_offset:
                 before = middle
             else:
                 after = middle
         return after
 
     def instant(self, local: int) -> int:
-        """The instant at which the clock shows *local*: the first if there are two; when it skips
-        it, that of the skip."""
-        early, late = local - self.offset(local - DAY), local - self.offset(local + DAY)
+        """Return the instant at which the clock shows *local*: the first if there are two, and the
+        instant of the skip if the clock skips *local*."""
+        early = local - self.offset(local - DAY)
+        late = local - self.offset(local + DAY)
         if early == late:
             return early
-        if (
-            self.local(early) == local
-        ):  # the change is still to come, or it is shown twice: this is the first
+        # by the old offset: *local* is before the change, or is the first of two
+        if self.local(early) == local:
             return early
         if self.local(late) == local:
             return late
         return self.change(late, early)
 
     def is_steady(self, instant: int) -> bool:
-        """Say whether the clock is changed neither shortly before *instant* nor shortly after
-        it."""
+        """Return whether the offset is the same shortly before and shortly after *instant*."""
         return self.offset(instant - NEAR) == self.offset(instant) == self.offset(instant + NEAR)

@@ -1,1 +1,1 @@
-"""Explaining where a run stands: facts in, words and commands out."""
+"""Explain why a run does not progress: facts in, texts and commands out."""

@@ -1,4 +1,4 @@
-"""What keeps a run that nobody holds from being claimed: its lane, or that no worker can serve
+"""Explain why a run without a holder is not claimed: its lane is limited, or no worker can serve
 it."""
 
 from __future__ import annotations
@@ -19,49 +19,51 @@ from holdfast.core.why.workers import (
 )
 
 NEAR = 5
-"""How many of the workers that almost serve a run are named."""
+"""The maximum number of workers or runs that an explanation names."""
 
 
 def claim_blockers(facts: RunFacts) -> list[Blocker]:
-    """Say what keeps the run from being claimed; when nothing does, who will."""
+    """Return the reasons why the run is not claimed; if there are none, the worker that will claim
+    it."""
     serving = [
-        seen
-        for seen in facts.workers
-        if seen.life is not Liveness.GONE and not lacks(seen.offer, route_of(facts))
+        worker
+        for worker in facts.workers
+        if worker.life is not Liveness.GONE and not lacks(worker.offer, route_of(facts))
     ]
-    found = [*_lane(facts), *(_busy(facts, serving) if serving else nobody(facts))]
-    return found or [_soon(serving)]
+    by_workers = _busy(facts, serving) if serving else no_worker_blockers(facts)
+    return [*_lane(facts), *by_workers] or [_ready(serving)]
 
 
 def is_served(facts: RunFacts) -> bool:
-    """Say whether a live worker could go on with the run."""
+    """Return whether a live worker serves the route of the run."""
     return any(
-        seen.life is not Liveness.GONE and not lacks(seen.offer, route_of(facts))
-        for seen in facts.workers
+        worker.life is not Liveness.GONE and not lacks(worker.offer, route_of(facts))
+        for worker in facts.workers
     )
 
 
 def route_of(facts: RunFacts) -> Route:
-    """Return what a worker must offer to serve the run."""
+    """Return the route that a worker must offer to serve the run."""
     run = facts.run
     return Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
 
 
-def nobody(facts: RunFacts) -> list[Blocker]:
-    """No live worker can serve the run: say what nobody offers, and what those who are near
-    lack."""
+def no_worker_blockers(facts: RunFacts) -> list[Blocker]:
+    """Return the blockers of a run that no live worker can serve: the missing part of the offers,
+    and what each of the nearest workers lacks."""
     route = route_of(facts)
     living = [
-        seen for seen in facts.workers if seen.life is not Liveness.GONE and seen.offer.claims
+        worker
+        for worker in facts.workers
+        if worker.life is not Liveness.GONE and worker.offer.claims
     ]
-    offers = [seen.offer for seen in living]
-    remedy = lease_command(route) if facts.leased else start_command(offers, route)
-    hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"
-    hint = (
-        f"(programs can lease it; a worker that knows {route.workflow} would do, too)"
-        if facts.leased
-        else hint
-    )
+    offers = [worker.offer for worker in living]
+    if facts.leased:
+        remedy = lease_command(route)
+        hint = f"(programs can lease it; a worker that knows {route.workflow} would do, too)"
+    else:
+        remedy = start_command(offers, route)
+        hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"
     if not living:
         return [
             Blocker(kind="worker", text=f"no worker is alive {hint}", remedy=remedy),
@@ -69,39 +71,45 @@ def nobody(facts: RunFacts) -> list[Blocker]:
         ]
     text = f"no live worker serves {unserved(offers, route)} {hint}"
     near = sorted(
-        ((lacks(seen.offer, route), seen) for seen in living), key=lambda pair: len(pair[0])
+        ((lacks(worker.offer, route), worker) for worker in living), key=lambda pair: len(pair[0])
     )
-    misses = [_miss(seen, why) for why, seen in near[:NEAR]]
+    misses = [_near_miss(worker, why) for why, worker in near[:NEAR]]
     return [Blocker(kind="worker", text=text, remedy=remedy), *misses]
 
 
-def _miss(seen: WorkerView, why: list[str]) -> Blocker:
+def _near_miss(worker: WorkerView, why: list[str]) -> Blocker:
     return Blocker(
-        kind="near miss", text=f"{seen.place} is alive, but {' and '.join(why)}", holder=seen.name
+        kind="near miss",
+        text=f"{worker.place} is alive, but {' and '.join(why)}",
+        holder=worker.name,
     )
 
 
 def _gone(facts: RunFacts) -> list[Blocker]:
-    gone = [seen for seen in facts.workers if seen.life is Liveness.GONE][:NEAR]
+    gone = [worker for worker in facts.workers if worker.life is Liveness.GONE][:NEAR]
     return [
         Blocker(
             kind="near miss",
-            text=f"{seen.place} is gone; it last beat at {moment(seen.session.beat_at)}",
-            holder=seen.name,
-            since=seen.session.beat_at,
+            text=(
+                f"{worker.place} is gone; its last heartbeat was at"
+                f" {moment(worker.session.beat_at)}"
+            ),
+            holder=worker.name,
+            since=worker.session.beat_at,
         )
-        for seen in gone
+        for worker in gone
     ]
 
 
 def _lane(facts: RunFacts) -> list[Blocker]:
+    """Return the limits of the lane that keep the run from being claimed."""
     lane = facts.lane
     if lane is None:
         return []
-    found = []
+    blockers = []
     if lane.paused:
         text = f"the lane {lane.name} is paused"
-        found.append(
+        blockers.append(
             Blocker(
                 kind="lane",
                 text=text,
@@ -110,15 +118,15 @@ def _lane(facts: RunFacts) -> list[Blocker]:
             )
         )
     if lane.concurrency is not None and len(facts.slots) >= lane.concurrency:
-        found.append(_full(facts, lane, lane.concurrency))
+        blockers.append(_full(facts, lane, lane.concurrency))
     if lane.per_share is not None:
-        found += _full_share(facts, lane, lane.per_share)
-    found += _spent(
+        blockers += _full_share(facts, lane, lane.per_share)
+    blockers += _rate_used_up(
         facts, lane, claiming.rate_of(lane), lane.free_at, f"the lane {lane.name}", "--rate"
     )
     if facts.run.share is not None:
         named = f"the share {facts.run.share} in the lane {lane.name}"
-        found += _spent(
+        blockers += _rate_used_up(
             facts,
             lane,
             claiming.share_rate_of(lane),
@@ -126,10 +134,10 @@ def _lane(facts: RunFacts) -> list[Blocker]:
             named,
             "--rate-per-share",
         )
-    return found
+    return blockers
 
 
-def _spent(
+def _rate_used_up(
     facts: RunFacts,
     lane: Lane,
     limits: rate_limits.RateLimit | None,
@@ -156,8 +164,10 @@ def _spent(
 
 def _full(facts: RunFacts, lane: Lane, limit: int) -> Blocker:
     slots = facts.slots
-    taken = f"all {limit} places of the lane {lane.name} are taken by {_holders(slots)}"
-    text = taken if limit else f"the lane {lane.name} lets no run begin: its concurrency is 0"
+    if limit:
+        text = f"all {limit} places of the lane {lane.name} are taken by {_holders(slots)}"
+    else:
+        text = f"the lane {lane.name} lets no run begin: its concurrency is 0"
     remedy = f"holdfast lanes set {lane.name} --concurrency {max(limit, len(slots)) + 1}"
     return Blocker(
         kind="lane",
@@ -173,15 +183,13 @@ def _full_share(facts: RunFacts, lane: Lane, limit: int) -> list[Blocker]:
     if facts.run.share is None or len(slots) < limit:
         return []
     share = facts.run.share
-    taken = (
-        f"all {limit} places of the share {share} in the lane {lane.name} are taken by"
-        f" {_holders(slots)}"
-    )
-    text = (
-        taken
-        if limit
-        else f"the lane {lane.name} lets no run of a share begin: its limit per share is 0"
-    )
+    if limit:
+        text = (
+            f"all {limit} places of the share {share} in the lane {lane.name} are taken by"
+            f" {_holders(slots)}"
+        )
+    else:
+        text = f"the lane {lane.name} lets no run of a share begin: its limit per share is 0"
     remedy = f"holdfast lanes set {lane.name} --per-share {max(limit, len(slots)) + 1}"
     return [
         Blocker(
@@ -195,13 +203,14 @@ def _full_share(facts: RunFacts, lane: Lane, limit: int) -> list[Blocker]:
 
 
 def _holders(slots: Sequence[LanePlace]) -> str:
-    """Name those who hold places, and since when."""
-    named = [
-        f"{slot.run} (worker"
-        f" {slot.worker}{'' if slot.since is None else f', since {moment(slot.since)}'})"
-        for slot in slots
-    ]
-    return ", ".join(named[:NEAR]) + (f" and {len(slots) - NEAR} more" if len(slots) > NEAR else "")
+    """Name the runs that hold places, with their workers and since when."""
+    named = ", ".join(_holder_text(slot) for slot in slots[:NEAR])
+    return f"{named} and {len(slots) - NEAR} more" if len(slots) > NEAR else named
+
+
+def _holder_text(slot: LanePlace) -> str:
+    since = "" if slot.since is None else f", since {moment(slot.since)}"
+    return f"{slot.run} (worker {slot.worker}{since})"
 
 
 def _since(slots: Sequence[LanePlace]) -> int | None:
@@ -209,10 +218,11 @@ def _since(slots: Sequence[LanePlace]) -> int | None:
 
 
 def _busy(facts: RunFacts, serving: list[WorkerView]) -> list[Blocker]:
-    if any(seen.at_work < seen.offer.concurrency for seen in serving):
+    if any(worker.at_work < worker.offer.concurrency for worker in serving):
         return []
     named = ", ".join(
-        f"{seen.name} ({seen.at_work} of {seen.offer.concurrency})" for seen in serving[:NEAR]
+        f"{worker.name} ({worker.at_work} of {worker.offer.concurrency})"
+        for worker in serving[:NEAR]
     )
     remedy = start_command([], route_of(facts))
     return [
@@ -225,20 +235,20 @@ def _busy(facts: RunFacts, serving: list[WorkerView]) -> list[Blocker]:
     ]
 
 
-def _soon(serving: list[WorkerView]) -> Blocker:
-    awake = [seen for seen in serving if seen.life is Liveness.ALIVE]
+def _ready(serving: list[WorkerView]) -> Blocker:
+    awake = [worker for worker in serving if worker.life is Liveness.ALIVE]
     if not awake:
-        seen = serving[0]
+        worker = serving[0]
         text = (
-            f"it is ready, but {seen.place}, the only one that serves it, has not beaten since"
-            f" {moment(seen.session.beat_at)}"
+            f"it is ready, but {worker.place}, the only one that serves it, has sent no heartbeat"
+            f" since {moment(worker.session.beat_at)}"
         )
         return Blocker(
             kind="worker",
             text=text,
-            holder=seen.name,
-            since=seen.session.beat_at,
-            until=seen.session.expires_at,
+            holder=worker.name,
+            since=worker.session.beat_at,
+            until=worker.session.expires_at,
         )
     others = f" or one of {len(awake) - 1} others" if len(awake) > 1 else ""
     return Blocker(

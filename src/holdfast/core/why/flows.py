@@ -1,4 +1,4 @@
-"""Why a managed flow does not move, and the command that moves it."""
+"""Explain why a managed flow does not progress, with the command that continues it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.core.why.workers import command_in
 
 
 def explain_flow(flow: FlowRecord, now: int) -> Why:
-    """Say what a flow waits for."""
+    """Return where the flow stands and what it waits for."""
     blocker = _blocker(flow, now)
     return Why(
         run=flow.id,
@@ -31,20 +31,17 @@ def _blocker(flow: FlowRecord, now: int) -> Blocker:
     if flow.status in ENDED:
         return Blocker(kind=flow.status.value, text=f"it has ended: it is {flow.status.value}")
     if flow.cancel_requested:
-        who = (
-            "a worker cancels it"
-            if flow.status is FlowStatus.WAITING
-            else "whoever drives it has to cancel it"
-        )
-        return Blocker(
-            kind="cancel_requested", text=f"it was asked to stop: {who}", remedy=command("cancel")
-        )
+        if flow.status is FlowStatus.WAITING:
+            text = "it was asked to stop: a worker cancels it"
+        else:
+            text = "it was asked to stop: the program that drives it must cancel it"
+        return Blocker(kind="cancel_requested", text=text, remedy=command("cancel"))
     if flow.status is FlowStatus.CREATED:
-        return Blocker(kind="created", text="nobody has started it yet", remedy=command("start"))
+        return Blocker(kind="created", text="it was not started yet", remedy=command("start"))
     if flow.status is FlowStatus.RUNNING:
         return Blocker(
             kind="driver",
-            text=f"whoever drives it is at {flow.current_step!r} and says what comes next",
+            text=f"the program that drives it is at {flow.current_step!r} and sets the next step",
         )
     wait = wait_of(flow)
     if isinstance(wait, TimerWait):
@@ -62,5 +59,5 @@ def _blocker(flow: FlowRecord, now: int) -> Blocker:
             remedy=remedy,
         )
     return Blocker(
-        kind="manual", text="it waits for somebody to resume it", remedy=command("resume")
+        kind="manual", text="it waits for an operator to resume it", remedy=command("resume")
     )

@@ -1,4 +1,4 @@
-"""Why a member of a graph has no run yet, or never will."""
+"""Explain why a member of a graph has no run yet, or never gets one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.core.graphs.model import (
 from holdfast.core.why.model import Blocker, Why
 
 MOST = 8
-"""How many members are named."""
+"""The maximum number of members that an explanation names."""
 
 
 def explain_member(
@@ -27,11 +27,13 @@ def explain_member(
     upstreams: Mapping[int, Sequence[MemberRecord]],
     damage: str | None = None,
 ) -> Why:
-    """Say what a member that has no run waits for, or why it has none. *upstreams* are the members
-    of each group; *damage* says what is wrong with a row of the graph."""
+    """Return what a member without a run waits for, or why it has none.
+
+    *upstreams* are the upstream members of each group, by its number; *damage* is the fault of a
+    damaged row of the graph."""
     blockers = _BY_STATE[member.state](graph, member, groups, upstreams)
     if damage is not None and member.state not in ENDED:
-        text = f"its graph is set aside until a damaged row is repaired: {damage}"
+        text = f"its graph is not processed until a damaged row is repaired: {damage}"
         blockers.insert(0, Blocker(kind="damage", text=text, remedy="holdfast db check"))
     remedy = next((blocker.remedy for blocker in blockers if blocker.remedy is not None), None)
     since = graph.created_at if member.finished_at is None else member.finished_at
@@ -68,23 +70,32 @@ _NOTHING = (
 
 def _missing(group: GroupRecord, upstreams: Sequence[MemberRecord]) -> Blocker:
     left = group.need - group.done
-    missing = [one for one in upstreams if one.state not in ENDED]
-    gone = [
-        one for one in upstreams if one.state in ENDED and one.state is not MemberState.COMPLETED
-    ]
-    wanted = "all" if group.need == group.total else f"{group.need}"
-    text = f"it waits for {wanted} of {group.total} to complete; {left} more of: {_named(missing)}"
-    if gone:
-        text += f"; did not complete: {_named(gone)}"
+    missing = [member for member in upstreams if member.state not in ENDED]
+    not_completed = _not_completed(upstreams)
+    needed = "all" if group.need == group.total else f"{group.need}"
+    text = f"it waits for {needed} of {group.total} to complete; {left} more of: {_named(missing)}"
+    if not_completed:
+        text += f"; did not complete: {_named(not_completed)}"
     remedy = f"holdfast why {shlex.quote(missing[0].run_id)}" if missing else None
     return Blocker(
         kind="dependency", text=text, holder=missing[0].run_id if missing else None, remedy=remedy
     )
 
 
+def _not_completed(members: Sequence[MemberRecord]) -> list[MemberRecord]:
+    """Return the members that ended without completing."""
+    return [
+        member
+        for member in members
+        if member.state in ENDED and member.state is not MemberState.COMPLETED
+    ]
+
+
 def _named(members: Sequence[MemberRecord]) -> str:
-    shown = ", ".join(f"{name_of(one.run_id)} ({one.state.value})" for one in members[:MOST])
-    return shown + (f" and {len(members) - MOST} others" if len(members) > MOST else "")
+    names = ", ".join(
+        f"{name_of(member.run_id)} ({member.state.value})" for member in members[:MOST]
+    )
+    return names + (f" and {len(members) - MOST} others" if len(members) > MOST else "")
 
 
 def _over(
@@ -96,29 +107,26 @@ def _over(
     if member.started_at is not None:
         text = f"it was {member.state.value}; its run was pruned"
         return [Blocker(kind=member.state.value, text=text, since=member.finished_at)]
-    why = member.note or "nobody said why"
+    why = member.note or "no reason was recorded"
     replay = f"holdfast graphs replay {shlex.quote(graph.id)} {shlex.quote(member.name)}"
-    text = (
-        f"it was {member.state.value}: {why}"
-        if member.state is not MemberState.FAILED
-        else f"it could not be started: {why}"
-    )
-    found = [Blocker(kind=member.state.value, text=text, since=member.finished_at, remedy=replay)]
+    if member.state is MemberState.FAILED:
+        text = f"it could not be started: {why}"
+    else:
+        text = f"it was {member.state.value}: {why}"
+    blockers = [
+        Blocker(kind=member.state.value, text=text, since=member.finished_at, remedy=replay)
+    ]
     for group in groups:
-        gone = [
-            one
-            for one in upstreams.get(group.number, ())
-            if one.state in ENDED and one.state is not MemberState.COMPLETED
-        ]
-        if group.state is GroupState.IMPOSSIBLE and gone:
-            found.append(
+        not_completed = _not_completed(upstreams.get(group.number, ()))
+        if group.state is GroupState.IMPOSSIBLE and not_completed:
+            blockers.append(
                 Blocker(
                     kind="dependency",
-                    text=f"did not complete: {_named(gone)}",
-                    holder=gone[0].run_id,
+                    text=f"did not complete: {_named(not_completed)}",
+                    holder=not_completed[0].run_id,
                 )
             )
-    return found
+    return blockers
 
 
 _BY_STATE = {state: _waiting if state is MemberState.WAITING else _over for state in MemberState}

@@ -1,8 +1,8 @@
-"""Why a run does not move: the exact blocker, its holder, since when, until when, and the command
-that unblocks it. Pure.
+"""The explanation of a run that does not progress: each blocker with its holder, since when, until
+when, and the command that unblocks it. Pure.
 
-Each status has its own function. What a run that nobody holds needs to be claimed is the same for
-all of them: ``claiming``.
+Each status has its own function in ``explain``. The needs of a run without a holder are the same
+for all of them: they are in ``claim``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.core.why.workers import WorkerView
 
 
 class Blocker(msgspec.Struct, kw_only=True):
-    """One thing that a run waits for, in words and as data. Times are microseconds since 1970."""
+    """One cause of waiting, as a text and as data. Times are microseconds since 1970."""
 
     kind: str
     text: str
@@ -34,7 +34,7 @@ class Blocker(msgspec.Struct, kw_only=True):
 
 
 class Why(msgspec.Struct, kw_only=True):
-    """Where a run stands, what holds it up, and what would make it go on."""
+    """Where a run stands, its blockers, and the command (``remedy``) that lets it continue."""
 
     run: str
     workflow: str
@@ -46,7 +46,7 @@ class Why(msgspec.Struct, kw_only=True):
 
 
 class LanePlace(msgspec.Struct):
-    """A run that takes a place in a lane, and who works on it."""
+    """A run that takes a place in a lane, and the worker that holds it."""
 
     run: str
     worker: str
@@ -55,8 +55,8 @@ class LanePlace(msgspec.Struct):
 
 
 class RunFacts(msgspec.Struct, kw_only=True):
-    """All that an explanation is made of. ``children`` are the open children that a wait waits for,
-    by its step."""
+    """The input of an explanation. ``children`` are the open children of each wait, by its
+    step."""
 
     now: int
     run: RunRecord
@@ -65,22 +65,23 @@ class RunFacts(msgspec.Struct, kw_only=True):
     waits: Sequence[Mapping[str, Any]] = ()
     lane: Lane | None = None
     share_free_at: int = 0
-    """When the rate of its lane lets one more run of its share begin."""
+    """The time from which the rate of its lane admits another run of its share."""
     slots: Sequence[LanePlace] = ()
     signals: frozenset[str] = frozenset()
     heard: Sequence[Signal] = ()
-    """All signals that no wait has taken."""
+    """All signals that no wait has consumed."""
     leased: bool = False
-    """Whether it is worked on by programs that lease it, as far as can be seen."""
+    """Whether remote workers lease runs like this one, as far as the store can tell."""
     children: Mapping[str, Sequence[Why]] = {}
     gates: Mapping[str, tuple[Gate, Sequence[GateEntry]]] = {}
-    """The gates that it waits for, by their ids, with what was done to them."""
+    """The gates that the run waits for, by id, each with its entries."""
 
 
-def told(
+def explanation(
     facts: RunFacts, blockers: list[Blocker], reason: str | None = None, since: int | None = None
 ) -> Why:
-    """Return the explanation that these blockers make; the first one leads."""
+    """Return the explanation with these blockers. The first blocker gives the reason, unless
+    *reason* is given; the first remedy of a blocker is the remedy."""
     run = facts.run
     remedy = next((blocker.remedy for blocker in blockers if blocker.remedy is not None), None)
     reason = blockers[0].text if reason is None else reason
@@ -96,34 +97,37 @@ def told(
 
 
 def holder_of(facts: RunFacts) -> WorkerView | None:
-    """Return the worker that holds the run."""
-    return next((seen for seen in facts.workers if seen.session.id == facts.run.session_id), None)
+    """Return the worker that holds the run; None if its session does not exist."""
+    return next(
+        (worker for worker in facts.workers if worker.session.id == facts.run.session_id), None
+    )
 
 
 def last_at(facts: RunFacts) -> int:
-    """Return when something last happened to the run."""
+    """Return the time of the last event of the run, or of its start."""
     return facts.history[-1].at if facts.history else facts.run.started_at or facts.run.created_at
 
 
 def moment(instant: int) -> str:
-    """Write an instant for people."""
-    whole = datetime.fromtimestamp(instant // 1_000_000, UTC)
-    return f"{whole:%Y-%m-%d %H:%M:%S} UTC"
+    """Format an instant for people, in UTC, to the second."""
+    to_the_second = datetime.fromtimestamp(instant // 1_000_000, UTC)
+    return f"{to_the_second:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def until(instant: int, now: int) -> str:
-    """Write an instant and how far away it is."""
+    """Format an instant and its distance from *now*."""
     return f"{moment(instant)} ({away(instant, now)})"
 
 
 def away(instant: int, now: int) -> str:
-    """Write how far away an instant is, in the future or the past."""
-    far = instant - now
-    return f"in {brief(far)}" if far >= 0 else f"{brief(-far)} ago"
+    """Format the distance of an instant from *now*, as in ``in 5s`` or ``5s ago``."""
+    distance = instant - now
+    return f"in {brief(distance)}" if distance >= 0 else f"{brief(-distance)} ago"
 
 
 def brief(micros: int) -> str:
-    """Write a duration for people who do not care for microseconds."""
+    """Format a duration for people, rounded down to milliseconds, from ten seconds on to
+    seconds."""
     if micros >= 1_000_000:
         micros -= micros % (1_000_000 if micros >= 10_000_000 else 1000)
     elif micros >= 1000:

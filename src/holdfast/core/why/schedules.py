@@ -1,4 +1,4 @@
-"""Why a schedule does not start a run, and which one started a run."""
+"""Explain why a schedule does not start a run, and which schedule started a run."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from holdfast.core.why.model import Blocker, moment, until
 
 
 def started_by(run: RunRecord) -> list[Blocker]:
-    """Say which schedule started a run, if one did."""
-    found = tick_of(run.key)
-    if found is None:
+    """Return the entry that names the schedule that started the run, if one did."""
+    tick = tick_of(run.key)
+    if tick is None:
         return []
-    name, at = found
+    name, at = tick
     text = f"the schedule {name} started it for {moment(_micros(at))}"
     return [Blocker(kind="schedule", text=text, holder=name, since=run.created_at)]
 
 
 def explain_schedule(schedule: Schedule, live: Sequence[str], now: int) -> list[Blocker]:
-    """Say what keeps a schedule from starting its next run; the last one says when it ticks
-    next."""
-    found, named = [], shlex.quote(schedule.name)
+    """Return the blockers that keep a schedule from starting its next run; the last one tells when
+    it ticks next."""
+    blockers = []
+    name = shlex.quote(schedule.name)
     if schedule.paused is not None:
-        remedy = f"holdfast schedules resume {named}"
-        found.append(Blocker(kind="paused", text=f"it is paused: {schedule.paused}", remedy=remedy))
+        text = f"it is paused: {schedule.paused}"
+        remedy = f"holdfast schedules resume {name}"
+        blockers.append(Blocker(kind="paused", text=text, remedy=remedy))
     if live and schedule.overlap != "allow":
         effect = {
             "skip": "skipped",
@@ -39,7 +41,7 @@ def explain_schedule(schedule: Schedule, live: Sequence[str], now: int) -> list[
             f"run {live[0]} is still at work; a tick that comes meanwhile is {effect} (overlap is"
             f" {schedule.overlap})"
         )
-        found.append(
+        blockers.append(
             Blocker(kind="overlap", text=text, holder=live[0], remedy=f"holdfast why {live[0]}")
         )
     if schedule.queued:
@@ -47,26 +49,26 @@ def explain_schedule(schedule: Schedule, live: Sequence[str], now: int) -> list[
             f"{len(schedule.queued)} of its ticks wait, the first is that of"
             f" {moment(schedule.queued[0])}"
         )
-        found.append(Blocker(kind="queue", text=text, since=schedule.queued[0]))
-    found.append(_next(schedule, now, named))
-    return found
+        blockers.append(Blocker(kind="queue", text=text, since=schedule.queued[0]))
+    blockers.append(_next(schedule, now, name))
+    return blockers
 
 
-def _next(schedule: Schedule, now: int, named: str) -> Blocker:
+def _next(schedule: Schedule, now: int, name: str) -> Blocker:
     if schedule.next_at is None:
         text = "it never ticks again: all its ticks have come"
         return Blocker(
             kind="ended",
             text=text,
             since=schedule.last_at,
-            remedy=f"holdfast schedules remove {named}",
+            remedy=f"holdfast schedules remove {name}",
         )
     if schedule.paused is not None:
         return Blocker(kind="next", text="its ticks start nothing until it is resumed")
     if schedule.next_at <= now:
         text = (
-            f"its tick of {until(schedule.next_at, now)} is due: a worker sees to it in a moment,"
-            " if any is alive"
+            f"its tick of {until(schedule.next_at, now)} is due: a worker processes it in a"
+            " moment, if any is alive"
         )
         return Blocker(kind="next", text=text, until=schedule.next_at, remedy="holdfast workers")
     return Blocker(

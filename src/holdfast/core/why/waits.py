@@ -1,8 +1,9 @@
-"""What a parked run waits for, one blocker per wait."""
+"""Explain the waits of a parked run, one blocker per wait."""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,17 +22,17 @@ Wait = Mapping[str, Any]
 
 
 def waits(facts: RunFacts) -> list[Blocker]:
-    """Say what each wait of the run waits for."""
+    """Return a blocker for each wait of the run."""
     return [_KINDS.get(str(wait.get("kind")), _other)(facts, wait) for wait in facts.waits]
 
 
 def is_due(facts: RunFacts) -> bool:
-    """Say whether what the run waits for has happened, so that it only needs somebody to go on with
-    it."""
-    return any(_happened(facts, wait) for wait in facts.waits)
+    """Return whether one of the run's waits is over, so that the run only needs a worker to
+    continue."""
+    return any(_is_over(facts, wait) for wait in facts.waits)
 
 
-def _happened(facts: RunFacts, wait: Wait) -> bool:
+def _is_over(facts: RunFacts, wait: Wait) -> bool:
     limit = wait.get("until")
     if limit is not None and limit <= facts.now:
         return True
@@ -43,7 +44,7 @@ def _happened(facts: RunFacts, wait: Wait) -> bool:
     if wait.get("kind") == "retry":
         return is_released(facts, wait)
     if wait.get("kind") == "wait":
-        return tally_of(facts, wait).met or is_released(facts, wait)
+        return condition_progress(facts, wait).met or is_released(facts, wait)
     return wait.get("kind") in ("child", "children", CHILDREN_END) and not facts.children.get(
         str(wait.get("step"))
     )
@@ -52,16 +53,15 @@ def _happened(facts: RunFacts, wait: Wait) -> bool:
 def _timer(facts: RunFacts, wait: Wait) -> Blocker:
     limit = int(wait["until"])
     sleeps = limit > facts.now
-    text = (
-        f"{'it sleeps until' if sleeps else 'its timer is due since'} {until(limit, facts.now)},"
-        f" step {wait['step']!r}"
-    )
+    state = "it sleeps until" if sleeps else "its timer is due since"
+    text = f"{state} {until(limit, facts.now)}, step {wait['step']!r}"
     remedy = _release(facts, str(wait["step"])) if sleeps else None
     return Blocker(kind="timer", text=text, since=last_at(facts), until=limit, remedy=remedy)
 
 
 def _signal(facts: RunFacts, wait: Wait) -> Blocker:
-    name, limit = str(wait["name"]), wait.get("until")
+    name = str(wait["name"])
+    limit = wait.get("until")
     if name in facts.signals:
         return Blocker(
             kind="signal",
@@ -71,8 +71,8 @@ def _signal(facts: RunFacts, wait: Wait) -> Blocker:
     given_up = "" if limit is None else f"; it gives up at {until(int(limit), facts.now)}"
     return Blocker(
         kind="signal",
-        text=f"it waits for the signal {name!r}, which somebody must send{given_up}",
-        holder="whoever sends the signal",
+        text=f"it waits for the signal {name!r}, which was not sent yet{given_up}",
+        holder="the sender of the signal",
         since=last_at(facts),
         until=limit,
         remedy=f"holdfast signal {facts.run.id} {shlex.quote(name)}",
@@ -80,41 +80,38 @@ def _signal(facts: RunFacts, wait: Wait) -> Blocker:
 
 
 def _gate(facts: RunFacts, wait: Wait) -> Blocker:
-    found = facts.gates.get(str(wait.get("gate")))
-    if found is None:
+    gate_and_entries = facts.gates.get(str(wait.get("gate")))
+    if gate_and_entries is None:
         return _other(facts, wait)
-    gate, entries = found
+    gate, entries = gate_and_entries
     if gate.status != OPEN:
         return Blocker(
             kind="gate",
             text=f"its gate {gate.prompt!r} is {gate.status}; it is about to go on",
             since=gate.closed_at,
         )
-    needs, left = gate.terms.quorum, gate_rules.missing(gate, entries)
-    people = "" if needs == 1 else f"; {left} more of {needs} must agree"
-    told = [f"{vote.person}: {vote.choice}" for vote in gate_rules.votes(entries)]
-    so_far = f" (so far {', '.join(told)})" if told else ""
+    quorum = gate.terms.quorum
+    left = gate_rules.missing(gate, entries)
+    people = "" if quorum == 1 else f"; {left} more of {quorum} must agree"
+    votes = [f"{vote.person}: {vote.choice}" for vote in gate_rules.votes(entries)]
+    so_far = f" (so far {', '.join(votes)})" if votes else ""
     then = {FAIL: "it fails", CONTINUE: "it goes on without a choice"}.get(
         gate.terms.on_timeout, f"{gate.terms.on_timeout!r} is chosen"
     )
-    end = (
-        ""
-        if gate.deadline is None
-        else f"; it gives up at {until(gate.deadline, facts.now)}, then {then}"
-    )
-    nudged = [
+    end = ""
+    if gate.deadline is not None:
+        end = f"; it gives up at {until(gate.deadline, facts.now)}, then {then}"
+    reminders = Counter(
         entry.kind for entry in entries if entry.kind in (GateAction.REMINDED, GateAction.ESCALATED)
-    ]
-    nudges = (
-        f"; {', '.join(f'{kind} {nudged.count(kind)} times' for kind in dict.fromkeys(nudged))}"
-        if nudged
-        else ""
     )
-    who = gate_rules.told_who(gate)
+    nudges = ", ".join(f"{kind} {count} times" for kind, count in reminders.items())
+    if nudges:
+        nudges = f"; {nudges}"
+    deciders = gate_rules.told_who(gate)
     return Blocker(
         kind="gate",
-        text=f"it waits for {who} to decide: {gate.prompt!r}{people}{so_far}{end}{nudges}",
-        holder=who,
+        text=f"it waits for {deciders} to decide: {gate.prompt!r}{people}{so_far}{end}{nudges}",
+        holder=deciders,
         since=gate.opened_at,
         until=gate.deadline,
         remedy=_command(gate.id, gate.choices),
@@ -128,7 +125,9 @@ def _command(gate_id: str, choices: tuple[str, ...]) -> str:
 
 
 def _retry(facts: RunFacts, wait: Wait) -> Blocker:
-    limit, step, attempt = int(wait["until"]), str(wait["step"]), int(wait.get("attempt") or 2)
+    limit = int(wait["until"])
+    step = str(wait["step"])
+    attempt = int(wait.get("attempt") or 2)
     failures = [
         event
         for event in facts.history
@@ -139,7 +138,10 @@ def _retry(facts: RunFacts, wait: Wait) -> Blocker:
     text = f"step {step!r} failed{why}; attempt {attempt} begins"
     if is_released(facts, wait):
         return Blocker(
-            kind="retry", text=f"{text} in a moment: a person has let it", holder=step, since=since
+            kind="retry",
+            text=f"{text} in a moment: an operator has released it",
+            holder=step,
+            since=since,
         )
     remedy = _release(facts, step) if limit > facts.now else None
     return Blocker(
@@ -153,82 +155,79 @@ def _retry(facts: RunFacts, wait: Wait) -> Blocker:
 
 
 def _child(facts: RunFacts, wait: Wait) -> Blocker:
-    run_id, found = str(wait.get("run")), facts.children.get(str(wait["step"]), ())
-    if not found:
+    open_children = facts.children.get(str(wait["step"]), ())
+    if not open_children:
         return Blocker(
             kind="child",
-            text=f"its child {run_id} has ended; it is about to go on",
+            text=f"its child {wait.get('run')} has ended; it is about to go on",
             since=last_at(facts),
         )
-    return _below(
-        found[0],
-        f"it waits for its child {found[0].run} ({found[0].workflow}), which is {found[0].status}",
-        facts,
-    )
+    child = open_children[0]
+    text = f"it waits for its child {child.run} ({child.workflow}), which is {child.status}"
+    return _child_blocker(child, text, facts)
 
 
 def _children(facts: RunFacts, wait: Wait) -> Blocker:
-    found = facts.children.get(str(wait["step"]), ())
+    open_children = facts.children.get(str(wait["step"]), ())
     total = wait.get("of", "all")
-    if not found:
+    if not open_children:
         return Blocker(
             kind="children",
             text=f"its {total} children have ended; it is about to go on",
             since=last_at(facts),
         )
-    first, open_now = found[0], wait.get("open", len(found))
+    first = open_children[0]
+    open_count = wait.get("open", len(open_children))
     text = (
-        f"it waits for the {total} children of step {wait['step']!r}; {open_now} are open, such as"
-        f" {first.run}"
+        f"it waits for the {total} children of step {wait['step']!r}; {open_count} are open, such"
+        f" as {first.run}"
     )
-    return _below(first, f"{text}, which is {first.status}", facts, kind="children")
+    return _child_blocker(first, f"{text}, which is {first.status}", facts, kind="children")
 
 
 def _children_end(facts: RunFacts, wait: Wait) -> Blocker:
     if is_released(facts, wait):
         text = "an operator has released its wait for its children; it is about to go on"
         return Blocker(kind=CHILDREN_END, text=text, since=last_at(facts))
-    found = facts.children.get(str(wait["step"]), ())
-    if not found:
+    open_children = facts.children.get(str(wait["step"]), ())
+    if not open_children:
         return Blocker(
             kind=CHILDREN_END,
             text="its children have ended; it is about to go on",
             since=last_at(facts),
         )
-    first = found[0]
-    text = (
-        f"it stops when its children have ended; {wait.get('open', len(found))} are open, such as"
-        f" {first.run}"
-    )
-    blocker = _below(
+    first = open_children[0]
+    open_count = wait.get("open", len(open_children))
+    text = f"it stops when its children have ended; {open_count} are open, such as {first.run}"
+    blocker = _child_blocker(
         first, f"{text} ({first.workflow}), which is {first.status}", facts, kind=CHILDREN_END
     )
     blocker.text += f"; {_release(facts, str(wait['step']))} lets it go on without them"
     return blocker
 
 
-def _below(child: Why, text: str, facts: RunFacts, kind: str = "child") -> Blocker:
+def _child_blocker(child: Why, text: str, facts: RunFacts, kind: str = "child") -> Blocker:
     remedy = child.remedy or f"holdfast why {child.run}"
     whole = f"{text}: {child.reason}"
     return Blocker(kind=kind, text=whole, holder=child.run, since=last_at(facts), remedy=remedy)
 
 
 def _budget(facts: RunFacts, wait: Wait) -> Blocker:
-    name, dimension, limit = str(wait["budget"]), str(wait["dimension"]), int(wait["limit"])
-    used, aside, wanted = (
-        int(wait["used"]),
-        int(wait.get("reserved") or 0),
-        int(wait.get("wanted") or 0),
-    )
-    short = max(used + aside + wanted - limit, 1)
+    name = str(wait["budget"])
+    dimension = str(wait["dimension"])
+    limit = int(wait["limit"])
+    used = int(wait["used"])
+    reserved = int(wait.get("reserved") or 0)
+    wanted = int(wait.get("wanted") or 0)
+    short = max(used + reserved + wanted - limit, 1)
     parts = [f"{budget_rules.show(used)} of {budget_rules.show(limit)} {dimension} are used"]
-    parts += [f"{budget_rules.show(aside)} are set aside"] if aside else []
+    parts += [f"{budget_rules.show(reserved)} are reserved"] if reserved else []
     parts += [f"step {wait['step']!r} wants {budget_rules.show(wanted)}"] if wanted else []
     reset = wait.get("until")
-    again = "" if reset is None else f"; it is reset at {until(int(reset), facts.now)}"
+    next_reset = "" if reset is None else f"; it is reset at {until(int(reset), facts.now)}"
     return Blocker(
         kind="budget",
-        text=f"there is no room in the budget {name}: {', '.join(parts)}{again}",
+        text=f"there is no room in the budget {name}: {', '.join(parts)}{next_reset}",
         holder=name,
         since=last_at(facts),
         until=reset,
@@ -238,9 +237,8 @@ def _budget(facts: RunFacts, wait: Wait) -> Blocker:
 
 def _other(facts: RunFacts, wait: Wait) -> Blocker:
     limit = wait.get("until")
-    text = f"it waits for a {wait.get('kind')}" + (
-        "" if limit is None else f" until {until(int(limit), facts.now)}"
-    )
+    end = "" if limit is None else f" until {until(int(limit), facts.now)}"
+    text = f"it waits for a {wait.get('kind')}{end}"
     return Blocker(kind=str(wait.get("kind")), text=text, since=last_at(facts), until=limit)
 
 
@@ -253,8 +251,8 @@ _THEN = {
 }
 
 
-def tally_of(facts: RunFacts, wait: Wait) -> ConditionProgress:
-    """Say what of a condition is met by the signals that have come."""
+def condition_progress(facts: RunFacts, wait: Wait) -> ConditionProgress:
+    """Return which parts of the wait's condition the signals that have arrived meet."""
     condition: Condition = msgspec.convert(wait["condition"], Condition)
     addressed = [signal for signal in facts.heard if signal.step is None]
     return ConditionProgress(condition, lambda signal: _plain(signal.payload)).offer_all(addressed)
@@ -268,21 +266,24 @@ def _plain(payload: bytes) -> Any:
 
 
 def is_released(facts: RunFacts, wait: Wait) -> bool:
-    """Say whether a person has let a wait go."""
+    """Return whether an operator has released the wait."""
     return any(signal.step == wait.get("step") for signal in facts.heard)
 
 
 def _condition(facts: RunFacts, wait: Wait) -> Blocker:
-    step, limit, escalated = str(wait["step"]), wait.get("gives_up"), wait.get("escalated_at")
-    tally = tally_of(facts, wait)
-    if tally.met or is_released(facts, wait):
-        came = "all that it waits for has come" if tally.met else "a person has let it go"
+    step = str(wait["step"])
+    limit = wait.get("gives_up")
+    escalated = wait.get("escalated_at")
+    progress = condition_progress(facts, wait)
+    if progress.met or is_released(facts, wait):
+        cause = "all that it waits for has come" if progress.met else "an operator has released it"
         return Blocker(
-            kind="wait", text=f"{came}, step {step!r}; it is about to go on", since=last_at(facts)
+            kind="wait", text=f"{cause}, step {step!r}; it is about to go on", since=last_at(facts)
         )
-    text = f"it waits for {', '.join(tally.missing())}, step {step!r}"
-    here = tally.here()
-    text += f"; {', '.join(here)} {'has' if len(here) == 1 else 'have'} come" if here else ""
+    text = f"it waits for {', '.join(progress.missing())}, step {step!r}"
+    arrived = progress.here()
+    if arrived:
+        text += f"; {', '.join(arrived)} {'has' if len(arrived) == 1 else 'have'} come"
     if escalated is not None:
         text = f"it needs a person since {moment(int(escalated))}: {text}"
     elif limit is not None:
@@ -290,49 +291,53 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
             f"; it gives up at {until(int(limit), facts.now)},"
             f" {_THEN.get(str(wait.get('on_timeout')), '')}".rstrip(", ")
         )
-    gone = _expired(wait, facts.now)
-    text += f"; expired meanwhile: {', '.join(gone)}" if gone else ""
-    return Blocker(
-        kind="wait" if escalated is None else "person",
+    expired = _expired(wait, facts.now)
+    text += f"; expired meanwhile: {', '.join(expired)}" if expired else ""
+    blocker = Blocker(
+        kind="wait",
         text=text,
-        holder="whoever sends the signals" if not gone else "a person",
-        since=last_at(facts) if escalated is None else int(escalated),
+        holder="a person" if expired else "the sender of the signals",
+        since=last_at(facts),
         until=limit,
-        remedy=(
-            _remedy(facts, wait, tally) if escalated is None and not gone else _release(facts, step)
-        ),
     )
+    if escalated is not None:
+        blocker.kind = "person"
+        blocker.since = int(escalated)
+    if escalated is not None or expired:
+        blocker.remedy = _release(facts, step)
+    else:
+        blocker.remedy = _remedy(facts, wait, progress)
+    return blocker
 
 
 def _expired(wait: Wait, now: int) -> list[str]:
     condition: Condition = msgspec.convert(wait["condition"], Condition)
     return [
-        one.label
-        for one in issued_waits(condition).values()
-        if one.until is not None and one.until <= now
+        leaf.label
+        for leaf in issued_waits(condition).values()
+        if leaf.until is not None and leaf.until <= now
     ]
 
 
-def _remedy(facts: RunFacts, wait: Wait, tally: ConditionProgress) -> str:
-    leaf = tally.open_leaf()
+def _remedy(facts: RunFacts, wait: Wait, progress: ConditionProgress) -> str:
+    leaf = progress.open_leaf()
     if leaf is None:
         return _release(facts, str(wait["step"]))
     name = shlex.quote(leaf.name or (leaf.label if isinstance(leaf, SignalToWait) else ""))
-    payload = (
-        ""
-        if leaf.payload is None
-        else " " + shlex.quote(msgspec.json.encode(leaf.payload).decode())
-    )
-    to = f" --wait {leaf.wait}" if isinstance(leaf, SignalToWait) else ""
-    return f"holdfast signal {facts.run.id} {name}{payload}{to}"
+    payload = ""
+    if leaf.payload is not None:
+        payload = " " + shlex.quote(msgspec.json.encode(leaf.payload).decode())
+    target = f" --wait {leaf.wait}" if isinstance(leaf, SignalToWait) else ""
+    return f"holdfast signal {facts.run.id} {name}{payload}{target}"
 
 
 def _release(facts: RunFacts, step: str) -> str:
-    several = (
-        sum(wait.get("kind") in ("wait", "timer", "retry", CHILDREN_END) for wait in facts.waits)
-        > 1
-    )
-    return f"holdfast release {facts.run.id}" + (f" --step {shlex.quote(step)}" if several else "")
+    """Return the command that releases the wait; it names the step if several could be meant."""
+    releasable = [
+        wait for wait in facts.waits if wait.get("kind") in ("wait", "timer", "retry", CHILDREN_END)
+    ]
+    command = f"holdfast release {facts.run.id}"
+    return f"{command} --step {shlex.quote(step)}" if len(releasable) > 1 else command
 
 
 _KINDS: dict[str, Callable[[RunFacts, Wait], Blocker]] = {
@@ -349,17 +354,17 @@ _KINDS: dict[str, Callable[[RunFacts, Wait], Blocker]] = {
 
 
 def error_of(data: bytes | None) -> dict[str, Any]:
-    """Return a stored error as a dictionary that has facts, whatever is stored."""
+    """Return a stored error as a dictionary with ``facts``, even if the stored data is damaged."""
     try:
-        found = msgspec.json.decode(data or b"{}")
+        decoded = msgspec.json.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = None
-    error = found if isinstance(found, dict) else {}
+        decoded = None
+    error = decoded if isinstance(decoded, dict) else {}
     return error if isinstance(error.get("facts"), dict) else {**error, "facts": {}}
 
 
 def error_text(data: bytes | None) -> str:
-    """Write a stored error in one line."""
+    """Format a stored error in one line."""
     error = error_of(data)
-    whole = f"{error.get('type', 'an error')}: {error.get('message', '')}".rstrip(": ")
-    return " ".join(whole.split())
+    text = f"{error.get('type', 'an error')}: {error.get('message', '')}".rstrip(": ")
+    return " ".join(text.split())

@@ -1,5 +1,5 @@
-"""Who could go on with a run: what the workers offer, whether they live, and what each of them
-lacks. Pure."""
+"""The workers that could serve a run: their offers, their liveness, and what each of them lacks.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.core.sessions import Session
 
 
 class Liveness(StrEnum):
-    """How a session stands."""
+    """The liveness of a session."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -22,8 +22,8 @@ class Liveness(StrEnum):
 
 
 class WorkerOffer(msgspec.Struct, kw_only=True):
-    """What a worker serves, as its session says. None for the workflows, lanes, versions or
-    namespaces means all of them."""
+    """The offer of a worker, as its session declares it. None for the workflows, lanes, versions or
+    the namespace means all of them."""
 
     workflows: dict[str, list[str] | None] | None = {}
     lanes: list[str] | None = None
@@ -31,11 +31,12 @@ class WorkerOffer(msgspec.Struct, kw_only=True):
     namespace: str | None = None
     concurrency: int = 1
     claims: bool = True
-    """False for one who only holds what it has leased, and asks for nothing more."""
+    """False for a holder that keeps its leases but does not claim more runs."""
 
 
 class WorkerView(msgspec.Struct, kw_only=True):
-    """A worker, as others see it; ``at_work`` is how many runs it holds that do not wait."""
+    """A worker as other processes see it; ``at_work`` is the number of its runs that do not
+    wait."""
 
     session: Session
     offer: WorkerOffer
@@ -48,17 +49,13 @@ class WorkerView(msgspec.Struct, kw_only=True):
 
     @property
     def place(self) -> str:
-        where = (
-            f"pid {self.session.pid} on {self.session.host}"
-            if self.session.pid
-            else f"a holder of leases on {self.session.host}"
-        )
-        return f"worker {self.session.worker} ({where})"
+        process = f"pid {self.session.pid}" if self.session.pid else "a holder of leases"
+        return f"worker {self.session.worker} ({process} on {self.session.host})"
 
 
 class UnservedRoute(msgspec.Struct, kw_only=True):
-    """Runs that could go on now, if somebody served them: how many, one of them, what nobody
-    offers, and what helps."""
+    """Claimable runs that no live worker serves: their number, one of them, the part of the route
+    that no worker offers, and the command that helps."""
 
     route: Route
     runs: int
@@ -76,7 +73,7 @@ class UnservedRoute(msgspec.Struct, kw_only=True):
 
 
 def offer_of(session: Session) -> WorkerOffer:
-    """Return what a session says that it serves; one that cannot be read serves nothing."""
+    """Return the offer that a session declares; an empty one if it cannot be decoded."""
     try:
         return msgspec.json.decode(session.serves, type=WorkerOffer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -84,11 +81,12 @@ def offer_of(session: Session) -> WorkerOffer:
 
 
 def life_of(session: Session, *, process: bool | None, now: int) -> Liveness:
-    """Say how a session stands. *process* says whether its process lives, None when nobody can
-    tell.
+    """Return the liveness of a session. *process* tells whether its process lives; None if that is
+    not known, as for a process on another host.
 
-    It beats every third of its lifetime, so one that has missed a second beat is silent, until it
-    expires. A holder of leases, which has no process, renews them when it likes."""
+    A worker sends a heartbeat every third of the session's lifetime, so a session that has missed a
+    second one is silent until it expires. A holder of leases has no process and no regular
+    heartbeat: it is alive until it expires."""
     if process is False or session.expires_at < now:
         return Liveness.GONE
     if not session.pid:
@@ -98,30 +96,31 @@ def life_of(session: Session, *, process: bool | None, now: int) -> Liveness:
 
 
 def lacks(offer: WorkerOffer, route: Route) -> list[str]:
-    """Say, in words, what keeps a worker from serving a route; nothing when it serves it."""
+    """Return the reasons, as texts, why a worker does not serve a route; empty if it does."""
     if not offer.claims:
         return ["it only holds what it has leased, and claims nothing more"]
     if not _knows(offer, route):
         return [f"it does not know the workflow, only {_names(sorted(offer.workflows or ()))}"]
-    found = []
+    reasons = []
     versions = _versions(offer, route)
     if versions is not None and route.version not in versions:
-        found.append(f"it serves only {_names(versions)} of the versions")
+        reasons.append(f"it serves only {_names(versions)} of the versions")
     if offer.lanes is not None and route.lane not in offer.lanes:
-        found.append(f"it serves only {_names(offer.lanes)} of the lanes")
+        reasons.append(f"it serves only {_names(offer.lanes)} of the lanes")
     missing = sorted(set(route.capabilities) - set(offer.capabilities))
     if missing:
-        found.append(
+        reasons.append(
             f"it lacks {_names(missing)} and offers {_names(offer.capabilities)} of the"
             " capabilities"
         )
     if offer.namespace is not None and offer.namespace != route.namespace:
-        found.append(f"it serves only the namespace {offer.namespace}")
-    return found
+        reasons.append(f"it serves only the namespace {offer.namespace}")
+    return reasons
 
 
 def unserved(offers: Sequence[WorkerOffer], route: Route) -> str:
-    """Name what nobody of *offers* serves, given that none of them serves the whole route."""
+    """Name the parts of the route that none of the *offers* serves; if each part is served by one
+    of them, the whole route. No offer may serve the whole route."""
     knowing = [offer for offer in offers if _knows(offer, route)]
     if not knowing:
         return f"the workflow {route.workflow}"
@@ -134,12 +133,12 @@ def unserved(offers: Sequence[WorkerOffer], route: Route) -> str:
             offer.namespace in (None, route.namespace) for offer in knowing
         ],
         **{
-            f"the capability {one}": [one in offer.capabilities for offer in knowing]
-            for one in route.capabilities
+            f"the capability {name}": [name in offer.capabilities for offer in knowing]
+            for name in route.capabilities
         },
     }
-    nobody = [part for part, served in parts.items() if not any(served)]
-    return " and ".join(nobody) or f"{', '.join(parts)}, all at once"
+    missing = [part for part, served in parts.items() if not any(served)]
+    return " and ".join(missing) or f"{', '.join(parts)}, all at once"
 
 
 def start_command(offers: Sequence[WorkerOffer], route: Route) -> str:
@@ -159,17 +158,18 @@ def lease_command(route: Route) -> str:
         command_in(route.namespace, "tasks claim"),
         f"--workflow {shlex.quote(route.workflow)}",
     ]
-    return " ".join([*words, *(f"--capability {shlex.quote(one)}" for one in route.capabilities)])
+    return " ".join([*words, *(f"--capability {shlex.quote(name)}" for name in route.capabilities)])
 
 
 def command_in(namespace: str, *words: str) -> str:
-    """Return a command about what is of one namespace, such as tasks and flows."""
-    where = "" if namespace == DEFAULT_NAMESPACE else f" --namespace {shlex.quote(namespace)}"
-    return " ".join([f"holdfast{where}", *words])
+    """Return a command of the CLI with the option that selects the namespace, if it needs one."""
+    option = "" if namespace == DEFAULT_NAMESPACE else f" --namespace {shlex.quote(namespace)}"
+    return " ".join([f"holdfast{option}", *words])
 
 
 def _knows(offer: WorkerOffer, route: Route) -> bool:
-    """Say whether the workflow is among those offered; a holder of leases may name lanes alone."""
+    """Return whether the offer includes the workflow; the offer of a holder of leases may have
+    lanes only."""
     return offer.workflows is None or route.workflow in offer.workflows
 
 
@@ -177,8 +177,8 @@ def _versions(offer: WorkerOffer, route: Route) -> list[str] | None:
     return None if offer.workflows is None else offer.workflows[route.workflow]
 
 
-def _any_or(allowed: Sequence[str] | None, one: str) -> bool:
-    return allowed is None or one in allowed
+def _any_or(allowed: Sequence[str] | None, name: str) -> bool:
+    return allowed is None or name in allowed
 
 
 def _names(names: Sequence[str]) -> str:
