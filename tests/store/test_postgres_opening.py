@@ -222,7 +222,7 @@ class TestNotReached:
         assert "no server answers there" in self.refused("postgresql://127.0.0.1:1/x")
 
     def test_no_such_host(self):
-        assert "no such host" in self.refused("postgresql://there.is.no.such.host.invalid/x")
+        assert "the host does not exist" in self.refused("postgresql://there.is.no.such.host.invalid/x")
 
     def test_no_such_database(self, postgres_server):
         assert "CREATE DATABASE" in self.refused(postgres_server.url("nowhere"))
