@@ -340,8 +340,7 @@ def write(
     writes: Sequence[PlannedWrite],
     ask: Callable[[str, dict[str, Any]], list[Any]] | None = None,
 ) -> set[int]:
-    """Write plans with the same head in one statement. Return the indexes of those that passed
-    the guard."""
+    """Write plans with the same head in one statement. Return the indexes that passed the guard."""
     head = writes[0].head
     is_bare = (
         len(writes) == 1

@@ -171,7 +171,7 @@ class PostgresReader(StoreQueries):
     def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
         rows = self._rows("knocks", session_id=session_id, after=after)
         cursor, returned_early = self._knocked.get(session_id, (0, frozenset()))
-        # A caller that continues from the cursor has already got those that were returned early.
+        # A caller that continues from the cursor already has the notifications returned early.
         if cursor == after:
             rows = [row for row in rows if (row["number"], row["run_id"]) not in returned_early]
         if rows:

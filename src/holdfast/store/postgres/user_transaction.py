@@ -143,7 +143,7 @@ class AsyncpgAdapter:
 class PostgresUserTransaction:
     """The caller's transaction, as the operations use it.
 
-    Errors of the driver are raised as they are, except those that can be translated.
+    Errors of the driver are raised unchanged, unless they can be translated.
     """
 
     def __init__(self, connection: Any, shown: str, identity: str, now: int) -> None:

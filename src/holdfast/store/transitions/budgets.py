@@ -87,7 +87,7 @@ def _count(
 def _reset_due(
     tx: Transaction, due: Sequence[str], lines: list[BudgetLine], amounts: Mapping[str, int]
 ) -> list[BudgetLine]:
-    """Reset budgets that are due, and count again what was just counted. Return all lines."""
+    """Reset budgets that are due, and add the amounts of this call again. Return all lines."""
     for name in due:
         _reset(tx, _load(tx, [name])[name])
         tx.many(
@@ -98,8 +98,10 @@ def _reset_due(
 
 
 def try_spend(tx: Transaction, op: Advance) -> Breach | None:
-    """Spend what is no fact yet, all of it or nothing. Return the limit that refuses it. Raises
-    LeaseLost."""
+    """Spend the entries that are not facts, all of them or none. Return the limit that refuses.
+
+    Raises LeaseLost.
+    """
     asked = [spending for spending in op.spends if not spending.fact]
     if not asked:
         return None
@@ -204,7 +206,7 @@ def _reservation(tx: Transaction, op: ReserveBudget, line: BudgetLine) -> Row:
 
 
 def _credit(tx: Transaction, run_id: str, under: str | None) -> dict[str, int]:
-    """Return what is left of the reservation *under*, by dimension."""
+    """Return the rest of the reservation *under*, by dimension."""
     if under is None:
         return {}
     return {
@@ -399,7 +401,7 @@ def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:
 
 
 def reset_budget(tx: Transaction, op: ResetBudget) -> None:
-    """Set what was used to zero, start the next period, and wake the runs that wait for room."""
+    """Set the used amounts to zero, start the next period, and wake the runs that wait for room."""
     _known(tx, op.name)
     _reset(tx, _load(tx, [op.name])[op.name])
     _wake(tx, op.name)

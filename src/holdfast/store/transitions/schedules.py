@@ -92,7 +92,10 @@ def _load(tx: Transaction, namespace: str, name: str) -> Schedule:
 
 
 def set_schedule(tx: Transaction, op: SetSchedule) -> str:
-    """Create a schedule, or change it and keep its record of ticks. Return what was done."""
+    """Create a schedule, or change it and keep its record of ticks.
+
+    Return ``created``, ``changed`` or ``unchanged``.
+    """
     rows = tx.rows("load_schedule", namespace=op.schedule.namespace, name=op.schedule.name)
     old = schedule_from(rows[0]) if rows else None
     new = _fresh(tx, op.schedule) if old is None else _changed(tx, old, op.schedule)

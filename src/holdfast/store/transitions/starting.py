@@ -1,4 +1,4 @@
-"""Start runs: create the new ones, recognise those that exist with the same input."""
+"""Start runs: create new ones, and recognise existing ones with the same input."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def request_cancel(tx: Transaction, op: RequestCancel) -> Status | PartlyCancell
 def children_to_stop(tx: Transaction, run_id: str, room: int = PORTION) -> list[str]:
     """Return the descendants of a run that were not asked to stop yet, parents first.
 
-    Without those that may outlive their parent. One more than *room* means that there are more.
+    Runs that may outlive their parent are left out. One more than *room* means that there are more.
     """
     return [row["id"] for row in tx.rows("children_to_stop", run_id=run_id, limit=room + 1)]
 

@@ -1,5 +1,4 @@
-"""Replay members of a graph: those that ran are replayed here, skipped dependents by
-`reopening`."""
+"""Replay members of a graph. Dependents that were skipped are reopened by `reopening`."""
 
 from __future__ import annotations
 

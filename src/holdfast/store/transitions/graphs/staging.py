@@ -284,7 +284,7 @@ def _add(
     patches: Sequence[tuple[GraphRecord, GraphPatch]],
     existing: ExistingMembers,
 ) -> None:
-    """Write checked members. Start those that can start, and skip those that never can,
+    """Write checked members. Start the ones that can start, and skip the ones that never can,
     transitively."""
     tx = resolution.tx
     rows = NewRows([], [], [])

@@ -498,7 +498,7 @@ class GraphResolution:
         if not reasons:
             return
         stop_runs(self.tx, reasons)
-        # Those that never began have ended at once; the reason is written with their end.
+        # Runs that never started have ended at once; the reason is written with their end.
         gone = {outcome.run_id for outcome in self.tx.news}
         self._stopped_at_once.update(
             (run_id, why) for run_id, why in reasons.items() if run_id in gone
@@ -571,7 +571,7 @@ class GraphResolution:
         return fetch(self.tx.rows, digest)
 
     def _read_results(self, run_ids: Iterable[str]) -> None:
-        """Read the results that inputs need, except those that came with the outcomes."""
+        """Read the results that inputs need, unless they came with the outcomes."""
         unknown = sorted(run_id for run_id in run_ids if run_id not in self._results)
         rows = self.tx.rows("results_by_id", ids=self.tx.as_list(unknown)) if unknown else []
         results = {
