@@ -218,9 +218,12 @@ def _request(delivery: Delivery) -> bytes:
 
 
 def _host_header(host: str, port: int | None) -> str:
-    name = (
-        f"[{host}]" if ":" in host else host.encode("ascii" if host.isascii() else "idna").decode()
-    )
+    if ":" in host:
+        name = f"[{host}]"
+    elif host.isascii():
+        name = host
+    else:
+        name = host.encode("idna").decode()
     return name if port is None else f"{name}:{port}"
 
 

@@ -90,8 +90,8 @@ class Capacity:
         return len(self._drivers) < self._concurrency
 
     def free_threads(self) -> int:
-        """Return how many more blocking workflows may be held: each occupies a thread, even
-        while it waits."""
+        """Return how many more executions of blocking workflows may exist: each occupies a
+        thread, even while it waits."""
         held = sum(driver.blocking for driver in list(self._drivers.values()))
         return self._threads - held - sum(list(self._arriving.values()))
 

@@ -153,16 +153,16 @@ class Leader:
         Return whether there were any.
         """
         now = self._store.now()
-        found = False
+        any_dead = False
         for session in sessions:
             if session.id == self._mine() or not session_is_dead(self._store, session, now):
                 continue
-            found = True
+            any_dead = True
             freed = await self._around_damage(end_session(self._writer, session.id, crashed=True))
             if freed:
                 log.info("took over %d runs of worker %s, which is gone", freed, session.worker)
             self._freed()
-        return found
+        return any_dead
 
 
 async def end_session(writer: GroupCommit, session_id: str, *, crashed: bool) -> int:

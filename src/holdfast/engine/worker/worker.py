@@ -1,7 +1,7 @@
-"""A worker: a session that claims runs and holds them, one driver each.
+"""A worker: a session that claims runs and executes them on one event loop.
 
-It looks when it is told to (a commit in this process, another process's commit, an alarm) and,
-slowly, when it is not.
+It claims when it is notified (of a commit in this process or another one, or by a timer) and,
+slowly, without a notification.
 """
 
 from __future__ import annotations

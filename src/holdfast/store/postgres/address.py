@@ -60,11 +60,13 @@ def read(url: str, *, listen: str | None = None, notify: bool | None = None) -> 
     plain, ours = _split(url)
     conninfo = _conninfo(plain)
     listen_url = listen or ours.get("listen") or os.environ.get("HOLDFAST_LISTEN")
+    if notify is None:
+        notify = _flag(plain, "notify", ours)
     return Address(
         conninfo=conninfo,
         shown=redacted(plain),
         listen=_conninfo(_split(listen_url)[0]) if listen_url else conninfo,
-        notify=_flag(plain, "notify", ours) if notify is None else notify,
+        notify=notify,
         prepare=_flag(plain, "prepare", ours),
     )
 

@@ -31,9 +31,9 @@ from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN, holds_s
 from holdfast.store.transitions.sharing import (
     LaneUsage,
     choose,
+    enter_usage,
     latest_turns,
     move_clocks,
-    take_down,
 )
 from holdfast.store.transitions.transaction import Row, lane_from
 
@@ -153,7 +153,7 @@ def _claim_within_limits(
         for row in rows
         if row["what"] == "ready"
     ]
-    take_down((row for row in rows if row["what"] != "ready"), usage, windows)
+    enter_usage((row for row in rows if row["what"] != "ready"), usage, windows)
     chosen, admissions = choose(ready, lanes, usage, windows, now=tx.now, limit=op.limit)
     if not chosen:
         return ClaimedRuns(behind=True)

@@ -43,7 +43,7 @@ _FORGOTTEN = "26000"
 
 
 def _numbered(sql: str) -> bytes:
-    return re.sub(r"(?<!:):([a-z_]+)", lambda found: f"${_NAMES.index(found[1]) + 1}", sql).encode()
+    return re.sub(r"(?<!:):([a-z_]+)", lambda match: f"${_NAMES.index(match[1]) + 1}", sql).encode()
 
 
 _SQL = _numbered(sql_files.load("postgres")["append_guarded"])

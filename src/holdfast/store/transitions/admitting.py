@@ -52,16 +52,16 @@ class RateWindows:
         self.seen: dict[tuple[str, str], Window] = {}
         """By lane and share; where nothing is entered nothing started."""
 
-    def look(self, tx: Transaction, ready: Iterable[claiming.Claimable]) -> None:
+    def read(self, tx: Transaction, ready: Iterable[claiming.Claimable]) -> None:
         """Read the recent admissions of the lanes and shares of these runs."""
         for (lane, by_share), shares in self._wanted(ready).items():
             since = tx.now - self.rates[lane, by_share].per
             for row in tx.rows(
                 "windows", lane=lane, shares=tx.as_list(sorted(shares)), since=since
             ):
-                self.see(lane, row["share"], row["total"], row["base"], row["last_at"])
+                self.enter(lane, row["share"], row["total"], row["base"], row["last_at"])
 
-    def see(self, lane: str, share: str, total: int, base: int | None, last_at: int) -> None:
+    def enter(self, lane: str, share: str, total: int, base: int | None, last_at: int) -> None:
         """Enter a window. Without a base all earlier admissions have left it."""
         self.seen[lane, share] = Window(total, total if base is None else base, last_at)
 

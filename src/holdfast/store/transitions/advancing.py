@@ -51,7 +51,7 @@ from holdfast.store.transitions.stopping import (
     children_to_stop,
     request_cancel,
 )
-from holdfast.store.transitions.streaming import write as put_out
+from holdfast.store.transitions.streaming import write as append_output
 from holdfast.store.transitions.touching import notify_parent, release_schedule
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
@@ -129,7 +129,7 @@ def _show(tx: Transaction, op: Advance) -> None:
     """Append the output of the run, and close its streams."""
     if op.output is not None:
         # Refusals are ignored: output that is too late for its stream must not stop the run.
-        put_out(tx, [(op.run_id, op.output)])
+        append_output(tx, [(op.run_id, op.output)])
     if op.closes is not None:
         tx.change("close_streams", run_id=op.run_id, now=tx.now, reason=op.closes, least=1)
 

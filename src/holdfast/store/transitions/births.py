@@ -15,7 +15,7 @@ from holdfast.core import claiming
 from holdfast.core.runs import NewRun
 from holdfast.core.sessions import Lane
 from holdfast.store.transitions.admitting import RateWindows
-from holdfast.store.transitions.sharing import LaneUsage, choose, take_down
+from holdfast.store.transitions.sharing import LaneUsage, choose, enter_usage
 from holdfast.store.transitions.transaction import Transaction, lane_from
 
 
@@ -73,7 +73,7 @@ class StartLeases:
         )
         if lane.paused or any(row["what"] == "waits" for row in rows):
             return False
-        take_down(rows, held, windows)
+        enter_usage(rows, held, windows)
         ready = {
             run.id: claiming.Claimable(place, run.id, lane.name, share=run.share)
             for place, run in enumerate(runs)

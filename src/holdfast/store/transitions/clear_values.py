@@ -31,7 +31,7 @@ def clear_values_accepted(tx: Transaction) -> Iterator[None]:
     tx.change("save_setting", name=CLEAR_VALUES, value="on")
     try:
         yield
-    except RunExists:  # the transaction goes on; after all other errors it is rolled back
+    except RunExists:  # the caller continues; after all other errors it rolls back
         tx.change("delete_setting", name=CLEAR_VALUES)
         raise
     tx.change("delete_setting", name=CLEAR_VALUES)

@@ -32,17 +32,17 @@ def _set_aside(tx: Transaction, damage: RowDamaged) -> bool:
         done = how(tx, damage)
     else:
         run_id = damage.place.get("run_id")
-        done = run_id is not None and _stick(tx, run_id, damage)
+        done = run_id is not None and _mark_stuck(tx, run_id, damage)
     if done:
         log.warning("a damaged row is set aside: %s", damage)
     return done
 
 
 def _run(tx: Transaction, damage: RowDamaged) -> bool:
-    return "id" in damage.place and _stick(tx, damage.place["id"], damage)
+    return "id" in damage.place and _mark_stuck(tx, damage.place["id"], damage)
 
 
-def _stick(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
+def _mark_stuck(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
     """Mark a run as stuck, unless it has ended or is stuck already. Return whether it changed."""
     error = msgspec.json.encode(
         {"type": "RowDamaged", "message": str(damage), "facts": _facts(damage)}
@@ -89,7 +89,7 @@ def _stage(tx: Transaction, damage: RowDamaged) -> bool:
 
 def _task(tx: Transaction, damage: RowDamaged) -> bool:
     run_id = damage.place.get("run_id")
-    return bool(tx.change("set_task_aside", run_id=run_id)) | _stick(tx, run_id, damage)
+    return bool(tx.change("set_task_aside", run_id=run_id)) | _mark_stuck(tx, run_id, damage)
 
 
 _COUNTERS = {

@@ -121,7 +121,7 @@ def _save(tx: Transaction, gate: Gate, entries: Sequence[GateEntry], entry: Gate
     """Update a gate that stays open, and add the entry that changed it."""
     tx.change("save_gate", **{name: values(gate)[name] for name in _CHANGING})
     _add(tx, gate, entry)
-    _seat(tx, gate, [*entries, entry])
+    _save_assignments(tx, gate, [*entries, entry])
     return gate
 
 
@@ -140,7 +140,7 @@ def _add(tx: Transaction, gate: Gate, entry: GateEntry) -> None:
     )
 
 
-def _seat(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
+def _save_assignments(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
     tx.change("delete_seats", gate_id=gate.id)
     rows: list[dict[str, object]] = [
         {"kind": seat.kind, "name": seat.name, "gate_id": gate.id, "run_id": gate.run_id}
@@ -150,14 +150,14 @@ def _seat(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
 
 
 def _close(tx: Transaction, state: Row, gate: Gate, verdict: GateVerdict) -> Gate:
-    _shut(tx, gate.id, verdict)
+    _close_row(tx, gate.id, verdict)
     notify_or_wake(tx, state)
     return msgspec.structs.replace(
         gate, status=verdict.status, closed_at=tx.now, choice=verdict.choice, reason=verdict.reason
     )
 
 
-def _shut(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
+def _close_row(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
     written = tx.change(
         "close_gate",
         gate_id=gate_id,
@@ -182,7 +182,7 @@ def expire_gates(tx: Transaction, op: ExpireGates) -> int:
     for gate_id in overdue:
         gate = gate_from(tx.rows("gate", gate_id=gate_id)[0])
         _add(tx, gate, GateEntry(kind=GateAction.EXPIRED, at=tx.now))
-        _shut(tx, gate_id, gate_rules.expired(gate))
+        _close_row(tx, gate_id, gate_rules.expired(gate))
     if overdue:
         notify_or_wake(tx, state[0])
     return len(overdue)
@@ -203,7 +203,7 @@ def move_gates(tx: Transaction, moves: Sequence[GateMove]) -> None:
                 "insert_gate",
                 **{name: value for name, value in values(move).items() if name in _OPENING},
             )
-            _seat(tx, move, [])
+            _save_assignments(tx, move, [])
         elif move.kind == GateAction.WITHDRAWN:
             _withdraw(tx, move.gate_id, move.reason)
         else:
@@ -257,7 +257,7 @@ def _withdraw(tx: Transaction, gate_id: str, reason: str) -> None:
             gate_from(gate_rows[0]),
             GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, reason=reason),
         )
-        _shut(tx, gate_id, gate_rules.withdrawn(reason))
+        _close_row(tx, gate_id, gate_rules.withdrawn(reason))
 
 
 def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:

@@ -39,7 +39,7 @@ from holdfast.store.transitions.claiming import claim, lease
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children
-from holdfast.store.transitions.suspending import error_of, look_at_the_clock
+from holdfast.store.transitions.suspending import error_of, resolve_overdue
 from holdfast.store.transitions.touching import (
     note_member_outcome,
     notify_holder,
@@ -273,7 +273,7 @@ def expire_attempts(tx: Transaction, op: ExpireAttempts) -> int:
 def _wake_or_end(tx: Transaction, run_id: str) -> None:
     """Process a run that its holder has suspended and whose time is up."""
     state = _load(tx, run_id)
-    status = look_at_the_clock(tx, state)
+    status = resolve_overdue(tx, state)
     if status is None:
         return
     error = error_of(state["waits"])

@@ -192,18 +192,18 @@ def forget(tx: Transaction, op: Forget) -> Pruned:
     )
 
 
-def _below(tx: Transaction, what: str, root: str) -> list[str]:
+def _below(tx: Transaction, kind: str, root: str) -> list[str]:
     """Return descendants that still have this part of their history, at most one portion."""
-    return [row["id"] for row in tx.rows(f"descendants_{what}", run_id=root, limit=trees.RUNS)]
+    return [row["id"] for row in tx.rows(f"descendants_{kind}", run_id=root, limit=trees.RUNS)]
 
 
-def _forget(tx: Transaction, what: str, run_id: str) -> bool:
+def _forget(tx: Transaction, kind: str, run_id: str) -> bool:
     """Delete a part of the history of one run, if it has ended."""
     state = tx.rows("load_state", run_id=run_id)
     if not state or state[0]["finished_at"] is None:
         return False
-    if what != "events":
-        return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[what].deletes][:1])
+    if kind != "events":
+        return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[kind].deletes][:1])
     return forget_history(tx, run_id)
 
 

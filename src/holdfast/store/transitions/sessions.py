@@ -96,8 +96,8 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
 def _leave_rest(
     tx: Transaction, op: EndSession, last: str, worker: Sequence[Row]
 ) -> tuple[EndSession, str]:
-    """Move the runs after *last* to a stand-in session. Return the operation to go on with, and its
-    id.
+    """Move the runs after *last* to a stand-in session. Return the operation to continue with, and
+    the id of the stand-in.
 
     A stand-in has no process and has already expired: no worker can extend it, and after a crash it
     is ended like any other session.

@@ -24,12 +24,12 @@ class LaneUsage(NamedTuple):
     lanes: Counter[str]
 
 
-def take_down(rows: Iterable[Row], held: LaneUsage, windows: RateWindows) -> None:
+def enter_usage(rows: Iterable[Row], held: LaneUsage, windows: RateWindows) -> None:
     """Enter the rows of a query on usage: running by lane or share, and started in the rate
     window."""
     for row in rows:
         if row["what"] == "began":
-            windows.see(row["lane"], row["share"], row["one"], row["three"], row["two"])
+            windows.enter(row["lane"], row["share"], row["one"], row["three"], row["two"])
         elif row["share"] is None:
             held.lanes[row["lane"]] = row["one"]
         else:
@@ -47,8 +47,8 @@ class LaneRoom:
         self._held = held_places(tx, lanes)
         self._full = {
             key
-            for key, count in self._held.shares.items()
-            if count >= (lanes[key[0]].per_share or count + 1)
+            for key, running in self._held.shares.items()
+            if running >= (lanes[key[0]].per_share or running + 1)
         }
         for name, lane in self.lanes.items():
             if lane.share_rate_limit is not None:
@@ -75,7 +75,7 @@ class LaneRoom:
     def choose(self, ready: list[claiming.Claimable]) -> list[claiming.Claimable]:
         """Choose the runs to start, and record their admissions to rate-limited lanes."""
         windows = RateWindows(self._all)
-        windows.look(self.tx, ready)
+        windows.read(self.tx, ready)
         chosen, notes = choose(
             ready, self._all, self._held, windows, now=self.tx.now, limit=self.limit
         )

@@ -309,7 +309,7 @@ def _effect(
     new = _SignalView(signal.name, signal.wait_id, signal.source, signal.payload)
     if not conditions.concerns(condition, new):
         return None, False
-    tally = tally_so_far(tx, run_id, wait, condition, new)
+    tally = condition_progress(tx, run_id, wait, condition, new)
     if tally is None:
         return SignalEffect.KEPT, True  # sealed: only a worker has the codec and the keys
     if tally.met:
@@ -318,7 +318,7 @@ def _effect(
     return effect, effect is SignalEffect.SATISFIED
 
 
-def tally_so_far(
+def condition_progress(
     tx: Transaction,
     run_id: str,
     wait: Mapping[str, Any],

@@ -277,13 +277,20 @@ def _notify_parents(tx: Transaction, ended: Sequence[Row]) -> None:
 def _cancel_row(
     tx: Transaction, state: Row, reason: str, at: int | None = None
 ) -> dict[str, object]:
-    held = state["session_id"] is not None
-    return {
+    row: dict[str, object] = {
         "run_id": state["id"],
         "status": after(Status(state["status"]), Move.CANCEL),
         "reason": reason,
         "at": tx.now if at is None else at,
-        "rank": None if held else claiming.rank(tx.now, state["priority"]),
-        "wake_at": state["wake_at"] if held else None,
-        "waits": state["waits"] if held else None,
+        "rank": None,
+        "wake_at": state["wake_at"],
+        "waits": state["waits"],
     }
+    if state["session_id"] is None:
+        # No holder: claimable at once, whatever the run waits for.
+        row |= {
+            "rank": claiming.rank(tx.now, state["priority"]),
+            "wake_at": None,
+            "waits": None,
+        }
+    return row

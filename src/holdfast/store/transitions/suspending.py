@@ -11,12 +11,12 @@ from holdfast.core.conditions.model import Condition
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.core.tasks.suspension import ENDS, next_look
-from holdfast.store.transitions.signalling import tally_so_far
+from holdfast.store.transitions.signalling import condition_progress
 from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
 
 
-def look_at_the_clock(tx: Transaction, state: Row) -> Status | None:
+def resolve_overdue(tx: Transaction, state: Row) -> Status | None:
     """Check the wait of a suspended run against the clock. Return its final status if it must end.
 
     The caller ends the run. None means that it was woken, escalated, or waits on.
@@ -25,7 +25,7 @@ def look_at_the_clock(tx: Transaction, state: Row) -> Status | None:
     if wait is None:
         return None
     condition: Condition = msgspec.convert(wait["condition"], Condition)
-    tally = tally_so_far(tx, state["id"], wait, condition)
+    tally = condition_progress(tx, state["id"], wait, condition)
     over = wait["gives_up"] is not None and wait["gives_up"] <= tx.now
     if tally is None and not over:
         notify_or_wake(tx, state)  # sealed signals: only a worker can evaluate them

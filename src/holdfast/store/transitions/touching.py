@@ -61,7 +61,7 @@ def wake_parent(tx: Transaction, run_id: str) -> None:
 
 
 def release_schedule(tx: Transaction, run_id: str) -> None:
-    """Let the ticks go on that a schedule has held back until this run ended."""
+    """Release the ticks that a schedule has queued until this run ended."""
     if tx.change("free_schedule", run_id=run_id, now=tx.now):
         tx.hints.ready = True
 
