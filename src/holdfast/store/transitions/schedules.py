@@ -116,7 +116,7 @@ def _from_now_on(tx: Transaction, schedule: Schedule) -> Schedule:
     schedule.next_at = plan.rule_of(schedule).after(tx.now)
     if schedule.next_at is None:
         raise BadSchedule(
-            schedule=schedule.name, rule=schedule.rule, why="the rule has no tick after now"
+            schedule=schedule.name, rule=schedule.rule, why="the rule never ticks after now"
         )
     return schedule
 
