@@ -586,13 +586,13 @@ class TestBehindAPooler(
 
     @pytest.fixture(autouse=True)
     def pooler(self, monkeypatch):
-        meet = connection.Connection._meet
+        meet = connection.Connection._configure
 
         def meet_a_pooler(db):
             meet(db)
             db.direct, db.raw.prepare_threshold = False, None
 
-        monkeypatch.setattr(connection.Connection, "_meet", meet_a_pooler)
+        monkeypatch.setattr(connection.Connection, "_configure", meet_a_pooler)
 
     def test_who_lives_is_known_by_its_heartbeat_alone(self, store):
         assert store.take_slot() == -1
