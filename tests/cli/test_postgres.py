@@ -180,12 +180,12 @@ class TestOneLine:
             )
 
     def test_no_server(self, call, words, tmp_path):
-        assert "start it, or mend the address" in call.error(
+        assert "start it, or correct the address" in call.error(
             "--db", f"postgresql:///x?host={tmp_path}", *words
         )
 
     def test_no_such_host(self, call, words):
-        assert "no such host" in call.error(
+        assert "the host does not exist" in call.error(
             "--db", "postgresql://there.is.no.such.host.invalid/x", *words
         )
 

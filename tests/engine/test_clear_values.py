@@ -31,7 +31,7 @@ def test_an_engine_without_keys_that_was_open_before_is_refused(database, caplog
             assert [one.id for one in after.runs()] == [run.id]
             after.signal(run.id, "more", "x")
             wait_until(before, lambda: before._parts.worker.stopping)
-        assert "this worker stops working" in caplog.text
+        assert "this worker stops: the database was encrypted" in caplog.text
     with Engine(database, codec=k1()) as engine:
         assert engine.run(run.id).result(timeout=20) == "harmless!x"
         assert engine.check() == []

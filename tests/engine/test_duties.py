@@ -96,7 +96,7 @@ def die(engine):
 
 
 def leading(engines):
-    return [engine._parts.worker.duties.leads for engine in engines]
+    return [engine._parts.worker.duties.is_leader for engine in engines]
 
 
 def test_the_oldest_looks_after_all_and_the_others_do_not(database):
@@ -122,7 +122,7 @@ def test_a_dead_leader_is_replaced_and_its_runs_go_on(database):
         wait_until(lambda: run.status == "waiting")
         for dead, next_one in pairwise(engines):
             die(dead)
-            wait_until(lambda: next_one._parts.worker.duties.leads, 20)  # noqa: B023
+            wait_until(lambda: next_one._parts.worker.duties.is_leader, 20)  # noqa: B023
         assert len(engines[2].workers()) == 1
 
         engines[2].signal(run.id, "go", 7)
@@ -136,7 +136,7 @@ def test_who_only_looks_now_and_then_notices_when_both_of_the_oldest_die(databas
         for engine in engines[:2]:
             die(engine)
 
-        wait_until(lambda: engines[2]._parts.worker.duties.leads, 20)
+        wait_until(lambda: engines[2]._parts.worker.duties.is_leader, 20)
         assert len(engines[2].workers()) == 1
 
 
@@ -266,7 +266,7 @@ def test_routes_that_could_not_be_read_are_read_again(database, question):
     engine, store = open_engine(database, poll="1h")
     with engine, closing(Engine(database)) as elsewhere:
         run = elsewhere.start(noting, 1, delay="1d")
-        wait_until(lambda: engine._parts.worker._known._routes)
+        wait_until(lambda: engine._parts.worker._route_cache._routes)
         trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
         other = elsewhere.start(noting, 2, lane="another")
 

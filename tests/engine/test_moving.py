@@ -160,7 +160,7 @@ def test_a_worker_that_lost_its_session_to_the_copy_does_nothing_and_says_why(pl
         with closing(open_store(source)) as other:
             other.apply([EndSession(session.id, crashed=True), SealStore(seal, lambda: True)])
 
-        wait_until(lambda: "this worker does nothing" in caplog.text)
+        wait_until(lambda: "this worker was paused" in caplog.text)
         with pytest.raises(StoreSealed, match="elsewhere"):
             engine.start(plain, 1)
         assert engine._parts.store.sessions() == []

@@ -159,7 +159,7 @@ def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_exp
 def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_server):
     with Engine(url, workflows=[patient]) as engine, closing(PostgresStore(url)) as other:
         (session,) = engine.workers()
-        listener = engine._parts.store._messenger
+        listener = engine._parts.store._notifier
         assert other.is_alive(session) is True
         postgres_server.execute(f"SELECT pg_terminate_backend({listener._db.pid}, 5000)")
 

@@ -294,7 +294,7 @@ class TestKilled:
 
     def test_who_listens_looks_once_and_goes_on_listening(self, store, other, postgres_server):
         assert store.changed()
-        kill(postgres_server, store._messenger._db.pid)
+        kill(postgres_server, store._notifier._db.pid)
         wait_until(store.changed)
 
         other.apply([StartRuns([new("x")])])
@@ -304,7 +304,7 @@ class TestKilled:
         slot = store.take_slot()
         watched = session(other, slot=slot)
         assert other.is_alive(watched) is True
-        kill(postgres_server, store._messenger._db.pid)
+        kill(postgres_server, store._notifier._db.pid)
 
         assert other.is_alive(watched) is not False
         wait_until(lambda: other.is_alive(watched))
@@ -354,8 +354,8 @@ class TestKilled:
     def test_a_lost_lock_is_taken_again(self, store, other):
         slot = store.take_slot()
         watched = session(other, slot=slot)
-        messenger = store._messenger
-        messenger._do(lambda db: messenger._unlock(db, slot), 10.0)
+        notifier = store._notifier
+        notifier._run_job(lambda db: notifier._unlock(db, slot), 10.0)
 
         wait_until(lambda: store.keep_slot(slot))
 

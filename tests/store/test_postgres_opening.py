@@ -145,7 +145,7 @@ class TestMakingItReady:
             "CREATE SCHEMA holdfast; CREATE TABLE holdfast.run (id TEXT)", empty
         )
 
-        with pytest.raises(StoreForeign, match="not ours"):
+        with pytest.raises(StoreForeign, match="belongs to another program"):
             PostgresStore(empty)
         assert postgres_server.execute(
             "SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty
@@ -218,11 +218,15 @@ class TestNotReached:
         return str(refused.value)
 
     def test_no_server_there(self, tmp_path):
-        assert "no server answers there" in self.refused(f"postgresql:///x?host={tmp_path}")
-        assert "no server answers there" in self.refused("postgresql://127.0.0.1:1/x")
+        assert "no server answers at this address" in self.refused(
+            f"postgresql:///x?host={tmp_path}"
+        )
+        assert "no server answers at this address" in self.refused("postgresql://127.0.0.1:1/x")
 
     def test_no_such_host(self):
-        assert "no such host" in self.refused("postgresql://there.is.no.such.host.invalid/x")
+        assert "the host does not exist" in self.refused(
+            "postgresql://there.is.no.such.host.invalid/x"
+        )
 
     def test_no_such_database(self, postgres_server):
         assert "CREATE DATABASE" in self.refused(postgres_server.url("nowhere"))
@@ -464,7 +468,7 @@ class TestInTheMiddle:
             )
             with suppress(psycopg.Error):
                 db.rows("SELECT 1 / 0")
-            with pytest.raises(HoldfastError, match="passed over"):
+            with pytest.raises(HoldfastError, match="an error that was ignored"):
                 db.commit()
 
             assert not db.rows("SELECT name FROM holdfast.tag")

@@ -103,7 +103,7 @@ def test_a_pooler_is_recognised_and_nothing_is_left_in_its_sessions(
         for run in runs:
             run.signal("add", 1)
         assert [run.result(timeout=60) for run in runs] == [3 * n + 1 for n in range(30)]
-        assert not engine._parts.store._messenger.listens
+        assert not engine._parts.store._notifier.listens
         assert traces(postgres_server, direct, url) == []
         assert engine.check() == []
 
@@ -123,7 +123,7 @@ def test_with_a_way_around_it_a_listener_is_told_and_seen_to_live(url, direct):
 
     around = f"{url}&listen={quote(direct, safe='')}"
     with Engine(around, workflows=[counting], poll="1h") as engine:
-        assert engine._parts.store._messenger.listens and not engine._parts.store._writer.direct
+        assert engine._parts.store._notifier.listens and not engine._parts.store._writer.direct
         assert engine.workers()[0].slot >= 0
         run = engine.start(counting, 2)
         run.signal("add", 1)

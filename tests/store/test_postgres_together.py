@@ -384,8 +384,8 @@ class TestListening:
     def test_a_job_that_takes_longer_than_somebody_waits_for_it_takes_nobody_along(self, url):
         given_up = threading.Event()
         with closing(PostgresStore(url)) as store:
-            store._messenger._start()
-            store._messenger._do(lambda db: given_up.wait(60), 0.01)
+            store._notifier._start()
+            store._notifier._run_job(lambda db: given_up.wait(60), 0.01)
             given_up.set()
 
             assert store.take_slot() >= 0
@@ -413,7 +413,7 @@ class TestListening:
                 assert not store.changed()
                 begin()
                 wait_until(store.changed)
-            assert not client._messenger.running
+            assert not client._notifier.running
 
     def test_a_step_that_concerns_nobody_else_is_not_announced(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
@@ -586,13 +586,13 @@ class TestBehindAPooler(
 
     @pytest.fixture(autouse=True)
     def pooler(self, monkeypatch):
-        meet = connection.Connection._meet
+        meet = connection.Connection._configure
 
         def meet_a_pooler(db):
             meet(db)
             db.direct, db.raw.prepare_threshold = False, None
 
-        monkeypatch.setattr(connection.Connection, "_meet", meet_a_pooler)
+        monkeypatch.setattr(connection.Connection, "_configure", meet_a_pooler)
 
     def test_who_lives_is_known_by_its_heartbeat_alone(self, store):
         assert store.take_slot() == -1

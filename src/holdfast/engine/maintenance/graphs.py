@@ -1,5 +1,7 @@
-"""Settling graphs: in the very transaction in which a worker ends members, or as soon as another
-commit of this process has news for one; and, for whoever leads, what others have left behind."""
+"""Resolve graphs: in the transaction that ends their members, or after other commits.
+
+The leader also resolves what other processes have left in the outbox.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ log = logging.getLogger("holdfast")
 
 
 class GraphResolver:
-    """Does what the ends of members lead to. Whoever comes second finds nothing to do."""
+    """Resolves the ends of graph members. If two processes try, the second one finds nothing to
+    do."""
 
     def __init__(
         self,
@@ -35,57 +38,63 @@ class GraphResolver:
         lease: Lease,
         adopt: Callable[[NewRun, int], None],
     ) -> None:
-        self._writer, self._compose, self._lease, self._adopt = writer, compose, lease, adopt
-        self._news = asyncio.Event()
-        self._at_work = False
-        self._soon = self._asked = 0
+        self._writer: GroupCommit = writer
+        self._compose: Compose = compose
+        self._lease: Lease = lease
+        self._adopt: Callable[[NewRun, int], None] = adopt
+        self._wakeup = asyncio.Event()
+        self._running = False
+        self._expected_ends = self._submitted = 0
         self._guard = threading.Lock()
         self._left: dict[str, str] = {}
 
     @property
     def busy(self) -> bool:
-        """Whether there may be something to do."""
-        return self._news.is_set() or self._at_work or self._soon > 0 or self._asked > 0
+        """Return whether there may be something to resolve."""
+        return (
+            self._wakeup.is_set() or self._running or self._expected_ends > 0 or self._submitted > 0
+        )
 
-    def soon(self) -> None:
-        """What is about to be written ends a member: settle its graph in the same transaction."""
+    def resolve_with_commit(self) -> None:
+        """Resolve graphs in the transaction that is about to be committed: it ends a member."""
         with self._guard:
-            self._soon += 1
+            self._expected_ends += 1
 
-    def last_word(self, ops: Sequence[Operation]) -> ClosingOperation | None:
-        """Return what belongs at the end of the transaction of these. May come from any thread."""
-        if not self._soon:
+    def closing_operation(self, ops: Sequence[Operation]) -> ClosingOperation | None:
+        """Return the operation that ends the transaction of these, or None. May be called by any
+        thread."""
+        if not self._expected_ends:
             return None
         ends = sum(type(op) is Advance and op.status in FINAL and MARK in op.run_id for op in ops)
         if not ends:
             return None
         with self._guard:
-            self._soon = max(self._soon - ends, 0)
-            self._asked += 1
+            self._expected_ends = max(self._expected_ends - ends, 0)
+            self._submitted += 1
         return ClosingOperation(
-            ResolveGraphs(compose=self._compose, lease=self._lease), self._settled
+            ResolveGraphs(compose=self._compose, lease=self._lease), self._on_resolved
         )
 
-    def _settled(self, answer: Any) -> None:
+    def _on_resolved(self, answer: Any) -> None:
         with self._guard:
-            self._asked -= 1
+            self._submitted -= 1
         if isinstance(answer, BaseException) or self._take(answer):
-            self.look()  # or whoever leads will
+            self.wake()  # if this process dies before that, the leader resolves the rest
 
-    def look(self) -> None:
-        """There are news."""
-        self._news.set()
+    def wake(self) -> None:
+        """Resolve the outbox soon."""
+        self._wakeup.set()
 
     async def forever(self) -> None:
-        """Settle whenever there are news."""
+        """Resolve the outbox whenever there may be something in it."""
         while True:
-            await self._news.wait()
-            self._news.clear()  # before looking, not after
-            await self.settle()
+            await self._wakeup.wait()
+            self._wakeup.clear()  # before the read: an outcome during it must set it again
+            await self.resolve_all()
 
-    async def settle(self) -> None:
-        """Settle all there is."""
-        self._at_work = True
+    async def resolve_all(self) -> None:
+        """Resolve the outbox until it is empty."""
+        self._running = True
         try:
             more = True
             while more:
@@ -95,18 +104,19 @@ class GraphResolver:
                     )
                 )
         finally:
-            self._at_work = False
+            self._running = False
 
     def _take(self, done: ResolvedGraphs) -> bool:
-        """Go on with what was born leased to this worker; say whether there is more to settle."""
-        for born in done.born:
-            if born.started.leased:
-                self._adopt(born.run, born.started.now)
+        """Execute the members that were leased to this worker. Return whether there is more to
+        resolve."""
+        for member in done.born:
+            if member.started.leased:
+                self._adopt(member.run, member.started.now)
         self._warn(done.left)
         return done.more
 
     def _warn(self, left: dict[str, str]) -> None:
         for graph_id, why in left.items():
             if self._left.get(graph_id) != why:
-                log.warning("graph %s cannot go on here: %s", graph_id, why)
+                log.warning("graph %s could not be resolved here: %s", graph_id, why)
         self._left = left

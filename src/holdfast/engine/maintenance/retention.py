@@ -1,5 +1,4 @@
-"""What a worker does for payloads besides its runs: it deletes what rules say, and lets go on what
-waited for a key."""
+"""Apply retention rules, and resume runs that were stuck because a key was missing."""
 
 from __future__ import annotations
 
@@ -30,22 +29,22 @@ log = logging.getLogger("holdfast")
 
 DUTY = "retention"
 LEASE = 60_000_000
-"""Microseconds for which the duty is one worker's; while it is at it, it takes it again and
-again."""
+"""Microseconds for which one worker has the maintenance lock; it renews it while it is deleting."""
 
 BATCH = 50
-"""How many trees go in one transaction: few, so that others hardly wait."""
+"""How many trees one transaction deletes: few, so that other writers hardly wait."""
 
 REST = 4.0
-"""How much longer than a batch took the worker rests after it."""
+"""The worker pauses after a batch for so many times as long as the batch took."""
 
-SHORTEST, LONGEST = 0.02, 2.0
+SHORTEST = 0.02
+LONGEST = 2.0
 UNLOCK = 500
 """How many stuck runs are read at once."""
 
 
 class RetentionContext(Protocol):
-    """The worker, as its duties see it."""
+    """The worker, as retention sees it."""
 
     store: Store
     writer: GroupCommit
@@ -55,11 +54,11 @@ class RetentionContext(Protocol):
 
     @property
     def pause(self) -> int:
-        """Microseconds between two looks at the rules."""
+        """Return the microseconds between two applications of the rules."""
 
 
 async def run_forever(worker: RetentionContext) -> None:
-    """Delete what the rules say, from time to time, if no other worker does."""
+    """Apply the rules periodically, unless another worker does."""
     while True:
         await asyncio.sleep(worker.pause / 1_000_000)
         await unlock(worker)
@@ -67,43 +66,45 @@ async def run_forever(worker: RetentionContext) -> None:
 
 
 async def run_once(worker: RetentionContext) -> int:
-    """Delete what the rules say now, if it is this worker's turn; return how many runs were
-    touched."""
+    """Apply the rules now, if this worker gets the lock. Return how many runs were deleted or
+    trimmed."""
     rules = worker.store.retentions()
     if not rules or worker.stopping or not await _take(worker):
         return 0
-    gone = 0
+    deleted = 0
     for rule in rules:
         for portion in retention_plan.portions(worker.store, rule):
-            gone += await _delete(worker, rule, portion)
+            deleted += await _delete(worker, rule, portion)
     await worker.writer.submit(EndMaintenance(DUTY, worker.session_id, worker.pause))
-    return gone
+    return deleted
 
 
 async def _delete(
     worker: RetentionContext, rule: RetentionRule, portion: retention_plan.RetentionPortion
 ) -> int:
     after: str | None = ""
-    gone, taken = 0, time.monotonic()
+    deleted = 0
+    renewed_at = time.monotonic()
     done: Pruned
     while after is not None and not worker.stopping:
         began = time.monotonic()
         done = await worker.writer.submit(retention_plan.batch_of(rule, portion, after, BATCH))
-        gone, after = gone + done.runs, done.last
+        deleted = deleted + done.runs
+        after = done.last
         if done.runs:
             await asyncio.sleep(min(max((time.monotonic() - began) * REST, SHORTEST), LONGEST))
-        if time.monotonic() - taken > LEASE / 4_000_000:
-            taken = time.monotonic()
+        if time.monotonic() - renewed_at > LEASE / 4_000_000:
+            renewed_at = time.monotonic()
             if not await _take(worker):
-                return gone  # somebody else took this worker for dead, and goes on
-    if gone:
+                return deleted  # another worker took this one for dead, and continues
+    if deleted:
         log.info(
             "retention rule %s: %d runs %s",
             rule.name,
-            gone,
+            deleted,
             "deleted" if rule.what == retention_plan.RUNS else "trimmed",
         )
-    return gone
+    return deleted
 
 
 async def _take(worker: RetentionContext) -> bool:
@@ -112,7 +113,7 @@ async def _take(worker: RetentionContext) -> bool:
 
 
 async def unlock(worker: RetentionContext) -> None:
-    """Resume the runs that are stuck because a key was missing, when it is known here."""
+    """Resume the runs that are stuck because a key was missing that this worker has now."""
     cipher = worker.sealer.cipher
     if cipher is None:
         return
@@ -121,14 +122,13 @@ async def unlock(worker: RetentionContext) -> None:
         if key is not None and cipher.knows(key):
             try:
                 await worker.writer.submit(ResumeRun(run.id))
-                log.info("run %s goes on: key %s is known now", run.id, key)
+                log.info("run %s was resumed: key %s is available now", run.id, key)
             except HoldfastError as error:
                 log.debug("run %s was not resumed: %s", run.id, error)
 
 
 def _stuck(store: Store) -> Iterator[RunRecord]:
-    """Yield all stuck runs, page by page: the runs that wait for a known key may stand behind many
-    that do not."""
+    """Yield all stuck runs, page by page: runs with a known key may be behind many others."""
     before: str | None = None
     while page := store.runs(RunFilter(statuses=[Status.STUCK.value], before=before, limit=UNLOCK)):
         yield from page
@@ -136,8 +136,8 @@ def _stuck(store: Store) -> Iterator[RunRecord]:
 
 
 def missing_key(run: RunRecord) -> str | None:
-    """Return the id of the key that a stuck run waits for, if that is what it waits for."""
+    """Return the id of the key that a stuck run waits for, or None."""
     if run.error is None or not run.error.startswith(b'{"type":"KeyMissing"'):
         return None
-    found = error_of(run.error)["facts"].get("key")
-    return found if isinstance(found, str) else None
+    key = error_of(run.error)["facts"].get("key")
+    return key if isinstance(key, str) else None

@@ -7,7 +7,7 @@ Invariants:
 - The name is resolved once, every address is checked, and the connection goes to a checked address:
   a name server that answers differently the second time changes nothing. Host header, SNI and
   certificate check still use the name.
-- A redirection is not followed: its target would be a URL that nobody has checked.
+- A redirection is not followed: its target would be an unchecked URL.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TIMEOUT = 10.0
 """Seconds that the whole delivery may take."""
 
 MOST_INTERIM = 10
-"""How many interim answers (1xx) a receiver may send before its answer."""
+"""How many interim responses (1xx) a receiver may send before the final one."""
 
 LONGEST_HEAD = 64 * 1024
-"""Bytes of an answer that are read at most: interim answers with their headers, and the status line
-of the answer."""
+"""Bytes of a response that are read at most: interim responses with their headers, and the
+status line of the final one."""
 
 CHUNK = 64 * 1024
 SAFE = "!$%&'()*+,/:;=?@[]~"
@@ -44,11 +44,11 @@ SAFE = "!$%&'()*+,/:;=?@[]~"
 SWITCHING = 101
 Address = tuple[Any, ...]
 Left = Callable[[], float]
-"""Returns the seconds until the deadline. Raises TimeoutError when it has passed."""
+"""Returns the seconds until the deadline. Raises TimeoutError after it."""
 
 
 class DeliveryRefused(Exception):
-    """The delivery must not be made, or the answer is none."""
+    """The delivery is forbidden, or the response is not valid HTTP."""
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -68,14 +68,14 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def signature(secret: str, body: bytes, at: int) -> str:
-    """Return what proves that a delivery is ours: the time, in seconds, and the HMAC-SHA256 of
+    """Return the proof that a delivery is ours: the time in seconds, and the HMAC-SHA256 of
     time, dot and body."""
     signed = hmac.new(secret.encode(), f"{at}.".encode() + body, "sha256").hexdigest()
     return f"t={at},v1={signed}"
 
 
 def until(instant: float) -> Left:
-    """Return what says how many seconds are left until an instant of the monotonic clock."""
+    """Return a function that returns the seconds until an instant of the monotonic clock."""
 
     def left() -> float:
         seconds = instant - time.monotonic()
@@ -87,8 +87,10 @@ def until(instant: float) -> Left:
 
 
 async def deliver(delivery: Delivery, allowed: Collection[str], threads: ThreadPool) -> str | None:
-    """Deliver; return None when it has arrived, else what went wrong. A thread that hangs in a
-    lookup is not awaited."""
+    """Deliver. Return None on success, else the reason of the failure.
+
+    A thread that hangs in a name lookup is not awaited.
+    """
     left = until(time.monotonic() + TIMEOUT)
     try:
         async with asyncio.timeout(left()):
@@ -97,17 +99,20 @@ async def deliver(delivery: Delivery, allowed: Collection[str], threads: ThreadP
         return late()
     except DeliveryRefused as refused:
         return str(refused)
-    except (OSError, ValueError) as error:  # a stored URL that is damaged is a ValueError
+    except (OSError, ValueError) as error:  # ValueError: a damaged URL in the database
         return f"{type(error).__name__}: {error}"[:300]
     failed: str | None = await threads.run(partial(exchange, delivery, addresses, left))
     return failed
 
 
 def resolve(url: str, allowed: Collection[str]) -> list[Address]:
-    """Return the addresses of the host of a URL, each with its family. Raises Refused unless all
-    are public or the host is *allowed*, OSError when there is none."""
+    """Return the addresses of the host of a URL, each with its family.
+
+    Raises DeliveryRefused unless all are public or the host is *allowed*, OSError if there is none.
+    """
     parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:
@@ -122,19 +127,19 @@ def _check_public(host: str, address: str) -> None:
     kind = not_public(address)
     if kind is None:
         return
-    told = host if host == address else f"host {host} has the address {address}, which"
+    subject = host if host == address else f"host {host} has the address {address}, which"
     name = normal_host(host)
     raise DeliveryRefused(
-        f"{told} is {kind} and not public: to deliver there, allow the host by name on the workers,"
-        " with "
+        f"{subject} is {kind} and not public: to deliver there, allow the host by name on the"
+        " workers, with "
         f'Engine(..., webhook_hosts=["{name}"]), `holdfast worker --webhook-hosts {name}` or'
         f" HOLDFAST_WEBHOOK_HOSTS={name}"
     )
 
 
 def exchange(delivery: Delivery, addresses: list[Address], left: Left) -> str | None:
-    """Send a delivery to the first address that answers; return None when it has arrived, else what
-    went wrong."""
+    """Send a delivery to the first address that answers. Return None on success, else the
+    reason."""
     try:
         with _connect(delivery.url, addresses, left) as connection:
             _send(connection, _request(delivery), left)
@@ -149,17 +154,17 @@ def exchange(delivery: Delivery, addresses: list[Address], left: Left) -> str | 
 
 
 def late() -> str:
-    """Say that the deadline has passed."""
+    """Return the reason of a missed deadline."""
     return f"the receiver took longer than {TIMEOUT:g} s"
 
 
 def _connect(url: str, addresses: list[Address], left: Left) -> socket.socket:
-    """Connect to one of the addresses, with TLS if the URL says so; the last failure is raised."""
+    """Connect to one of the addresses, with TLS if the URL says so. Raises the last failure."""
     failure: OSError = OSError("the host has no address")
     for family, address in addresses:
         try:
             connection = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:  # this machine has no such family: IPv6 is switched off
+        except OSError as error:  # this machine lacks the address family, for example IPv6
             failure = error
             continue
         try:
@@ -183,12 +188,12 @@ def _secured(connection: socket.socket, url: str, left: Left) -> socket.socket:
     if parts.scheme != "https":
         return connection
     context = ssl.create_default_context()
-    connection.settimeout(left())  # of the whole handshake
+    connection.settimeout(left())  # bounds the whole handshake
     return context.wrap_socket(connection, server_hostname=parts.hostname)
 
 
 def _request(delivery: Delivery) -> bytes:
-    """Return the request as it is sent."""
+    """Return the HTTP request."""
     parts = urlsplit(delivery.url)
     target = quote(parts.path or "/", safe=SAFE) + (
         f"?{quote(parts.query, safe=SAFE)}" if parts.query else ""
@@ -213,14 +218,17 @@ def _request(delivery: Delivery) -> bytes:
 
 
 def _host_header(host: str, port: int | None) -> str:
-    name = (
-        f"[{host}]" if ":" in host else host.encode("ascii" if host.isascii() else "idna").decode()
-    )
+    if ":" in host:
+        name = f"[{host}]"
+    elif host.isascii():
+        name = host
+    else:
+        name = host.encode("idna").decode()
     return name if port is None else f"{name}:{port}"
 
 
 def _one_line(value: str) -> str:
-    """Return a value that cannot begin another header."""
+    """Return a value that cannot start another header."""
     return value.replace("\r", "\\r").replace("\n", "\\n")
 
 
@@ -232,8 +240,7 @@ def _send(connection: socket.socket, data: bytes, left: Left) -> None:
 
 
 def _read_status(connection: socket.socket, left: Left) -> int:
-    """Return the status of the answer that follows the interim ones. Raises Refused for what is no
-    answer."""
+    """Return the status of the final response. Raises DeliveryRefused."""
     lines = _Lines(connection, left)
     for _ in range(MOST_INTERIM + 1):
         status = _status(lines.next())
@@ -257,7 +264,7 @@ def _status(line: bytes) -> int:
 
 
 class _Lines:
-    """Reads an answer line by line, up to a limit of bytes."""
+    """Reads a response line by line, up to a limit of bytes."""
 
     def __init__(self, connection: socket.socket, left: Left) -> None:
         self._connection = connection
@@ -266,7 +273,7 @@ class _Lines:
         self._received = 0
 
     def next(self) -> bytes:
-        """Return the next line without its end."""
+        """Return the next line without its end. Raises DeliveryRefused."""
         while b"\n" not in self._buffer:
             self._connection.settimeout(self._left())
             data = self._connection.recv(4096)

@@ -1,6 +1,8 @@
-"""Delivering events to webhooks: one worker at a time for each, one event after another, again and
-again until it arrives, or is a dead letter. How it goes is written down before the next one is
-tried, so whoever takes over goes on from there."""
+"""Deliver events to webhooks, one worker per webhook, one event after another.
+
+An event is delivered again until it arrives or becomes a dead letter. The outcome is recorded
+before the next event is tried, so that another worker can take over at that point.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,12 @@ PAGE = 100
 """How many events are read at once."""
 
 LEFT_OUT = "values_left_out"
-"""Said of a dead letter: its values are kept where they were, sealed, and are sent along when it is
-replayed."""
+"""Marks a dead letter without its values: these stay sealed in the history, and are added when
+the letter is delivered again."""
 
 
 class WebhookContext(Protocol):
-    """The worker, as its couriers see it."""
+    """The worker, as the delivery of webhooks sees it."""
 
     store: Store
     writer: GroupCommit
@@ -65,15 +67,15 @@ class WebhookContext(Protocol):
 
 
 def body_of(event: RunEvent) -> bytes:
-    """Return an event as it is delivered."""
-    told: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
-    return msgspec.json.encode(told | _values(event))
+    """Return the body in which an event is delivered."""
+    fields: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
+    return msgspec.json.encode(fields | _values(event))
 
 
 def bare_body_of(event: RunEvent) -> bytes:
-    """Return an event as it is kept when its values are kept apart or encrypted: without them."""
-    told: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
-    return msgspec.json.encode(told | {"data": None, "error": None, LEFT_OUT: True})
+    """Return the body of a dead letter whose values are offloaded or encrypted: without them."""
+    fields: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
+    return msgspec.json.encode(fields | {"data": None, "error": None, LEFT_OUT: True})
 
 
 def _values(event: RunEvent | Event) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def _values(event: RunEvent | Event) -> dict[str, Any]:
 
 
 def _json(data: bytes | None) -> Any:
-    """Return stored data as JSON; what another codec has written is told as text."""
+    """Return stored data as JSON; data of another codec becomes text."""
     if data is None:
         return None
     try:
@@ -93,192 +95,209 @@ def _json(data: bytes | None) -> Any:
 class WebhookDispatcher:
     """All webhooks that one worker delivers."""
 
-    def __init__(self, office: WebhookContext, poll: float) -> None:
-        self._office, self._poll = office, poll
-        self._look = asyncio.Event()
+    def __init__(self, context: WebhookContext, poll: float) -> None:
+        self._context = context
+        self._poll = poll
+        self._wakeup = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def look(self) -> None:
-        """There may be another webhook, or one of which the last courier is gone."""
-        self._look.set()
+    def wake(self) -> None:
+        """Claim webhooks soon: there may be a new one, or one whose worker is gone."""
+        self._wakeup.set()
 
     async def forever(self) -> None:
-        """Deliver what nobody else delivers. Trouble here calls no courier back: what it has just
-        delivered, and not yet written down, would be delivered again."""
-        while not self._office.stopping:
-            self._look.clear()
+        """Claim and deliver webhooks that no other worker delivers.
+
+        An error here does not cancel the deliveries: an event that has arrived but is not recorded
+        yet would be delivered again.
+        """
+        while not self._context.stopping:
+            self._wakeup.clear()
             await self._claim()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll):
-                    await self._look.wait()
+                    await self._wakeup.wait()
 
     def close(self) -> None:
-        """Call all couriers back."""
+        """Cancel all deliveries."""
         for task in list(self._tasks.values()):
             task.cancel()
 
     async def _claim(self) -> None:
-        office = self._office
-        found = self._found()
-        if any(one.session_id != office.session_id for one in found):
-            await office.writer.submit(
-                ClaimWebhooks(office.session_id, tuple(one.name for one in found))
+        context = self._context
+        webhooks = self._deliverable()
+        if any(webhook.session_id != context.session_id for webhook in webhooks):
+            await context.writer.submit(
+                ClaimWebhooks(context.session_id, tuple(webhook.name for webhook in webhooks))
             )
-            found = self._found()
-        for one in found:
-            if one.session_id == office.session_id and one.name not in self._tasks:
-                task = self._tasks[one.name] = office.loop.create_task(
-                    self._courier(one.name, office.session_id)
+            webhooks = self._deliverable()
+        for webhook in webhooks:
+            if webhook.session_id == context.session_id and webhook.name not in self._tasks:
+                task = self._tasks[webhook.name] = context.loop.create_task(
+                    self._deliver_forever(webhook.name, context.session_id)
                 )
-                task.add_done_callback(partial(self._done, one.name))
+                task.add_done_callback(partial(self._done, webhook.name))
 
-    def _found(self) -> list[Subscription]:
-        """Return the webhooks that this worker may deliver. One that is bound to a namespace reads
-        no events of others, and the hosts that it allows are not allowed to others."""
-        only = self._office.settings.namespace
-        found = [one for one in self._office.store.subscriptions() if one.kind == WEBHOOK]
-        return found if only is None else [one for one in found if one.which.namespace == only]
+    def _deliverable(self) -> list[Subscription]:
+        """Return the webhooks that this worker may deliver.
+
+        A worker that is bound to a namespace delivers only webhooks of that namespace: it must not
+        read events of others, and its allowed hosts are not theirs.
+        """
+        namespace = self._context.settings.namespace
+        webhooks = [
+            webhook for webhook in self._context.store.subscriptions() if webhook.kind == WEBHOOK
+        ]
+        return (
+            webhooks
+            if namespace is None
+            else [webhook for webhook in webhooks if webhook.which.namespace == namespace]
+        )
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         del self._tasks[name]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(
-                "the courier of webhook %s failed and is taken up again", name, exc_info=error
+                "the delivery of webhook %s failed and is started again", name, exc_info=error
             )
 
-    async def _courier(self, name: str, session_id: str) -> None:
-        """Deliver the events of one webhook, as long as it is ours."""
-        listener = self._office.news.listen_async()
+    async def _deliver_forever(self, name: str, session_id: str) -> None:
+        """Deliver the events of one webhook, as long as this session has it."""
+        listener = self._context.news.listen_async()
         try:
-            while not self._office.stopping:
+            while not self._context.stopping:
                 try:
                     if not await self._deliver(name, session_id):
                         await listener.wait()
                 except StoreError as error:
-                    log.warning("the store is in trouble, webhook %s waits: %s", name, error)
+                    log.warning("the store failed, webhook %s waits: %s", name, error)
                     await asyncio.sleep(0.5)
         except (LeaseLost, SubscriptionNotFound, EngineClosed):
-            log.debug("webhook %s is no longer ours", name)
+            log.debug("webhook %s was removed or taken over", name)
         finally:
             listener.close()
 
     async def _deliver(self, name: str, session_id: str) -> bool:
-        """Deliver what can be delivered now; False when there is nothing to do."""
-        store = self._office.store
-        found = store.subscription(name)
-        if found is None or found.session_id != session_id:
+        """Deliver what can be delivered now. Return False if there is nothing to do."""
+        store = self._context.store
+        webhook = store.subscription(name)
+        if webhook is None or webhook.session_id != session_id:
             raise LeaseLost(subscription=name, session=session_id)
-        if found.next_at is not None and found.next_at > store.now():
-            await self._until(found.next_at)
+        if webhook.next_at is not None and webhook.next_at > store.now():
+            await self._sleep_until(webhook.next_at)
             return True
         letters = store.letters(name, again=True, limit=1)
         if letters:
-            await self._again(found, letters[0])
+            await self._redeliver(webhook, letters[0])
             return True
-        events, edge = store.events(found.place, found.which, PAGE)
+        events, edge = store.events(webhook.place, webhook.which, PAGE)
         for event in events:
-            if not await self._one(found, event, session_id):
+            if not await self._deliver_or_postpone(webhook, event, session_id):
                 return True
-        if found.place < edge:
-            await self._settle(found, place=edge)
-        return edge != found.place or bool(events)
+        if webhook.place < edge:
+            await self._record(webhook, place=edge)
+        return edge != webhook.place or bool(events)
 
-    async def _one(self, found: Subscription, event: RunEvent, session_id: str) -> bool:
-        """Deliver one event; say whether to go on with the next."""
-        failed, kept = await self._tell(found, event)
+    async def _deliver_or_postpone(
+        self, webhook: Subscription, event: RunEvent, session_id: str
+    ) -> bool:
+        """Deliver one event. Return whether to continue with the next one."""
+        failed, kept = await self._deliver_event(webhook, event)
         place = place_of(event.cursor, event.cursor.split(".")[0])
         if failed is None:
-            await self._settle(found, place=place)
+            await self._record(webhook, place=place)
             return True
-        attempts = found.attempts + 1
-        if attempts >= found.attempt_limit:
+        attempts = webhook.attempts + 1
+        if attempts >= webhook.attempt_limit:
             log.warning(
                 "webhook %s: an event of run %s is a dead letter: %s",
-                found.name,
+                webhook.name,
                 event.run_id,
                 failed,
             )
-            letter = DeadLetter(found.name, event.run_id, event.seq, kept, attempts, failed, 0)
-            await self._settle(found, place=place, error=failed, letter=letter)
+            letter = DeadLetter(webhook.name, event.run_id, event.seq, kept, attempts, failed, 0)
+            await self._record(webhook, place=place, error=failed, letter=letter)
             return True
-        next_at = self._office.store.now() + pause_after(attempts, random.random())
-        await self._settle(
-            found, place=found.place, attempts=attempts, next_at=next_at, error=failed
+        next_at = self._context.store.now() + pause_after(attempts, random.random())
+        await self._record(
+            webhook, place=webhook.place, attempts=attempts, next_at=next_at, error=failed
         )
         return False
 
-    async def _tell(self, found: Subscription, event: RunEvent) -> tuple[str | None, bytes]:
-        """Deliver an event with its values opened; return what went wrong, if anything, and what
-        may be kept of it."""
+    async def _deliver_event(
+        self, webhook: Subscription, event: RunEvent
+    ) -> tuple[str | None, bytes]:
+        """Deliver an event with its values opened. Return the failure, if any, and the body to
+        keep."""
         opened = event
         try:
             if is_sealed(event.data) or is_sealed(event.error):
-                opened = await self._office.threads.run(
-                    partial(self._office.sealer.subscriber_event, event)
-                )
+                opened = await self._context.threads.run(partial(self._context.sealer.subscriber_event, event))
         except (KeyMissing, BadData) as error:
             return str(error), bare_body_of(event)
         body = body_of(opened)
-        failed = await self._post(found, event.run_id, event.seq, body, found.attempts + 1)
+        failed = await self._post(webhook, event.run_id, event.seq, body, webhook.attempts + 1)
         return failed, body if opened is event else bare_body_of(event)
 
-    def _whole(self, letter: DeadLetter) -> bytes:
-        """Return a letter with its values, if they were left out and are still there. Raises
-        KeyMissing, BadData."""
-        told = msgspec.json.decode(letter.body)
-        if LEFT_OUT not in told:
+    def _body_of_letter(self, letter: DeadLetter) -> bytes:
+        """Return the body of a dead letter with its values, if they were left out and still exist.
+
+        Raises KeyMissing, BadData.
+        """
+        fields = msgspec.json.decode(letter.body)
+        if LEFT_OUT not in fields:
             return letter.body
         events = [
-            event for event in self._office.store.history(letter.run_id) if event.seq == letter.seq
+            event for event in self._context.store.history(letter.run_id) if event.seq == letter.seq
         ]
         if not events:
             return letter.body
-        del told[LEFT_OUT]
-        (event,) = self._office.sealer.events(letter.run_id, events)
-        return msgspec.json.encode(told | _values(event))
+        del fields[LEFT_OUT]
+        (event,) = self._context.sealer.events(letter.run_id, events)
+        return msgspec.json.encode(fields | _values(event))
 
-    async def _again(self, found: Subscription, letter: DeadLetter) -> None:
+    async def _redeliver(self, webhook: Subscription, letter: DeadLetter) -> None:
         """Deliver a dead letter once more: it arrives, or is dead again."""
         try:
-            body = await self._office.threads.run(partial(self._whole, letter))
-            failed = await self._post(found, letter.run_id, letter.seq, body, letter.attempts + 1)
+            body = await self._context.threads.run(partial(self._body_of_letter, letter))
+            failed = await self._post(webhook, letter.run_id, letter.seq, body, letter.attempts + 1)
         except (KeyMissing, BadData) as error:
             failed = str(error)
         if failed is None:
-            await self._settle(found, place=found.place, delivered=letter)
+            await self._record(webhook, place=webhook.place, delivered=letter)
         else:
             dead = msgspec.structs.replace(letter, attempts=1, error=failed)
-            await self._settle(found, place=found.place, error=failed, letter=dead)
+            await self._record(webhook, place=webhook.place, error=failed, letter=dead)
 
     async def _post(
-        self, found: Subscription, run_id: str, seq: int, body: bytes, attempt: int
+        self, webhook: Subscription, run_id: str, seq: int, body: bytes, attempt: int
     ) -> str | None:
-        from holdfast.engine.maintenance.webhook_delivery import (
-            Delivery,
-            deliver,  # only who delivers pays for it
-        )
+        # Imported here: only workers that deliver webhooks pay for ssl and its dependencies.
+        from holdfast.engine.maintenance.webhook_delivery import Delivery, deliver
 
-        office = self._office
-        at = office.store.now() // 1_000_000
+        context = self._context
+        at = context.store.now() // 1_000_000
         try:
-            secret = office.sealer.secrets.reveal_webhook(found)
+            secret = context.sealer.secrets.reveal_webhook(webhook)
         except (KeyMissing, BadData) as error:
             return str(error)
         attempted = Delivery(
-            found.url or "", secret, found.name, f"{run_id}:{seq}", attempt, body, at
+            webhook.url or "", secret, webhook.name, f"{run_id}:{seq}", attempt, body, at
         )
-        return await deliver(attempted, office.settings.webhook_hosts, office.threads)
+        return await deliver(attempted, context.settings.webhook_hosts, context.threads)
 
-    async def _settle(self, found: Subscription, **how: Any) -> None:
-        op = RecordDelivery(found.name, self._office.session_id, **how)
-        await self._office.writer.submit(op)
-        found.place, found.attempts, found.next_at = op.place, op.attempts, op.next_at
+    async def _record(self, webhook: Subscription, **outcome: Any) -> None:
+        op = RecordDelivery(webhook.name, self._context.session_id, **outcome)
+        await self._context.writer.submit(op)
+        webhook.place = op.place
+        webhook.attempts = op.attempts
+        webhook.next_at = op.next_at
 
-    async def _until(self, instant: int) -> None:
-        """Wait for an instant, or for the webhook to be removed, which is found out then."""
+    async def _sleep_until(self, instant: int) -> None:
+        """Wait for an instant; whether the webhook was removed meanwhile is checked after it."""
         due = asyncio.Event()
-        alarm = self._office.alarms.at(instant, due.set)
+        timer = self._context.alarms.at(instant, due.set)
         try:
             await due.wait()
         finally:
-            alarm.cancel()
+            timer.cancel()

@@ -1,16 +1,15 @@
 """Keep a worker within its concurrency, however runs become leased to it.
 
-A run is leased to a worker by a claim, or at its birth: by a start, as a child, as a member of a
-graph. All of these are transitions that the writer commits batch by batch, so they are counted
-there.
+A run is leased to a worker by a claim, or at its start: by a call, as a child, as a member of a
+graph. All of these are operations that group commit applies in batches, so they are counted there.
 
 Invariants:
-- Before a batch is committed, its claims and births share the places that are free: the rest is
-  born pending, and claimed later.
-- A run that a batch has leased occupies a place as *arriving* until the worker holds it.
-- ``before``, ``lease_member`` and ``after`` are called by the thread that commits, one batch after
-  another. Meanwhile the loop lets runs go on that have waited in memory: places that the batch may
-  lease are *promised*, and not given away twice.
+- Before a batch is committed, its claims and starts share the free places: the other new runs are
+  created as pending, and claimed later.
+- A run that a batch has leased occupies a place as *arriving* until its execution exists.
+- ``before``, ``lease_member`` and ``after`` are called by the committing thread, one batch after
+  another. Meanwhile the loop resumes executions that have waited in memory: places that the batch
+  may lease are *promised*, and not given away twice.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from holdfast.store.contract import (
 )
 
 _LEASING = frozenset({StartRuns, Claim, AddMembers, ReplayMember, ResolveGraphs, StageGraphs})
-"""Transitions that may lease runs whatever they say."""
+"""Operations that may lease runs, whatever their fields are."""
 
 
 class Holder(Protocol):
-    """What holds a run in memory."""
+    """An execution of a run."""
 
     blocking: bool
     """Whether it occupies a thread."""
 
 
 class Capacity:
-    """Count the runs that a worker has at work and those that are on their way to it."""
+    """Counts the active executions of a worker and the runs that are arriving."""
 
     def __init__(
         self,
@@ -62,53 +61,52 @@ class Capacity:
         self._definitions = definitions
         self._freed = freed
         self._resting: set[object] = set()
-        """The runs that wait in memory: they occupy no place."""
+        """The executions that wait in memory: they occupy no place."""
         self.is_full: bool = False
         """Whether a claim was cut short: runs may wait for the next place."""
         self.claims_blocking: bool = False
         """Whether the claims of this worker may lease runs that need a thread."""
         self._arriving: dict[str, bool] = {}
-        """Leased runs that are not held yet, and whether each needs a thread."""
+        """Leased runs without an execution yet, and whether each needs a thread."""
         self._late: set[str] = set()
         self._places: int = 0
         self._promised: int = 0
         """How many places the batch that is being committed may lease."""
         self._lock = threading.Lock()
-        """Held while a place is looked for and taken: by the thread that commits, and by the
-        loop."""
+        """Held while a place is looked for and taken: by the committing thread, and by the loop."""
         self._free_threads: int | None = None
         self._leases: dict[Route, str | None] = {}
 
-    # What is free
+    # Free places
 
     def room(self) -> int:
-        """Return how many more runs may be held at work, less than 0 when too many are. Runs that
-        wait occupy no place."""
+        """Return how many more runs may be active; negative if too many are. Waiting runs occupy
+        no place."""
         return self._concurrency - len(self._drivers) + len(self._resting) - len(self._arriving)
 
     def has_birthplace(self) -> bool:
-        """Return whether a new run may be leased at its birth: not when the memory is full of runs
-        that wait."""
+        """Return whether a new run may be leased at its start: not if memory is full of waiting
+        runs."""
         return len(self._drivers) < self._concurrency
 
     def free_threads(self) -> int:
-        """Return how many more blocking workflows may be held: each occupies a thread, also while
-        it waits."""
+        """Return how many more executions of blocking workflows may exist: each occupies a
+        thread, even while it waits."""
         held = sum(driver.blocking for driver in list(self._drivers.values()))
         return self._threads - held - sum(list(self._arriving.values()))
 
     def rests(self, driver: object) -> None:
-        """Note that a held run begins to wait."""
+        """Record that an execution begins to wait."""
         self._resting.add(driver)
         if self.is_full:
             self._freed()
 
     def goes_on(self, driver: object) -> None:
-        """Note that a held run waits no longer, or is no longer held."""
+        """Record that an execution continues, or no longer exists."""
         self._resting.discard(driver)
 
     def take_place(self, driver: object) -> bool:
-        """Let a held run that has waited go on, if a place is free; return whether it may."""
+        """Let a waiting execution continue if a place is free. Return whether it may."""
         with self._lock:
             if self.room() - self._promised <= 0:
                 return False
@@ -116,22 +114,22 @@ class Capacity:
             return True
 
     def is_exceeded(self) -> bool:
-        """Return whether more runs are at work, or about to be, than there are places."""
+        """Return whether more runs are active, or about to be, than there are places."""
         with self._lock:
             return self.room() - self._promised < 0
 
-    # What a batch may lease
+    # Before a batch
 
     def before(self, ops: Sequence[Operation]) -> bool:
-        """Limit the births and claims of a batch to the places that are free; return whether it has
-        any."""
+        """Limit the starts and claims of a batch to the free places. Return whether it may lease
+        any run."""
         if not any(map(_may_lease, ops)):
             return False
         with self._lock:
-            self._share(ops)
+            self._distribute(ops)
         return True
 
-    def _share(self, ops: Sequence[Operation]) -> None:
+    def _distribute(self, ops: Sequence[Operation]) -> None:
         self._places = self.room()
         self._promised = 0
         self._free_threads = None
@@ -159,20 +157,23 @@ class Capacity:
         return True
 
     def lease_member(self, route: Route, lease: Callable[[Route], str | None]) -> str | None:
-        """Take a place for a member of a graph that is born inside the batch; return the session
-        that *lease* names for it."""
+        """Take a place for a graph member that starts inside the batch. Return its session, or
+        None.
+
+        *lease* returns the session for a route.
+        """
         if route not in self._leases:
             self._leases[route] = lease(route)
         session_id = self._leases[route]
         if session_id is None:
             return None
         with self._lock:
-            # A run that has waited may have taken a place since the batch began.
+            # A waiting execution may have taken a place since the batch began.
             is_free = self.room() - self._promised > 0 and self._take(route)
         return session_id if is_free else None
 
     def _limit(self, claim: Claim) -> None:
-        """Limit a claim to the places that are free now: the worker asked for it a while ago."""
+        """Limit a claim to the places that are free now: the worker requested it a while ago."""
         free = min(self._places, claim.limit)
         if self.claims_blocking:
             free = min(free, self._threads_left())
@@ -195,10 +196,10 @@ class Capacity:
         definition = self._definitions().get(workflow)
         return definition is not None and definition.blocking
 
-    # What a batch has leased
+    # After a batch
 
     def after(self, ops: Sequence[Operation], answers: Sequence[Any]) -> None:
-        """Note which runs a batch has leased."""
+        """Record which runs a batch has leased."""
         arriving = {
             run_id: self._is_blocking(workflow)
             for op, answer in zip(ops, answers, strict=True)
@@ -210,16 +211,20 @@ class Capacity:
             self._promised = 0
 
     def has(self, run_id: str) -> bool:
-        """Return whether the worker holds a run, or is about to. May be called by any thread."""
+        """Return whether the worker has an execution of a run, or is about to. May be called by
+        any thread."""
         return run_id in self._drivers or run_id in self._arriving
 
     def arrived(self, run_id: str) -> None:
-        """Note that the worker holds a run, or has learnt that it must not."""
+        """Record that the execution of a run exists, or will not."""
         self._arriving.pop(run_id, None)
 
     def forget_lost(self) -> bool:
-        """Stop counting runs that were arriving at the last call, too, and return whether there are
-        any: the caller that was to hand them over is gone."""
+        """Stop counting runs that were already arriving at the last call. Return whether there are
+        any.
+
+        The caller that should have handed them over is gone.
+        """
         lost = self._late & self._arriving.keys()
         for run_id in lost:
             self.arrived(run_id)
@@ -228,22 +233,22 @@ class Capacity:
 
 
 def _may_lease(op: Operation) -> bool:
-    """Return whether a transition may lease runs. Most record a step, which leases none."""
+    """Return whether an operation may lease runs. Most record a step, which leases none."""
     return bool(op.children or op.grows) if type(op) is Advance else type(op) in _LEASING
 
 
 def _leased(op: Operation, answer: Any) -> list[tuple[str, str]]:
-    """Return the ids of the runs that a transition has leased, with their workflows."""
+    """Return the ids of the runs that an operation has leased, with their workflows."""
     if isinstance(op, Claim):
         return [(run.id, run.workflow) for run in answer]
     if isinstance(op, StartRuns):
         started = zip(op.runs, answer, strict=True)
-        return [(run.id, run.route.workflow) for run, one in started if one.leased]
+        return [(run.id, run.route.workflow) for run, start in started if start.leased]
     if isinstance(op, Advance):
         if not isinstance(answer, Advanced):
             return []
         started = zip(op.children, answer.started, strict=False)
-        children = [(run.id, run.route.workflow) for run, one in started if one.leased]
+        children = [(run.id, run.route.workflow) for run, start in started if start.leased]
         return [*children, *((run.id, run.route.workflow) for run, _ in answer.born)]
     if isinstance(op, StageGraphs):
         return [pair for staged in answer for pair in _members(staged.born)]
@@ -253,4 +258,4 @@ def _leased(op: Operation, answer: Any) -> list[tuple[str, str]]:
 
 
 def _members(born: Sequence[StartedMember]) -> list[tuple[str, str]]:
-    return [(one.run.id, one.run.route.workflow) for one in born if one.started.leased]
+    return [(member.run.id, member.run.route.workflow) for member in born if member.started.leased]

@@ -1,42 +1,45 @@
-"""When to ask whether another process has committed: as soon as the store says so, where it can,
-and else again and again."""
+"""Decide when to poll for commits of other processes: when the store notifies, else
+periodically."""
 
 from __future__ import annotations
 
 import asyncio
 
 LONG = 500
-"""After so many questions in vain they become rare."""
+"""After so many polls without a change they become rare."""
 
 
 class ChangePoller:
-    """Waits for the next time to ask. Times are seconds."""
+    """Waits for the next poll. Times are seconds."""
 
     def __init__(self, often: float, seldom: float) -> None:
-        self._often, self._seldom = often, seldom
-        self._rung = asyncio.Event()
-        self._vain = 0
-        self.rings = False
-        """Whether ``ring`` is called when there is something."""
+        self._often = often
+        self._seldom = seldom
+        self._notified = asyncio.Event()
+        self._idle_polls = 0
+        self.is_notified = False
+        """Whether ``notify`` is called when another process has committed."""
 
-    def ring(self) -> None:
-        """There may be something. On the loop."""
-        self._rung.set()
+    def notify(self) -> None:
+        """Make the next poll due. Call it on the loop."""
+        self._notified.set()
 
-    def heard(self) -> None:
-        """There was something, so that there may soon be more."""
-        self._vain = 0
+    def reset(self) -> None:
+        """Poll often again, because a change was found and more may follow."""
+        self._idle_polls = 0
 
     async def wait(self) -> None:
-        """Wait until it is time to ask; never twice in a moment, for whoever answers has other
-        things to do."""
-        if not self.rings or self._vain == 0:
-            await asyncio.sleep(self._often if self._vain < LONG else self._seldom)
-        self._vain += 1
-        if self.rings and not self._rung.is_set():
-            alarm = asyncio.get_running_loop().call_later(self._seldom, self._rung.set)
+        """Wait until the next poll is due.
+
+        Never twice within the short interval, even if notified, to leave the loop to other work.
+        """
+        if not self.is_notified or self._idle_polls == 0:
+            await asyncio.sleep(self._often if self._idle_polls < LONG else self._seldom)
+        self._idle_polls += 1
+        if self.is_notified and not self._notified.is_set():
+            timer = asyncio.get_running_loop().call_later(self._seldom, self._notified.set)
             try:
-                await self._rung.wait()
+                await self._notified.wait()
             finally:
-                alarm.cancel()
-        self._rung.clear()  # before the question, not after
+                timer.cancel()
+        self._notified.clear()  # before the poll: a notification during it must set it again

@@ -1,4 +1,4 @@
-"""What a driver needs of the worker that holds its run."""
+"""The services of the worker that its executions use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.store.contract import Operation, Store
 
 
 class WorkerContext(Protocol):
-    """The worker, as its drivers see it."""
+    """The worker, as its executions see it."""
 
     store: Store
     writer: GroupCommit
@@ -40,52 +40,58 @@ class WorkerContext(Protocol):
     linger: int
     """Microseconds for which a waiting run stays in memory."""
     stream_window: float
-    """Seconds for which output waits for company."""
+    """Seconds for which output is buffered."""
     seen_lines: dict[tuple[str, ...], list[BudgetLine]]
-    """How budgets stand, as somebody saw it in this turn of the loop."""
+    """The budget lines that an execution has read in this turn of the loop."""
     captures: bool
-    """Whether what steps print and log is part of their output."""
+    """Whether the prints and logs of steps are part of their output."""
 
     async def ask(self, op: Operation) -> Any:
-        """Commit a transition for a coroutine of user code, on whichever loop that runs, and return
+        """Commit an operation for a coroutine of user code, on whichever loop it runs; return
         the answer."""
 
     def learn(self, definition: Definition) -> None:
-        """Remember a workflow that is started as a child: then it can be run here."""
+        """Register a workflow that is started as a child, so that it can run here."""
 
     def settle_soon(self) -> None:
-        """Settle graphs in the transaction that is about to be: it ends a member."""
+        """Resolve graphs in the transaction that is about to be committed: it ends a member."""
 
     def lease_for(self, route: Route) -> str | None:
-        """Return this session's id if a new run of that route can be born leased to it."""
+        """Return this session's id if a new run of that route can be leased to it at its start."""
 
     def lease_member(self, route: Route) -> str | None:
-        """The same for a member of a graph, inside the transaction in which it is born."""
+        """Return the same for a graph member, inside the transaction that starts it."""
 
     def may_reach(self, run_id: str) -> bool:
-        """Return whether runs that are held here may signal and cancel that run: not from one
-        namespace into another."""
+        """Return whether runs of this worker may signal and cancel that run: not across
+        namespaces."""
 
     def adopt(self, run: NewRun, created_at: int) -> None:
-        """Go on with a run that was born leased to this session."""
+        """Execute a run that was leased to this session at its start."""
 
     def keeps_waiting(self, lane: str) -> bool:
-        """Say whether runs of that lane may stay in memory while they wait."""
+        """Return whether runs of that lane may stay in memory while they wait."""
 
     def is_sure(self) -> bool:
-        """Return whether no other worker can have taken this session over. Any thread may ask."""
+        """Return whether no other worker can have taken this session over. May be called by any
+        thread."""
 
     def is_abandoned(self) -> bool:
-        """Return whether the loop has cancelled the worker's own tasks, as ``asyncio.run`` does at
-        its end."""
+        """Return whether the loop has cancelled the worker's own tasks, as ``asyncio.run`` does
+        at its end."""
 
     def is_shut_out(self, error: Exception) -> bool:
-        """Return whether the database was encrypted after it was opened here without keys: then
-        this worker lets go of all."""
+        """Return whether the database was encrypted after it was opened here without keys.
+
+        If so, this worker releases all its runs.
+        """
 
     def doubt(self) -> object:
-        """Ask, soon, whether somebody has; if so, let go of all its runs."""
+        """Check soon whether another worker has taken this session over; if so, drop all its
+        runs."""
 
     async def make_sure(self) -> None:
-        """Return when it is known that no other worker has. Else what waits here for one of its
-        runs is cancelled. Raises EngineClosed."""
+        """Return when it is certain that no other worker has taken this session over.
+
+        Otherwise the waiting code of its runs is cancelled. Raises EngineClosed.
+        """

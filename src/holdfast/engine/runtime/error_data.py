@@ -1,4 +1,4 @@
-"""Exceptions as data, and back again as what a caller sees."""
+"""Convert exceptions to stored data, and stored errors to the exceptions that callers see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RAISED: Mapping[Status, type[RunFailed]] = {
 
 
 def error_data(error: BaseException, **facts: object) -> bytes:
-    """Return what is kept of an exception: its type, message and traceback, never the object."""
+    """Return an exception as JSON: its type, message, traceback and facts."""
     kept = {**(error.facts if isinstance(error, HoldfastError) else {}), **facts}
     text = "".join(traceback.format_exception(error))[-LONGEST:]
     info = ErrorInfo(
@@ -37,41 +37,41 @@ def error_data(error: BaseException, **facts: object) -> bytes:
     )
     try:
         return msgspec.json.encode(info)
-    except UnicodeEncodeError:  # it tells of bytes that are no text, such as the name of a file
+    except UnicodeEncodeError:  # surrogates, for example from the name of a file
         return msgspec.json.encode(_legible(msgspec.to_builtins(info)))
 
 
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as trouble:
-        return f"it cannot say what it is: {type(trouble).__name__}"
+    except Exception as error_of_str:
+        return f"str() of the exception raised {type(error_of_str).__name__}"
 
 
 def _legible(value: Any) -> Any:
-    """Return plain data with all its texts such that they can be stored."""
+    """Return plain data with all texts made storable."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, dict):
-        return {_legible(name): _legible(one) for name, one in value.items()}
-    return [_legible(one) for one in value] if isinstance(value, list) else value
+        return {_legible(name): _legible(item) for name, item in value.items()}
+    return [_legible(item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(value: object) -> object:
-    """Return a fact as plain data that can be stored, or else as text: a fault of the fact must not
-    hide the error."""
+    """Return a fact as plain data or, if it cannot be stored, as text: it must not hide the
+    error."""
     try:
         plain: object = msgspec.to_builtins(value)
         msgspec.json.encode(plain)
     except UnicodeEncodeError:
-        return plain  # made legible with all the rest
+        return plain  # `_legible` handles it together with the other texts
     except Exception:
         return shown(value)
     return plain
 
 
 def error_from_data(run: RunRecord) -> RunFailed:
-    """Return what ``result()`` raises for a run that did not complete."""
+    """Return the exception that ``result()`` raises for a run that did not complete."""
     facts: dict[str, Any] = {"run": run.id, "workflow": run.workflow}
     if run.error is not None:
         info = object_of(run.error, f"the error of run {run.id}")

@@ -1,7 +1,7 @@
 """Divide very many new members of a graph into parts, each written by a transaction of its own.
 
-Other writers wait while a transaction writes: heartbeats, steps. A part is invisible until one
-small transaction makes all parts of its stage visible.
+Heartbeats, steps and all other writes wait while a transaction writes. A part is invisible until
+one small transaction makes all parts of its stage visible.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ def is_large(members: Sequence[Owned]) -> bool:
 
 
 def stage_id_of(owner: str, marks: Sequence[str]) -> str:
-    """Return the id of a stage: the same for the same members, so that whoever tries again goes on
-    where the last one ended."""
+    """Return the id of a stage: the same for the same members, so that a retry continues the
+    stage."""
     digest = hashlib.sha256("\n".join(marks).encode()).hexdigest()[:32]
     return f"{owner}{MARK}{digest}"
 
 
 def own_stage_id(graph_id: str, run_id: str, fingerprint: str) -> str:
-    """Return the id of the stage in which a member adds to its own graph: all stages of one member
-    begin alike, so that its next holder recognises what an earlier one has left behind."""
+    """Return the id of the stage in which a member extends its own graph.
+
+    All stages of one member have a common prefix, so that its next holder recognises the stages of
+    an earlier one.
+    """
     return f"{graph_id}{MARK}{_own(run_id)}{fingerprint[:16]}"
 
 
@@ -66,8 +69,10 @@ def _own(run_id: str) -> str:
 
 
 def checked_revision(store: Store, op: AddMembers) -> int:
-    """Return the revision of a graph that the new members fit. Raises GraphNotFound, GraphFinished,
-    GraphChanged, and what check_patch raises."""
+    """Return the revision of a graph that the new members fit.
+
+    Raises GraphNotFound, GraphFinished, GraphChanged, and the errors of check_patch.
+    """
     whole = store.whole_graph(op.graph_id)
     if whole is None or whole.graph.namespace != op.namespace:
         raise GraphNotFound(graph=op.graph_id)
@@ -76,17 +81,17 @@ def checked_revision(store: Store, op: AddMembers) -> int:
         raise GraphFinished(graph=op.graph_id, status=graph.status.value)
     if op.revision is not None and op.revision != graph.revision:
         raise GraphChanged(graph=op.graph_id, expected=op.revision, actual=graph.revision)
-    there = dict.fromkeys((member.name for member in whole.members.values()), graph.namespace)
+    existing = dict.fromkeys((member.name for member in whole.members.values()), graph.namespace)
     edges = [
         EdgeRecord(name_of(edge.upstream), name_of(edge.dependent), edge.number)
         for edge in whole.edges
     ]
-    check_patch(op.graph_id, op.namespace, op.patch, there, edges if op.patch.groups else ())
+    check_patch(op.graph_id, op.namespace, op.patch, existing, edges if op.patch.groups else ())
     return graph.revision
 
 
 def next_part(parts: Generator[WriteStagePart, int, None], written: int) -> WriteStagePart | None:
-    """Return the part of a stage that follows so many members, None when there is none."""
+    """Return the part of a stage after *written* members, or None."""
     try:
         return parts.send(written)
     except StopIteration:
@@ -96,7 +101,7 @@ def next_part(parts: Generator[WriteStagePart, int, None], written: int) -> Writ
 def stage_parts(
     stage_id: str, members: Sequence[Owned], *, namespace: str, extends: str | None = None
 ) -> Generator[WriteStagePart, int, None]:
-    """Yield the parts of a stage; the answer to each says how many members are written."""
+    """Yield the parts of a stage. Send the number of written members after each."""
     inside = {member.name for _, member in members} if extends is not None else set()
     written = 0
     while written < len(members):
@@ -119,7 +124,8 @@ def stage_parts(
 
 def _fitting(members: Sequence[Owned], first: int) -> int:
     """Return how many members from the first on fit into one part: at least one."""
-    room, count = PART, 0
+    room = PART
+    count = 0
     for _, member in members[first : first + PART]:
         room -= weight(member)
         if room < 0 and count:
@@ -135,7 +141,8 @@ def _upstreams(part: Sequence[Owned]) -> Iterator[str]:
 
 
 def prepared_stage(stage_id: str, members: Sequence[Owned]) -> PreparedMember:
-    """Return what makes the members of a stage visible once they are written."""
+    """Return the description by which the members of a stage become visible once they are
+    written."""
     sizes: dict[str, int] = {}
     lanes: set[str] = set()
     budgets: set[str] = set()

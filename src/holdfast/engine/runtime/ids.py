@@ -1,4 +1,4 @@
-"""Ids that sort by the time at which they were made: 26 characters, digits and small letters."""
+"""Ids that sort by their time of creation: 26 characters, digits and lower-case letters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.store.contract.keys import OfferedKey
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _LOW = (1 << 20) - 1
-"""What the last two pairs say: all before them changes rarely."""
+"""Mask of the last two pairs. The part before them changes rarely, so its text is cached."""
 
 _guard = threading.Lock()
 _last_ms = 0
@@ -22,15 +22,14 @@ _head = ""
 
 
 def new_id() -> str:
-    """Return an id greater than all that this process made before."""
+    """Return an id greater than all earlier ones of this process."""
     global _last_ms, _tail, _head
     with _guard:
         ms = time.time_ns() // 1_000_000
         if ms > _last_ms:
             _last_ms = ms
-            _tail = (
-                int.from_bytes(os.urandom(10), "big") >> 1
-            )  # room to count up within the millisecond
+            # The upper bit is zero, to leave room to count up within the millisecond.
+            _tail = int.from_bytes(os.urandom(10), "big") >> 1
             _head = ""
         else:
             _tail += 1
@@ -60,9 +59,9 @@ if hasattr(os, "register_at_fork"):
 def offered_key(
     sealer: PayloadSealer, kid: str | None = None, secret: bytes | None = None
 ) -> OfferedKey:
-    """Return a new key, sealed, with a random name and secret unless they are given. Raises
+    """Return a new sealed key, with a random name and secret unless they are given. Raises
     KeyMissing."""
     name = f"k{secrets.token_hex(6)}" if kid is None else kid
-    return OfferedKey(
-        name, sealer.secrets.seal_key(name, secrets.token_bytes(32) if secret is None else secret)
-    )
+    if secret is None:
+        secret = secrets.token_bytes(32)
+    return OfferedKey(name, sealer.secrets.seal_key(name, secret))

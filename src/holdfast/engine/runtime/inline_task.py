@@ -1,9 +1,13 @@
-"""What drives a held run: a coroutine that goes on in the very turn of the loop in which what it
-waits for happens.
+"""Run a coroutine that resumes within the same turn of the loop in which its awaitable completes.
 
-A task of asyncio goes on a turn later. A step would take three turns of the loop instead of one,
-for the commit, or of two if it waits for something itself. Whoever ends a pause must therefore hold
-no lock, and not rely on anything that the strand might change.
+An asyncio task resumes one turn later: a step would take three turns of the loop instead of one for
+its commit, or instead of two if it waits for something itself.
+
+Invariant: code that completes a `Completion` holds no lock and relies on nothing that the resumed
+task might change, because the task runs inside that call.
+
+This uses ``_asyncio_future_blocking``, a private attribute of asyncio futures by which a task tells
+a future of its own from a bare yield.
 """
 
 from __future__ import annotations
@@ -15,34 +19,34 @@ from typing import Any
 
 
 class Completion:
-    """A moment until something happens, or has an answer. One strand waits for it; to end it is to
-    let the strand go on."""
+    """An awaitable result. One inline task waits for it, and resumes inside ``set_result``."""
 
-    __slots__ = ("_answer", "_error", "_over", "_watcher", "strand")
+    __slots__ = ("_answer", "_error", "_over", "_watcher", "task")
 
     def __init__(self) -> None:
-        self.strand: InlineTask | None = None
+        self.task: InlineTask | None = None
         self._over = False
         self._answer: Any = None
         self._error: BaseException | None = None
         self._watcher: asyncio.Future[None] | None = None
 
     def done(self) -> bool:
-        """Say whether it is over."""
+        """Return whether it is complete."""
         return self._over
 
     def set_result(self, answer: Any) -> None:
-        """End it, with an answer."""
+        """Complete it with an answer."""
         self._answer = answer
         self._end()
 
     def set_exception(self, error: BaseException) -> None:
-        """End it, with what is raised where it is waited for."""
+        """Complete it with an exception, which is raised in the waiting task."""
         self._error = error
         self._end()
 
     def watched(self) -> asyncio.Future[None]:
-        """Return a future that is done when this is over: for those who are no strand."""
+        """Return a future that is done when this is complete, for code that is not an inline
+        task."""
         if self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_future()
         return self._watcher
@@ -51,9 +55,10 @@ class Completion:
         self._over = True
         if self._watcher is not None and not self._watcher.done():
             self._watcher.set_result(None)
-        strand, self.strand = self.strand, None
-        if strand is not None:
-            strand.go_on()
+        task = self.task
+        self.task = None
+        if task is not None:
+            task.resume()
 
     def __await__(self) -> Generator[Completion, None, Any]:
         if not self._over:
@@ -64,8 +69,8 @@ class Completion:
 
 
 class InlineTask:
-    """A coroutine on its way. What it awaits may be pauses, which end at once, or anything of
-    asyncio."""
+    """A running coroutine. It may await completions, which resume it at once, or any asyncio
+    future."""
 
     __slots__ = ("_coroutine", "_done", "_loop", "_run", "_waits_for", "error", "over")
 
@@ -75,31 +80,33 @@ class InlineTask:
         loop: asyncio.AbstractEventLoop,
         done: Callable[[InlineTask], None],
     ) -> None:
-        self._coroutine, self._loop, self._done = coroutine, loop, done
-        self._run = (
-            Context().run
-        )  # an empty one: whoever starts, claims or adopts a run may be in the middle of a step
+        self._coroutine = coroutine
+        self._loop = loop
+        self._done = done
+        # An empty context: the caller that starts, claims or adopts a run may be inside a step.
+        self._run = Context().run
         self._waits_for: Completion | asyncio.Future[Any] | None = None
         self.over: asyncio.Future[None] = loop.create_future()
-        """Done when the strand has come to its end, whichever."""
+        """Done when the coroutine has ended, in whatever way."""
         self.error: BaseException | None = None
-        loop.call_soon(self.go_on)
+        loop.call_soon(self.resume)
 
-    def go_on(self, _: object = None) -> None:
-        """Run on as far as possible."""
+    def resume(self, _: object = None) -> None:
+        """Run the coroutine up to its next suspension."""
         if not self.over.done():
             self._waits_for = None
             self._advance(self._coroutine.send, None)
 
     def cancel(self) -> None:
-        """Raise CancelledError where the strand waits."""
-        waits_for, self._waits_for = self._waits_for, None
+        """Raise CancelledError at the point where the coroutine waits."""
+        waits_for = self._waits_for
+        self._waits_for = None
         if self.over.done():
             return
         if isinstance(waits_for, Completion):
-            waits_for.strand = None
+            waits_for.task = None
         elif waits_for is not None:
-            waits_for.remove_done_callback(self.go_on)
+            waits_for.remove_done_callback(self.resume)
         self._advance(self._coroutine.throw, asyncio.CancelledError())
 
     def _advance(self, call: Callable[[Any], Any], value: Any) -> None:
@@ -117,13 +124,13 @@ class InlineTask:
 
     def _wait_for(self, waits_for: Any) -> None:
         if type(waits_for) is Completion:
-            waits_for.strand = self
-        elif waits_for is None:  # it only lets others have their turn
-            self._loop.call_soon(self.go_on)
+            waits_for.task = self
+        elif waits_for is None:  # asyncio.sleep(0): continue in the next turn
+            self._loop.call_soon(self.resume)
             return
         else:
             waits_for._asyncio_future_blocking = False
-            waits_for.add_done_callback(self.go_on)
+            waits_for.add_done_callback(self.resume)
         self._waits_for = waits_for
 
     def _end(self, error: BaseException | None) -> None:

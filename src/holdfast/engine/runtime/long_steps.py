@@ -1,8 +1,8 @@
-"""Record in the history that a step has begun, if it runs for long.
+"""Record in the history that a step has started, if it runs for long.
 
-Most steps end within a moment, and their outcome says when they began. The attempts that are under
-way stand in one dictionary, in the order in which they began, so that an attempt costs an entry and
-no timer of its own. A step is any hashable object here: this ring does not know pending commands.
+Most steps end within a moment, and their outcome has the time of their start. The running attempts
+are in one dictionary in the order of their start, so that an attempt costs an entry and no timer of
+its own. A step is any hashable object here: this module does not know pending commands.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any, Protocol
 from holdfast.engine.runtime.timer_queue import TimerQueue
 
 NOTE_AFTER = 1_000_000
-"""Microseconds after which the history says that a step has begun."""
+"""Microseconds after which the history records that a step has started."""
 
 
 class _Run(Protocol):
-    """A held run that is told which of its steps run for long."""
+    """An execution that records which of its steps run for long."""
 
     def note_started(self, want: Any) -> None:
-        """Record that a step has begun."""
+        """Record that a step has started."""
 
 
 class LongSteps:
-    """The attempts of one worker that are under way."""
+    """The running attempts of one worker."""
 
     __slots__ = ("_alarms", "_is_armed", "_running")
 
@@ -33,20 +33,20 @@ class LongSteps:
         self._is_armed: bool = False
 
     def begin(self, run: _Run, step: Any, started_at: int) -> None:
-        """Note that an attempt has begun."""
+        """Add an attempt that has started."""
         self._running[step] = (run, started_at)
         if not self._is_armed:
             self._arm(started_at)
 
     def end(self, step: Any) -> None:
-        """Note that an attempt has ended, or is given up."""
+        """Remove an attempt that has ended, or was given up."""
         self._running.pop(step, None)
 
     def _arm(self, started_at: int) -> None:
         self._is_armed = True
-        self._alarms.at(started_at + NOTE_AFTER, self._ring)
+        self._alarms.at(started_at + NOTE_AFTER, self._note_late)
 
-    def _ring(self) -> None:
+    def _note_late(self) -> None:
         self._is_armed = False
         until = self._alarms.now() - NOTE_AFTER
         for step, (run, started_at) in list(self._running.items()):

@@ -1,5 +1,4 @@
-"""Waiting for something to be committed: told at once when that happens in this process, found soon
-when in another."""
+"""Wait for the next commit: notified at once of commits of this process, of others by polling."""
 
 from __future__ import annotations
 
@@ -9,15 +8,17 @@ from collections.abc import Callable
 
 from holdfast.store.contract import Hints
 
-FASTEST, SLOWEST = 0.005, 0.05
-"""Seconds between two looks, at least and, when nobody tells us of other processes, at most."""
+FASTEST = 0.005
+SLOWEST = 0.05
+"""Seconds between two checks: minimum, and maximum if commits of other processes are not
+reported."""
 
 WATCHED = 0.25
-"""The same when the worker of this process tells us of them."""
+"""The maximum if the worker of this process reports them."""
 
 
 class News:
-    """Who waits for whatever is committed next."""
+    """The callers that wait for the next commit."""
 
     def __init__(self) -> None:
         self._waiting: set[Callable[[], None]] = set()
@@ -26,16 +27,16 @@ class News:
         """Whether ``changed`` is called when another process has committed."""
 
     def hinted(self, hints: Hints) -> None:
-        """A commit of this process. May come from any thread."""
+        """Notify waiters of a commit of this process. May be called by any thread."""
         if self._waiting:
             self.changed()
 
     def changed(self) -> None:
-        """Something was committed somewhere."""
+        """Notify all waiters of a commit."""
         with self._guard:
             waiting = list(self._waiting)
-        for tell in waiting:
-            tell()
+        for notify in waiting:
+            notify()
 
     def listen(self) -> Listener:
         """Return a listener that blocks its thread while it waits."""
@@ -45,31 +46,33 @@ class News:
         """Return a listener for an asyncio program."""
         return AsyncListener(self)
 
-    def enter(self, tell: Callable[[], None]) -> None:
-        """Call *tell* whenever something is committed."""
+    def enter(self, notify: Callable[[], None]) -> None:
+        """Call *notify* after each commit."""
         with self._guard:
-            self._waiting.add(tell)
+            self._waiting.add(notify)
 
-    def leave(self, tell: Callable[[], None]) -> None:
-        """Do not call it any more."""
+    def leave(self, notify: Callable[[], None]) -> None:
+        """Stop calling *notify*."""
         with self._guard:
-            self._waiting.discard(tell)
+            self._waiting.discard(notify)
 
     def slowest(self) -> float:
-        """Say how long to wait at most before looking again."""
+        """Return how many seconds to wait at most before the next check."""
         return WATCHED if self.watched else SLOWEST
 
 
 class Listener:
-    """Waits for news. It hears from the moment it is made: look, then wait, and nothing is missed
-    in between."""
+    """Waits for commits, from its creation on: check, then wait, and no commit is missed in
+    between."""
 
     def __init__(self, news: News) -> None:
-        self._news, self._event, self._pause = news, threading.Event(), FASTEST
+        self._news = news
+        self._event = threading.Event()
+        self._pause = FASTEST
         news.enter(self._event.set)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until something was committed since the last call, or it is time to look anyway."""
+        """Wait until something was committed since the last call, or the next check is due."""
         pause = self._pause if seconds is None else min(self._pause, seconds)
         if self._event.wait(pause):
             self._event.clear()
@@ -78,7 +81,7 @@ class Listener:
             self._pause = min(self._pause * 1.5, self._news.slowest())
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         self._news.leave(self._event.set)
 
 
@@ -86,23 +89,24 @@ class AsyncListener:
     """The same for a coroutine."""
 
     def __init__(self, news: News) -> None:
-        self._news, self._event, self._pause = news, asyncio.Event(), FASTEST
+        self._news = news
+        self._event = asyncio.Event()
+        self._pause = FASTEST
         self._loop = asyncio.get_running_loop()
-        news.enter(self._tell)
+        news.enter(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:  # the loop is closed
-            self._news.leave(self._tell)
+            self._news.leave(self._notify)
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until something was committed since the last call, or it is time to look anyway."""
+        """Wait until something was committed since the last call, or the next check is due."""
         pause = self._pause if seconds is None else min(self._pause, seconds)
         try:
-            async with asyncio.timeout(
-                pause
-            ):  # wait_for of Python 3.11 loses a cancellation that meets the news
+            # Not wait_for: in Python 3.11 it loses a cancellation that coincides with the event.
+            async with asyncio.timeout(pause):
                 await self._event.wait()
         except TimeoutError:
             self._pause = min(self._pause * 1.5, self._news.slowest())
@@ -112,5 +116,5 @@ class AsyncListener:
         await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Hear no more."""
-        self._news.leave(self._tell)
+        """Stop listening."""
+        self._news.leave(self._notify)

@@ -6,9 +6,9 @@ which may use objects that belong to that loop.
 
 Invariants:
 - No call of the store is made on the program's loop.
-- A program is touched by one thread at a time: the worker waits for the answer to ``begin`` or
-  ``feed`` before it goes on with the run, and ``close`` travels the same way, behind them.
-- What is posted together crosses together: one wake-up of the other loop for all of it.
+- A program is used by one thread at a time: the worker waits for the answer to ``begin`` or
+  ``feed`` before it continues the run, and ``close`` is posted the same way, behind them.
+- Calls that are posted together cross together: one wake-up of the other loop for all of them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from holdfast.errors import EngineClosed
 log = logging.getLogger("holdfast")
 
 SLICE = 0.002
-"""Seconds for which one callback on the program's loop begins posted calls; the rest waits for the
-next turn of the loop."""
+"""Seconds for which one callback on the program's loop makes posted calls; the rest waits for
+the next turn of the loop."""
 
 WATCH = 1.0
 """Seconds between two checks whether the program's loop is closed."""
@@ -45,20 +45,21 @@ CLOSED = "the event loop of the program is closed"
 
 
 class Begun(Protocol):
-    """An attempt at a step that begins before the worker hears that the step is wanted."""
+    """An attempt at a step that begins before the worker learns that the program requests the
+    step."""
 
     def begin(self) -> None:
-        """Begin it. On the program's loop."""
+        """Begin the attempt, on the program's loop."""
 
     def cancel_unless_adopted(self) -> None:
-        """Cancel it if its run has left memory meanwhile. On the worker's loop."""
+        """Cancel the attempt if its run has left memory meanwhile, on the worker's loop."""
 
 
 Begin = Callable[[Sequence[Command]], Begun | None]
 
 
 class LoopInbox:
-    """Calls that another thread asks a loop to make, in order."""
+    """Calls that other threads post to a loop, made in order."""
 
     __slots__ = (
         "_calls",
@@ -84,12 +85,13 @@ class LoopInbox:
         self.draining = False
         """Whether the loop makes calls at this moment."""
         self.before: Callable[[], None] = lambda: None
-        """Called on the loop when it is about to make some calls."""
+        """Called on the loop before it makes posted calls."""
         self.after: Callable[[], None] = lambda: None
-        """Called on the loop when it has made some calls."""
+        """Called on the loop after it has made posted calls."""
 
     def open_waker(self) -> None:
-        """Let wake-ups keep the GIL from now on. Call it on the loop, and ``close`` in the end."""
+        """Wake the loop without releasing the GIL from now on. Call it on the loop, and
+        ``close`` at the end."""
         self._waker = Waker.of(self.loop, self._drain_in_context)
 
     def close(self) -> None:
@@ -98,29 +100,32 @@ class LoopInbox:
             self._waker.close()
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
-        """Ask the loop for a call, from any thread. Raises RuntimeError when the loop is closed."""
+        """Post a call, from any thread. Raises RuntimeError if the loop is closed."""
         self._calls.append((call, args))
         self._wake()
 
     def post_all(self, calls: Iterable[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
-        """Ask the loop for several calls."""
+        """Post several calls. Raises RuntimeError if the loop is closed."""
         self._calls.extend(calls)
         self._wake()
 
     def hold(self) -> None:
-        """Let the loop sleep on until ``release``, for what is posted meanwhile. A loop that is
-        woken while the thread that posts has the GIL, and keeps it for a while, wakes up only to
-        wait for the GIL."""
+        """Do not wake the loop until ``release``.
+
+        A loop that is woken while the posting thread has the GIL, and keeps it for a while, wakes
+        up only to wait for the GIL.
+        """
         self._is_held = True
 
     def release(self) -> None:
-        """Wake the loop for what was posted. Raises RuntimeError when the loop is closed."""
+        """Wake the loop for the posted calls. Raises RuntimeError if the loop is closed."""
         self._is_held = False
         if self._calls:
             self._wake()
 
     def _wake(self) -> None:
-        if self.loop.is_closed():  # it may have been woken, and closed before it has made the calls
+        # Checked first: the loop may have been closed after a wake-up, before it made the calls.
+        if self.loop.is_closed():
             raise RuntimeError(CLOSED)
         if not self._woken and not self._is_held:
             self._woken = True
@@ -131,7 +136,7 @@ class LoopInbox:
         self._context.run(self._drain)
 
     def _drain(self) -> None:
-        self._woken = False  # before the calls: what is posted meanwhile wakes the loop again
+        self._woken = False  # before the calls: a call posted meanwhile must wake the loop again
         calls = self._calls
         until = perf_counter() + self._seconds
         self.draining = True
@@ -151,16 +156,18 @@ class LoopInbox:
 
 
 class ProgramLoop:
-    """The loop of the program, as the worker uses it. It is made on that loop, and attached to the
-    loop of the worker."""
+    """The loop of the program, as the worker uses it.
+
+    It is created on that loop, and attached to the loop of the worker.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.thread = threading.get_ident()
         self.abandoned = False
-        """Whether the worker stops at once, and waits for no step to end."""
+        """Whether the worker stops at once, without waiting for steps to end."""
         self.lost: Callable[[], None] = lambda: None
-        """Called on the worker's loop when the program's loop was closed under it."""
+        """Called on the worker's loop when the program's loop was closed."""
         self.hands = EagerTasks(loop)
         self._calls = LoopInbox(loop, SLICE)
         self._calls.open_waker()
@@ -174,8 +181,8 @@ class ProgramLoop:
         self._asking: set[asyncio.Future[Any]] = set()
 
     def attach(self, worker_loop: asyncio.AbstractEventLoop, writer: GroupCommit) -> None:
-        """Answer on this loop, which is the one that calls it. What the answers lead to is
-        committed together, at once."""
+        """Answer on *worker_loop*, on which this is called. Commits that follow from the answers
+        are shared."""
         self._worker_loop = worker_loop
         self._answers = LoopInbox(worker_loop, float("inf"))
         self._answers.open_waker()
@@ -183,10 +190,10 @@ class ProgramLoop:
         self._answers.after = writer.release
         self._resolve = writer.answer
         writer.answer = self._resolve_together
-        self._look()
+        self._check_loop()
 
     def close(self) -> None:
-        """Call nothing more. What was posted is still called."""
+        """Post no more calls. Calls that were posted are still made."""
         if self._watch is not None:
             self._watch.cancel()
         self._answers.close()
@@ -200,8 +207,8 @@ class ProgramLoop:
     def _resolve_together(
         self, entries: list[Any], after: Sequence[Callable[[], None]] = ()
     ) -> None:
-        """Let those go on whose writes are committed; what all of them ask of the program's loop
-        wakes it once, at the end."""
+        """Resolve committed operations; all calls that follow wake the program's loop once, at
+        the end."""
         self._calls.hold()
         try:
             self._resolve(entries, after)
@@ -212,7 +219,7 @@ class ProgramLoop:
                 self._lose()
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
-        """Ask the program's loop for a call. Raises EngineClosed when that loop is closed."""
+        """Post a call to the program's loop. Raises EngineClosed if that loop is closed."""
         try:
             self._calls.post(call, *args)
         except RuntimeError:
@@ -220,26 +227,28 @@ class ProgramLoop:
             raise EngineClosed(why=CLOSED) from None
 
     def answer(self, call: Callable[..., None], *args: Any) -> None:
-        """Ask the worker's loop for a call, from the program's."""
+        """Post a call to the worker's loop, from the program's."""
         self._held_back.append((call, args))
         if not self._calls.draining:
-            # else the answers to all that is called now go together, and share a commit
+            # Otherwise the answers to all calls of this turn are sent together, and share a commit.
             self._send()
 
     def _send(self) -> None:
         if self._held_back:
-            held_back, self._held_back = self._held_back, []
-            with suppress(RuntimeError):  # the worker is gone: nobody waits for the answers
+            held_back = self._held_back
+            self._held_back = []
+            with suppress(RuntimeError):  # the worker's loop is closed, and with it every waiter
                 self._answers.post_all(held_back)
 
-    def _look(self) -> None:
+    def _check_loop(self) -> None:
         if self.loop.is_closed():
             self._lose()
         else:
-            self._watch = self._worker_loop.call_later(WATCH, self._look)
+            self._watch = self._worker_loop.call_later(WATCH, self._check_loop)
 
     def _lose(self) -> None:
-        lost, self.lost = self.lost, lambda: None
+        lost = self.lost
+        self.lost = lambda: None
         lost()
 
     # Programs
@@ -253,20 +262,24 @@ class ProgramLoop:
         call: Callable[[Sequence[Event]], Coroutine[Any, Any, list[Command]]],
         events: Sequence[Event],
     ) -> Completion:
-        """Let the code of a program take *events*; the pause has the commands that it wants
-        then."""
-        pause = Completion()
-        self.post(self._drive, copy_context(), call, events, pause)
-        return pause
+        """Feed *events* to the code of a program. The completion has the commands that it
+        returns."""
+        completion = Completion()
+        self.post(self._drive, copy_context(), call, events, completion)
+        return completion
 
     def _drive(
-        self, context: Context, call: Callable[..., Any], events: Sequence[Event], pause: Completion
+        self,
+        context: Context,
+        call: Callable[..., Any],
+        events: Sequence[Event],
+        completion: Completion,
     ) -> None:
         commands, error = run_code(context, call, events)
         if error is None:
-            self.answer(pause.set_result, commands)
+            self.answer(completion.set_result, commands)
         else:
-            self.answer(pause.set_exception, error)
+            self.answer(completion.set_exception, error)
             _raise_exit(error)
 
     def drive_and_begin(
@@ -275,11 +288,11 @@ class ProgramLoop:
         events: Sequence[Event],
         begin: Begin,
     ) -> Completion:
-        """Let the code take *events*, and *begin* what it wants then; the pause has the commands
-        and what has begun."""
-        pause = Completion()
-        self.post(self._drive_and_begin, copy_context(), call, events, begin, pause)
-        return pause
+        """Feed *events*, and *begin* the returned commands; the completion has the commands and
+        what has begun."""
+        completion = Completion()
+        self.post(self._drive_and_begin, copy_context(), call, events, begin, completion)
+        return completion
 
     def _drive_and_begin(
         self,
@@ -287,24 +300,26 @@ class ProgramLoop:
         call: Callable[..., Any],
         events: Sequence[Event],
         begin: Begin,
-        pause: Completion,
+        completion: Completion,
     ) -> None:
         commands, error = run_code(context, call, events)
         if error is not None:
-            self.answer(pause.set_exception, error)
+            self.answer(completion.set_exception, error)
             _raise_exit(error)
             return
         begun = begin(commands)
-        self.answer(_hand_over, pause, commands, begun)
+        self.answer(_hand_over, completion, commands, begun)
         if begun is not None:
-            # after the answer: the worker hears of the step before it hears of its end
+            # After the answer: the worker must learn of the step before it learns of its end.
             begun.begin()
 
-    # What the program's loop asks of the worker
+    # Requests of the program's loop to the worker
 
     async def ask(self, submit: Callable[[], asyncio.Future[Any]]) -> Any:
-        """Call *submit* on the worker's loop, from the program's, and return what its future has.
-        Raises EngineClosed."""
+        """Call *submit* on the worker's loop, from the program's; return its future's result.
+
+        Raises EngineClosed.
+        """
         if self._is_closed:
             raise EngineClosed
         answered: asyncio.Future[Any] = self.loop.create_future()
@@ -313,7 +328,7 @@ class ProgramLoop:
         def done(future: asyncio.Future[Any]) -> None:
             error = asyncio.CancelledError() if future.cancelled() else future.exception()
             self._calls.post(
-                _settle, answered, None if error is not None else future.result(), error
+                _resolve_future, answered, None if error is not None else future.result(), error
             )
 
         self.answer(lambda: submit().add_done_callback(done))
@@ -323,13 +338,13 @@ class ProgramLoop:
             self._asking.discard(answered)
 
     def _refuse_all(self) -> None:
-        """The worker has stopped: it answers nothing more."""
+        """Fail all pending requests: the worker has stopped."""
         self._is_closed = True
         for answered in self._asking:
-            _settle(answered, None, EngineClosed())
+            _resolve_future(answered, None, EngineClosed())
 
 
-def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def _resolve_future(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
     if future.done():
         return
     if error is not None:
@@ -338,8 +353,8 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
         future.set_result(value)
 
 
-def _hand_over(pause: Completion, commands: list[Command], begun: Begun | None) -> None:
-    pause.set_result((commands, begun))
+def _hand_over(completion: Completion, commands: list[Command], begun: Begun | None) -> None:
+    completion.set_result((commands, begun))
     if begun is not None:
         begun.cancel_unless_adopted()
 
@@ -347,8 +362,8 @@ def _hand_over(pause: Completion, commands: list[Command], begun: Begun | None) 
 def run_code(
     context: Context, call: Callable[..., Any], events: Sequence[Event]
 ) -> tuple[list[Command], BaseException | None]:
-    """Let the code of a program take *events*, and return the commands that it wants then, or what
-    it raises."""
+    """Feed *events* to the code of a program. Return the commands, or the exception that it
+    raises."""
     try:
         context.run(call(events).send, None)
     except StopIteration as end:
@@ -356,7 +371,9 @@ def run_code(
         return commands, None
     except BaseException as error:
         return [], error
-    return [], RuntimeError("the code of an async workflow cannot wait for another loop")
+    return [], RuntimeError(
+        "the code of an async workflow must not await anything of another event loop"
+    )
 
 
 def _raise_exit(error: BaseException) -> None:
@@ -365,8 +382,10 @@ def _raise_exit(error: BaseException) -> None:
 
 
 class PlacedProgram:
-    """A program of an ``async def`` workflow: its code runs on the program's loop, and the worker
-    sees its state in between."""
+    """The program of an ``async def`` workflow: its code runs on the program's loop.
+
+    The worker reads its state in between.
+    """
 
     __slots__ = ("_loop", "_program", "speculative")
 
@@ -375,9 +394,8 @@ class PlacedProgram:
     def __init__(self, program: Program, loop: ProgramLoop) -> None:
         object.__setattr__(self, "_program", program)
         object.__setattr__(self, "_loop", loop)
-        object.__setattr__(
-            self, "speculative", program.speculative
-        )  # it never changes, and every turn asks for it
+        # Copied: it never changes, and every turn reads it, which saves `__getattr__`.
+        object.__setattr__(self, "speculative", program.speculative)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._program, name)
@@ -396,7 +414,7 @@ class PlacedProgram:
     async def feed_and_begin(
         self, events: Sequence[Event], begin: Begin
     ) -> tuple[list[Command], Any]:
-        """Feed the program, and begin what it wants then before the worker hears of it."""
+        """Feed the program, and begin the requested step before the worker learns of it."""
         answer: tuple[list[Command], Any] = await self._loop.drive_and_begin(
             self._program.feed, events, begin
         )
@@ -410,15 +428,15 @@ class PlacedProgram:
         try:
             self._loop.post(self._program.close)
         except EngineClosed:
-            self._program.close()  # no loop runs its code any more
+            self._program.close()  # safe here: the loop that ran its code is closed
 
 
 class FeedAhead:
     """The right to feed a program next.
 
     A program that waits for one step, and for nothing else, can take the outcome on its own loop as
-    soon as the step ends there. That saves a journey to the worker and back. But the worker may
-    have something to feed as well, such as a request to cancel. Whichever thread takes the right
+    soon as the step ends there. That saves a round trip to the worker. But the worker may have
+    something to feed as well, such as a request to cancel. Only the thread that takes the right
     feeds the program; what it feeds comes first in the history, too.
     """
 
@@ -429,12 +447,12 @@ class FeedAhead:
         self._context = context
         self._right: None = None
         self.event: Event | None = None
-        """What the program was fed by its own loop, once the worker has heard of it."""
+        """The event that the program was fed by its own loop, once the worker has learnt of it."""
         self.commands: Sequence[Command] = ()
         self.error: BaseException | None = None
 
     def take(self) -> bool:
-        """Take the right. Only one thread gets it: to delete a slot is atomic, and fails if it is
+        """Take the right. Only one thread gets it: deleting a slot is atomic, and fails if it is
         deleted."""
         try:
             del self._right
@@ -443,13 +461,13 @@ class FeedAhead:
         return True
 
     def is_taken(self) -> bool:
-        """Return whether some thread has the right."""
+        """Return whether a thread has the right."""
         return not hasattr(self, "_right")
 
     def feed(self, event: Event) -> tuple[list[Command], BaseException | None]:
         """Feed the program, on its own loop, once."""
         feed = self._feed
-        # it refers to the program, which refers to the run: together they would wait for the
-        # garbage collector
+        # Breaks a reference cycle (feed, program, run), which only the garbage collector would
+        # free.
         del self._feed
         return run_code(self._context, feed, [event])

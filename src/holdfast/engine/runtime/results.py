@@ -1,5 +1,4 @@
-"""Waiting for a run to end: told at once when it ends in this process, found soon when it ends in
-another."""
+"""Wait for the end of runs: notified at once of ends in this process, of others by polling."""
 
 from __future__ import annotations
 
@@ -15,23 +14,24 @@ from holdfast.core.status import FINAL, Status
 from holdfast.engine.runtime.program_loop import LoopInbox
 from holdfast.store.contract import Hints
 
-FASTEST, SLOWEST = 0.002, 0.05
-WATCHED, SELDOM = 0.5, 5.0
-"""Seconds between looks when the worker tells of the commits of other processes anyway: less and
-less often."""
+FASTEST = 0.002
+SLOWEST = 0.05
+WATCHED = 0.5
+SELDOM = 5.0
+"""Maximum number of seconds between two reads if the worker reports commits of other processes."""
 
 DONE = FINAL | {Status.STUCK}
 
-MOST, PAGE = 20_000, 500
-"""How many runs somebody may ask for are remembered, and how many of those that have ended are read
-together."""
+MOST = 20_000
+PAGE = 500
+"""How many started and ended runs are remembered, and how many ended ones are read together."""
 
 FRESH = 1.0
-"""Seconds for which what was read together counts: a run may be replayed."""
+"""Seconds for which a result that was read ahead is valid: a run may be replayed."""
 
 
 class Results:
-    """Who waits for which run."""
+    """The callers that wait for the end of a run."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
@@ -39,29 +39,31 @@ class Results:
         self.watched = False
         """Whether ``changed`` is called when another process has committed."""
         self.is_held: Callable[[str], bool] = lambda run_id: False
-        """Returns whether the worker of this process holds a run, or is about to."""
+        """Returns whether the worker of this process executes a run, or is about to."""
         self._expected: dict[str, None] = {}
-        """Runs that were started here and that have not ended here."""
+        """Runs that were started here and have not ended here."""
         self._ended: dict[str, None] = {}
         self._read: dict[str, tuple[float, RunRecord]] = {}
         self._discards = 0
-        """How often ``discard_reads`` was called: a read that began before must not be remembered
-        after it."""
+        """How often ``discard_reads`` was called: a read that began before a call must not be
+        kept after it."""
         self._mailbox: LoopInbox | None = None
 
     def expect(self, run_ids: Iterable[str]) -> None:
-        """Note runs that this process has started, before its worker begins any of them."""
+        """Remember runs that this process has started, before its worker executes any of them."""
         with self._guard:
             self._expected.update(dict.fromkeys(run_ids))
-            for found in (self._expected, self._ended):
-                for run_id in list(islice(found, max(len(found) - MOST, 0))):
-                    del found[run_id]
+            for remembered in (self._expected, self._ended):
+                for run_id in list(islice(remembered, max(len(remembered) - MOST, 0))):
+                    del remembered[run_id]
 
     def fetch(
         self, run_id: str, read: Callable[[Sequence[str]], list[RunRecord]]
     ) -> RunRecord | None:
-        """Return a run that has ended here; None if that is not known. Those that were started
-        together are read together."""
+        """Return a run that has ended here; None if that is not known.
+
+        Runs that ended at about the same time are read together, which saves a query each.
+        """
         with self._guard:
             at, known = self._read.pop(run_id, (0.0, None))
             if known is not None and time.monotonic() - at < FRESH:
@@ -73,34 +75,40 @@ class Results:
             for other in others:
                 del self._ended[other]
             discards = self._discards
-        at, found = time.monotonic(), {run.id: run for run in read([run_id, *others])}
-        wanted = found.pop(run_id, None)
+        at = time.monotonic()
+        runs = {run.id: run for run in read([run_id, *others])}
+        wanted = runs.pop(run_id, None)
         with self._guard:
-            for old in [one for one, (when, _) in self._read.items() if at - when >= FRESH]:
+            for old in [
+                other_id for other_id, (when, _) in self._read.items() if at - when >= FRESH
+            ]:
                 del self._read[old]
             if discards == self._discards:
-                self._read.update((one, (at, run)) for one, run in found.items())
+                self._read.update((other_id, (at, run)) for other_id, run in runs.items())
         return wanted
 
     def discard_reads(self) -> None:
-        """Forget what was read ahead: a call of this process may have changed a finished run, as
-        ``replay`` does."""
+        """Discard results that were read ahead, after a call that may change a finished run
+        (``replay``)."""
         if self._read or self._ended:
             with self._guard:
                 self._discards += 1
                 self._read.clear()
 
     def _forget(self, run_id: str) -> None:
-        """Forget a run whose end is returned to its caller. The worker may report that end only
-        later, and then it must not be read ahead: the next caller would get a result that may have
-        been replaced since."""
+        """Forget a run whose end is returned to its caller.
+
+        The worker may report that end only later. Then it must not be read ahead: the next caller
+        would get a result that may have been replaced since.
+        """
         if run_id in self._expected or run_id in self._ended:
             with self._guard:
                 self._expected.pop(run_id, None)
                 self._ended.pop(run_id, None)
 
     def hinted(self, hints: Hints) -> None:
-        """A commit of this process ended some runs. May come from any thread."""
+        """Notify the waiters of runs that a commit of this process has ended. May be called by
+        any thread."""
         if not hints.finished:
             return
         if self._expected:
@@ -116,7 +124,7 @@ class Results:
                     call()
 
     def changed(self) -> None:
-        """Another process has committed: whoever waits may look."""
+        """Notify all waiters of a commit of another process."""
         for calls in list(self._waiting.values()):
             for call in calls:
                 call()
@@ -128,7 +136,7 @@ class Results:
         seconds: float | None,
         clock: Callable[[], float],
     ) -> RunRecord | None:
-        """Block until the run has ended, or is stuck, and return it; None when time is up."""
+        """Block until the run has ended, or is stuck, and return it; None after the timeout."""
         if self._knows_end_of(run_id) and (run := look()).status in DONE:
             self._forget(run_id)
             return run
@@ -145,7 +153,7 @@ class Results:
             ):
                 ended.wait(min(pause, left))
             while True:
-                ended.clear()  # before looking, not after
+                ended.clear()  # before the read: an end during the read must set it again
                 run = look()
                 if run.status in DONE:
                     self._forget(run_id)
@@ -161,16 +169,16 @@ class Results:
     async def wait_async(
         self, run_id: str, look: Callable[[], Awaitable[RunRecord]], seconds: float | None
     ) -> RunRecord | None:
-        """The same on a loop."""
+        """Wait likewise on a loop."""
         loop = asyncio.get_running_loop()
         waiter = _ResultWaiter(loop)
         mailbox = self._mailbox_of(loop)
 
-        def tell() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed, and with it every waiter
                 mailbox.post(waiter.wake)
 
-        self._enter(run_id, tell)
+        self._enter(run_id, notify)
         try:
             limit = None if seconds is None else loop.time() + seconds
             pause = WATCHED if self.watched else FASTEST
@@ -182,7 +190,7 @@ class Results:
             ):
                 await waiter.wait(min(pause, left))
             while True:
-                waiter.woken = False  # before looking, not after
+                waiter.woken = False  # before the read: an end during the read must set it again
                 run = await look()
                 if run.status in DONE:
                     self._forget(run_id)
@@ -193,24 +201,25 @@ class Results:
                 if not await waiter.wait(left):
                     pause = self._longer(pause)
         finally:
-            self._leave(run_id, tell)
+            self._leave(run_id, notify)
 
     def _mailbox_of(self, loop: asyncio.AbstractEventLoop) -> LoopInbox:
-        """Return what wakes those that wait on a loop: one wake-up for all the runs that a commit
-        has ended."""
+        """Return the inbox that wakes the waiters of a loop: one wake-up for all runs of a
+        commit."""
         if self._mailbox is None or self._mailbox.loop is not loop:
             self._mailbox = LoopInbox(loop, float("inf"))
         return self._mailbox
 
     def _knows_end_of(self, run_id: str) -> bool:
-        """Say whether a run that was started together with others has ended here: then nobody need
-        wait for it."""
+        """Return whether a run is known to have ended here, so that its caller need not wait."""
         return run_id in self._read or run_id in self._ended
 
     def _is_at_work(self, run_id: str) -> bool:
-        """Return whether a read would find the run unfinished, because this process works on it.
+        """Return whether a read would find the run unfinished, because this process executes it.
+
         Call it after ``_enter``, so that ``hinted`` reports an end that comes in between. A run
-        that leaves memory without an end is no longer held."""
+        that leaves memory without an end has no execution any more.
+        """
         return run_id in self._expected and self.is_held(run_id)
 
     def _longer(self, pause: float) -> float:
@@ -222,7 +231,7 @@ class Results:
 
     def _leave(self, run_id: str, call: Callable[[], None]) -> None:
         with self._guard:
-            left = [one for one in self._waiting.get(run_id, ()) if one != call]
+            left = [waiter for waiter in self._waiting.get(run_id, ()) if waiter != call]
             if left:
                 self._waiting[run_id] = left
             else:
@@ -230,14 +239,14 @@ class Results:
 
 
 def _left(now: float, read_at: float, limit: float | None) -> float:
-    """Return the seconds until a run is read although it is at work here, or until its caller gives
-    up."""
+    """Return the seconds until the run is read although it is executed here, or until the
+    timeout."""
     return read_at - now if limit is None else min(read_at, limit) - now
 
 
 class _ResultWaiter:
-    """Waits on a loop until it is woken, or for some time. ``asyncio.wait_for`` would take a task
-    each time."""
+    """Waits on a loop until it is woken, or for some time, without the task of
+    ``asyncio.wait_for``."""
 
     __slots__ = ("_future", "_loop", "woken")
 
@@ -247,12 +256,12 @@ class _ResultWaiter:
         self.woken = False
 
     def wake(self) -> None:
-        """Wake it, on its loop."""
+        """Wake the waiter, on its loop."""
         self.woken = True
         self._release()
 
     async def wait(self, seconds: float) -> bool:
-        """Return whether it was woken, at the latest after so many seconds."""
+        """Return whether it was woken, after at most so many seconds."""
         if not self.woken:
             self._future = self._loop.create_future()
             timer = self._loop.call_later(seconds, self._release)

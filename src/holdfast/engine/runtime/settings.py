@@ -1,4 +1,4 @@
-"""How a worker works."""
+"""Settings of a worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class WorkerSettings(msgspec.Struct, kw_only=True, frozen=True):
-    """How a worker works. Times are microseconds."""
+    """Settings of a worker. Times are microseconds unless they are floats, which are seconds."""
 
     name: str = ""
     namespace: str | None = None
@@ -14,7 +14,7 @@ class WorkerSettings(msgspec.Struct, kw_only=True, frozen=True):
     capabilities: tuple[str, ...] = ()
     concurrency: int = 1000
     threads: int = 100
-    """How many blocking workflows are at work at once, each in a thread of its own."""
+    """How many blocking workflows run at once, each in a thread of its own."""
     lifetime: int = 15_000_000
     linger: int = 5_000_000
     crash_limit: int = 5
@@ -23,12 +23,12 @@ class WorkerSettings(msgspec.Struct, kw_only=True, frozen=True):
     idle_watch: float = 0.02
     grace: float = 30.0
     schedules: bool = True
-    """Whether it writes the schedules that decorators in the code declare."""
+    """Whether the worker writes the schedules that decorators in the code declare."""
     stream_window: int = 10_000
-    """How long output waits for company before it is written."""
+    """How long output is buffered before it is written."""
     capture: bool = False
-    """Whether what steps print and log is part of their output."""
+    """Whether the prints and logs of steps are part of their output."""
     webhook_hosts: tuple[str, ...] = ()
-    """Hosts to which webhooks may deliver although their addresses are not public."""
+    """Hosts that webhooks may deliver to although their addresses are not public."""
     retain: int = 60_000_000
-    """How often a worker looks whether retention rules have something to delete."""
+    """How often a worker checks whether retention rules have something to delete."""

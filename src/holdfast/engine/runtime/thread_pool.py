@@ -1,5 +1,7 @@
-"""Threads for blocking calls: steps, and what an ``AsyncEngine`` asks of its database. They are
-daemons: a call that hangs keeps no process from ending."""
+"""Daemon threads for blocking calls: steps, and calls of an ``AsyncEngine`` to its database.
+
+They are daemons so that a call that hangs does not keep the process from ending.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from typing import Any
 
 
 class ThreadPool:
-    """As many threads as are needed at once, each used again; with *most*, calls beyond that number
-    wait for a thread."""
+    """As many reusable threads as are needed at once; with *most*, further calls wait for a
+    thread."""
 
     def __init__(self, name: str = "holdfast step", most: int | None = None) -> None:
         self._name = name
@@ -21,24 +23,25 @@ class ThreadPool:
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._idle = 0
-        """Threads that wait for a call, less the calls that wait for a thread."""
+        """Threads that wait for a call, minus calls that wait for a thread."""
         self._count = 0
 
     def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run *call* in a thread; the future, on this loop, has what it returned or raised."""
+        """Run *call* in a thread. Return a future of this loop with its result or exception."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         context = copy_context()
 
         def work() -> None:
-            value, failure = None, None
+            value = None
+            failure = None
             try:
                 value = context.run(call)
             except BaseException as error:
                 failure = error
             try:
-                loop.call_soon_threadsafe(_settle, future, value, failure)
-            except RuntimeError:  # the loop is gone: nobody waits any more
+                loop.call_soon_threadsafe(_resolve, future, value, failure)
+            except RuntimeError:  # the loop is closed, and with it every waiter
                 return
 
         with self._guard:
@@ -62,15 +65,15 @@ class ThreadPool:
                 self._idle += 1
 
     def close(self) -> None:
-        """Let the idle ones go."""
+        """Stop the idle threads."""
         with self._guard:
             for _ in range(self._count):
                 self._tasks.put(None)
 
 
-def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+def _resolve(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
     if future.done():
-        return  # it came too late: nobody waits for it any more
+        return  # cancelled meanwhile
     if isinstance(failure, StopIteration):
         failure = RuntimeError("the step raised StopIteration")
     if failure is not None:

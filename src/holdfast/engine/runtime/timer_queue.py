@@ -1,5 +1,4 @@
-"""One timer for all that wait in memory: it sleeps until the next instant that anybody asked
-for."""
+"""One asyncio timer for all timers of a worker: it is armed for the earliest of them."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from holdfast.store.clock import Clock
 
 
 class TimerHandle:
-    """Something to be called at an instant, unless it is cancelled before."""
+    """A call at an instant, unless it is cancelled before."""
 
     __slots__ = ("call", "instant")
 
@@ -26,10 +25,11 @@ class TimerHandle:
 
 
 class TimerQueue:
-    """Calls back when an instant has come, by the store's clock."""
+    """Makes calls when their instant has come, by the store's clock."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
-        self._clock, self._loop = clock, loop
+        self._clock = clock
+        self._loop = loop
         self._heap: list[tuple[int, int, TimerHandle]] = []
         self._number = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
@@ -41,11 +41,11 @@ class TimerQueue:
 
     def at(self, instant: int, call: Callable[[], None]) -> TimerHandle:
         """Call *call* once, at *instant* or as soon as possible after it."""
-        alarm = TimerHandle(instant, call)
-        heapq.heappush(self._heap, (instant, next(self._number), alarm))
-        if self._heap[0][2] is alarm:
+        handle = TimerHandle(instant, call)
+        heapq.heappush(self._heap, (instant, next(self._number), handle))
+        if self._heap[0][2] is handle:
             self._arm()
-        return alarm
+        return handle
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -57,21 +57,22 @@ class TimerQueue:
             return
         delay = max(self._heap[0][0] - self._clock.now(), 0) / 1_000_000
         if delay == 0 or self._clock.flows:
-            self._timer = self._loop.call_later(delay, self._ring)
+            self._timer = self._loop.call_later(delay, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         now = self._clock.now()
         while self._heap and self._heap[0][0] <= now:
-            alarm = heapq.heappop(self._heap)[2]
-            call, alarm.call = alarm.call, None
+            handle = heapq.heappop(self._heap)[2]
+            call = handle.call
+            handle.call = None
             if call is not None:
                 call()
         self._arm()
 
     def _moved(self) -> None:
-        """The clock was moved by hand."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._ring)
+        """Fire due timers after the clock was moved by hand, in tests."""
+        with suppress(RuntimeError):  # the loop is closed, and with it every waiter
+            self._loop.call_soon_threadsafe(self._fire)
 
     def close(self) -> None:
         self._clock.unlisten(self._moved)

@@ -1,14 +1,13 @@
-"""Wake an event loop from another thread, and keep the GIL meanwhile.
+"""Wake an event loop from another thread without releasing the GIL.
 
-``loop.call_soon_threadsafe`` writes to a socket, and gives up the GIL for that. The thread of the
-loop wakes up and takes it, so the thread that called must fight for it again, often only to go to
+``loop.call_soon_threadsafe`` writes to a socket, and releases the GIL for that. The thread of the
+loop wakes up and takes it, so the calling thread must compete for it again, often only to go to
 sleep: two threads that take turns, as the worker and the program of an ``AsyncEngine`` do, then
-change places several times for each step. Writing eight bytes to an ``eventfd`` takes less than a
-microsecond, so there is no reason to give up the GIL; ``ctypes.PyDLL`` calls a function without
-doing so.
+switch several times per step. Writing eight bytes to an ``eventfd`` takes less than a microsecond,
+so there is no reason to release the GIL; ``ctypes.PyDLL`` calls a function without doing so.
 
-Where there is no ``eventfd``, or the loop watches no file descriptors, there is no waker: its users
-call ``call_soon_threadsafe`` instead.
+Without ``eventfd``, or if the loop cannot watch file descriptors, there is no waker: its users call
+``call_soon_threadsafe`` instead.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _library() -> Any:
 
 
 class Waker:
-    """Calls back on a loop soon after another thread has woken it."""
+    """Calls a function on a loop soon after another thread has woken it."""
 
     __slots__ = ("_buffer", "_call", "_descriptor", "_guard", "_library", "_loop")
 
@@ -45,8 +44,8 @@ class Waker:
         self._library = _library()
         self._buffer = ctypes.create_string_buffer(8)
         self._guard = threading.Lock()
-        """Held while the descriptor is used or closed: once it is closed, its number may belong to
-        another file."""
+        """Held while the descriptor is used or closed: once it is closed, its number may belong
+        to another file."""
         self._descriptor: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
             loop.add_reader(self._descriptor, self._wake_up)
@@ -62,11 +61,8 @@ class Waker:
             return None
         try:
             return cls(loop, call)
-        except (
-            NotImplementedError,
-            OSError,
-            AttributeError,
-        ):  # a loop without readers, no free descriptors, another C library
+        except (NotImplementedError, OSError, AttributeError):
+            # A loop without readers, no free descriptor, or another C library.
             return None
 
     def wake(self) -> bool:
@@ -78,18 +74,18 @@ class Waker:
             return True
 
     def close(self) -> None:
-        """Wake nothing any more. Call it on the loop's thread, or when the loop is closed."""
+        """Stop waking the loop. Call it on the loop's thread, or when the loop is closed."""
         with self._guard:
-            descriptor, self._descriptor = self._descriptor, None
+            descriptor = self._descriptor
+            self._descriptor = None
         if descriptor is not None:
-            with suppress(
-                RuntimeError, NotImplementedError
-            ):  # a closed loop watches nothing, nor does one without readers
+            # A closed loop watches nothing, nor does one without readers.
+            with suppress(RuntimeError, NotImplementedError):
                 self._loop.remove_reader(descriptor)
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A program may close its loop before the loop could make the call that closes this.
+        # A program may close its loop before the loop has run the callback that closes the waker.
         descriptor = getattr(self, "_descriptor", None)
         if descriptor is not None:
             os.close(descriptor)

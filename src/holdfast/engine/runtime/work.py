@@ -1,5 +1,5 @@
-"""Waiting for work that can be leased: told at once when it comes from this process, or the store
-hears of others; else found soon."""
+"""Wait for claimable runs: notified at once by commits of this process, else by listening or
+polling."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from collections.abc import Awaitable, Callable
 from holdfast.store.contract import Hints, Store
 
 SLOWEST = 0.05
-"""Seconds between two looks at most: what becomes due by time alone is told by nobody."""
+"""Maximum number of seconds between two checks: runs that become due by time cause no
+notification."""
 
 PAUSES = ((500, 0.0005), (1300, 0.001), (3300, 0.005))
 QUIET = 0.02
-"""Seconds between two questions whether another process has committed: few at first, more when it
-has been quiet for so many."""
+"""Seconds between two polls for commits of other processes: the pauses of PAUSES until so many
+polls found nothing, then this one."""
 
 
 class Work:
-    """Who waits for work."""
+    """The callers that wait for claimable runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,83 +30,85 @@ class Work:
         self._polling = threading.Lock()
         self._quiet = 0
         self.watched = False
-        """Whether ``changed`` is called when another process has committed,"""
+        """Whether ``changed`` is called by the worker when another process has committed."""
         self._listens = False
-        """because the store calls it."""
+        """Whether the store calls ``changed`` when another process has committed."""
 
     def hinted(self, hints: Hints) -> None:
-        """A commit of this process. May come from any thread."""
+        """Notify waiters of a commit of this process. May be called by any thread."""
         if hints.ready and self._calls:
             self.changed()
 
     def changed(self) -> None:
-        """There may be work."""
+        """Notify all waiters: there may be claimable runs."""
         with self._guard:
             calls = list(self._calls)
         for call in calls:
             call()
 
     def enter(self, call: Callable[[], None]) -> None:
-        """Call *call* when there may be work."""
+        """Call *call* whenever there may be claimable runs."""
         with self._guard:
             self._calls.add(call)
         if not self.watched and not self._listens:
-            self._listens = self._store.listen("", self._heard)
+            self._listens = self._store.listen("", self._on_notification)
 
-    def _heard(self, run_id: str | None) -> None:
+    def _on_notification(self, run_id: str | None) -> None:
         self.changed()
 
     def leave(self, call: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Stop calling *call*."""
         with self._guard:
             self._calls.discard(call)
 
-    def wait(self, told: threading.Event, seconds: float) -> None:
-        """Wait until there may be work, or it is time to look anyway. One of those who wait asks
-        for all."""
+    def wait(self, wakeup: threading.Event, seconds: float) -> None:
+        """Wait until there may be claimable runs, or the next check is due. One waiter polls for
+        all."""
         end = time.monotonic() + min(seconds, SLOWEST)
         if self.watched or self._listens or not self._polling.acquire(blocking=False):
-            told.wait(min(seconds, SLOWEST))
+            wakeup.wait(min(seconds, SLOWEST))
             return
         try:
-            while (left := end - time.monotonic()) > 0 and not told.wait(min(self._pause(), left)):
-                self._ask()
+            while (left := end - time.monotonic()) > 0 and not wakeup.wait(
+                min(self._pause(), left)
+            ):
+                self._poll()
         finally:
             self._polling.release()
 
     async def wait_async(
         self,
-        told: asyncio.Event,
+        wakeup: asyncio.Event,
         seconds: float,
-        aside: Callable[[Callable[[], None]], Awaitable[None]],
+        in_thread: Callable[[Callable[[], None]], Awaitable[None]],
     ) -> None:
-        """The same on a loop, which asks the store *aside*."""
+        """Wait likewise on a loop; *in_thread* runs the poll of the store in a thread."""
         end = time.monotonic() + min(seconds, SLOWEST)
-        mine = not (self.watched or self._listens) and self._polling.acquire(blocking=False)
+        polls = not (self.watched or self._listens) and self._polling.acquire(blocking=False)
         try:
-            while (left := end - time.monotonic()) > 0 and not told.is_set():
-                if mine:
+            while (left := end - time.monotonic()) > 0 and not wakeup.is_set():
+                if polls:
                     await asyncio.sleep(min(self._pause(), left))
-                    await aside(self._ask)
+                    await in_thread(self._poll)
                 else:
-                    await _wait(told, left)
+                    await _wait(wakeup, left)
         finally:
-            if mine:
+            if polls:
                 self._polling.release()
 
     def _pause(self) -> float:
         return next((pause for count, pause in PAUSES if self._quiet < count), QUIET)
 
-    def _ask(self) -> None:
+    def _poll(self) -> None:
         self._quiet += 1
         if self._store.changed():
             self._quiet = 0
             self.changed()
 
 
-async def _wait(told: asyncio.Event, seconds: float) -> None:
+async def _wait(wakeup: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
-            await told.wait()
+            await wakeup.wait()
     except TimeoutError:
         return

@@ -1,4 +1,5 @@
-"""Driving the runs that a worker has claimed, each from what the store holds of it."""
+"""Start the executions of claimed runs from their stored histories and signals, and recover
+orphans."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from holdfast.store.contract import SetAside, Store
 log = logging.getLogger("holdfast")
 
 Hold = Callable[[RunRecord, list[Event], list[Signal]], None]
-"""Drives one run, from its history and its signals."""
+"""Starts the execution of a run from its history and its signals."""
 
 
 async def hold_claimed(
     store: Store, writer: GroupCommit, runs: Sequence[RunRecord], hold: Hold
 ) -> None:
-    """Drive runs. One whose history or signals cannot be read is set aside; the others go on."""
+    """Start executions. A run whose history or signals are damaged is set aside; the others
+    start."""
     try:
         _hold_all(store, runs, hold)
     except RowDamaged:
@@ -30,15 +32,15 @@ async def hold_claimed(
 
 
 def _hold_all(store: Store, runs: Sequence[RunRecord], hold: Hold) -> None:
-    """Read what there is of all runs together, then drive them. Raises RowDamaged before any is
-    driven."""
-    told = [
-        run.id for run in runs if run.generation > 1 or run.forked_from or run.revision
-    ]  # or an operator came first
-    histories = store.histories(told)
-    signals = store.signals_of(
-        [run.id for run in runs if run.revision]
-    )  # else nothing has ever reached it
+    """Read the histories and signals of all runs together, then start their executions.
+
+    Raises RowDamaged before any is started.
+    """
+    # Other runs have no history yet. A revision means that a signal or an operator came first.
+    with_history = [run.id for run in runs if run.generation > 1 or run.forked_from or run.revision]
+    histories = store.histories(with_history)
+    # Without a revision nothing has ever reached the run: saves the read.
+    signals = store.signals_of([run.id for run in runs if run.revision])
     for run in runs:
         hold(run, histories.get(run.id, []), signals.get(run.id, []))
 
@@ -52,22 +54,27 @@ async def _hold_one(store: Store, writer: GroupCommit, run: RunRecord, hold: Hol
 
 
 class Unheld:
-    """Runs that are leased to the session of this worker although no driver was told so: the store
-    was in trouble when it had leased them."""
+    """Orphans: runs that are leased to the session of this worker but have no execution.
+
+    A claim or start that failed with a StoreError may have committed all the same.
+    """
 
     def __init__(self, store: Store, writer: GroupCommit, drivers: Container[str]) -> None:
         self._store: Store = store
         self._writer: GroupCommit = writer
         self._drivers: Container[str] = drivers
         self._seen: set[tuple[str, int]] = set()
-        """The runs that the last look found, and their generations."""
+        """The orphans of the last check, with their generations."""
         self.found: set[str] = set()
-        """The runs that were taken up here."""
+        """The orphans that were started here."""
 
     def find(self, session_id: str, definitions: Container[str], hold: Hold) -> None:
-        """Look for such runs and drive those that the last look has found as well: a run that is
-        found for the first time may be on its way to its driver."""
-        self._writer.troubled = False  # before the look: trouble during the look must set it again
+        """Start runs that two consecutive checks find orphaned.
+
+        The first check may race with an ordinary start that is still in progress.
+        """
+        # Before the read, not after: an error during the read must set it again.
+        self._writer.had_errors = False
         held = self._store.held(session_id)
         leased = {
             (run_id, generation) for run_id, generation, _ in held if run_id not in self._drivers
@@ -76,7 +83,7 @@ class Unheld:
             self._take_up(run_id, generation, definitions, hold)
         self._seen = leased
         if leased:
-            self._writer.troubled = True
+            self._writer.had_errors = True
 
     def _take_up(
         self, run_id: str, generation: int, definitions: Container[str], hold: Hold
@@ -85,7 +92,8 @@ class Unheld:
         if run is None or run.generation != generation or run.workflow not in definitions:
             return
         log.warning(
-            "run %s was leased to this worker in the middle of some trouble, and goes on", run_id
+            "run %s was leased to this worker by a commit that reported an error; it was started",
+            run_id,
         )
         self.found.add(run_id)
         signals = self._store.signals(run_id) if run.revision else []

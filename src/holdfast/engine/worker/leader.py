@@ -1,10 +1,12 @@
-"""What one worker does for all: end the sessions of the dead, and runs and leases that are past
-their time; fire schedules, wake managed flows, settle graphs.
+"""Maintenance that one worker, the leader, does for all.
 
-Who does it is elected in the database, without a vote: the worker whose session is the oldest
-leads. The second oldest watches it as closely as it watches all others, and takes its place when it
-dies; the rest look rarely, in case both die at once. A leader only saves the others work: two who
-take themselves for it do no harm, for what they do the database lets happen once.
+It ends the sessions of dead workers, runs and leases that are past their time, fires schedules,
+wakes managed flows and resolves graphs.
+
+The leader is elected through the database without a vote: it is the worker whose session is the
+oldest. The second oldest watches it as closely as it watches all others, and takes its place when
+it dies; the rest check rarely, in case both die at once. A leader only saves the others work: two
+leaders do no harm, because every operation of theirs takes effect once.
 """
 
 from __future__ import annotations
@@ -35,12 +37,13 @@ from holdfast.store.liveness import session_is_dead
 
 log = logging.getLogger("holdfast")
 
-CLOSELY, RARELY = 0.5, 2.0
-"""Seconds between two looks: of the two oldest, and of all others."""
+CLOSELY = 0.5
+RARELY = 2.0
+"""Seconds between two checks: of the two oldest workers, and of all others."""
 
 
 class Leader:
-    """The common duties, as one worker sees them."""
+    """The maintenance of the installation, as one worker sees it."""
 
     def __init__(
         self,
@@ -52,29 +55,32 @@ class Leader:
         freed: Callable[[], None],
         settle: Callable[[], None],
     ) -> None:
-        self._store, self._writer = store, writer
+        self._store: Store = store
+        self._writer: GroupCommit = writer
         self._lifetime = lifetime / 1_000_000
-        self._mine, self._freed, self._settle = mine, freed, settle
+        self._mine: Callable[[], str] = mine
+        self._freed: Callable[[], None] = freed
+        self._resolve_graphs: Callable[[], None] = settle
         self._place = 0
-        self._looked_at_all = time.monotonic()
+        self._last_run = time.monotonic()
         self._reported: set[str] = set()
 
     @property
-    def leads(self) -> bool:
-        """Whether this worker is the one that sees to the common duties, as far as it knows."""
+    def is_leader(self) -> bool:
+        """Return whether this worker is the leader, as far as it knows."""
         return self._place == 0
 
     async def forever(self) -> None:
-        """See to them, as often as is due."""
+        """Tick for ever, as often as this worker's place requires."""
         while True:
             await asyncio.sleep(self._pause())
-            await self.look()
+            await self.tick()
 
     def _pause(self) -> float:
         often = CLOSELY if self._place < 2 else RARELY * random.uniform(0.75, 1.25)
         return min(self._lifetime / 3, often)
 
-    async def look(self) -> None:
+    async def tick(self) -> None:
         """Find out who leads, and do what falls to this worker."""
         tried: set[str] = set()
         while True:
@@ -82,81 +88,88 @@ class Leader:
             ids = [session.id for session in oldest]
             self._place = ids.index(self._mine()) if self._mine() in ids else 2
             untried = [session for session in oldest if session.id not in tried]
-            if not await self._take_over(untried):  # else somebody has moved up
+            if not await self._take_over(untried):  # otherwise the places have changed
                 break
-            tried.update(
-                ids
-            )  # one that is still there, such as a damaged row, must not keep this worker here
-        hung = time.monotonic() - self._looked_at_all > self._lifetime / 3
-        if self.leads or (
-            self._place == 1 and hung
-        ):  # a leader that hangs may be alive and do nothing
-            await self.look_after_all()
+            # A session that cannot be ended, such as a damaged row, must not keep this loop going.
+            tried.update(ids)
+        hung = time.monotonic() - self._last_run > self._lifetime / 3
+        # A leader that hangs may be alive and do nothing: then the second oldest steps in.
+        if self.is_leader or (self._place == 1 and hung):
+            await self.run_all()
 
-    async def look_after_all(self) -> None:
-        """Do for all what one must do, whoever leads."""
-        self._looked_at_all = time.monotonic()
+    async def run_all(self) -> None:
+        """Do all maintenance, whether or not this worker is the leader."""
+        self._last_run = time.monotonic()
         await self._take_over(self._store.sessions())
-        await self.see_to_what_is_due()
+        await self.run_due()
 
-    async def see_to_what_is_due(self) -> None:
-        """End what is past its deadline and held by nobody, start what schedules want started, let
-        time move managed flows, settle graphs of which nobody else has seen to the news, delete
-        what is left of stages and pruned graphs."""
-        look, now = self._store.next_look(), self._store.now()
+    async def run_due(self) -> None:
+        """Do the maintenance that is due.
+
+        End runs past their deadline that have no holder, fire schedules, wake managed flows,
+        resolve graphs whose outbox is not empty, and sweep stages and pruned graphs.
+        """
+        due = self._store.next_look()
+        now = self._store.now()
         ops: list[Operation] = []
-        if _is_due(look.deadline, now):
+        if _is_due(due.deadline, now):
             ops.append(ExpireRuns())
-        if _is_due(look.schedule, now):
+        if _is_due(due.schedule, now):
             ops.append(FireSchedules(new_id))
-        if _is_due(look.attempt, now):
+        if _is_due(due.attempt, now):
             ops.append(ExpireAttempts(random.random()))
-        if _is_due(look.stage, now):
+        if _is_due(due.stage, now):
             ops.append(SweepStages())
-        if look.graph is not None:
-            self._settle()
+        if due.graph is not None:
+            self._resolve_graphs()
         await asyncio.gather(*map(self._attempt, ops))
-        while _is_due(look.flow, now):
+        while _is_due(due.flow, now):
             woken: FlowsWoken | None = await self._attempt(WakeFlows())
             if woken is None or not woken.more:
                 return
 
     async def _attempt(self, op: Operation) -> Any:
-        """Apply a transition and return its answer, None if a damaged row prevents it."""
+        """Apply an operation and return its answer, None if a damaged row prevents it."""
         return await self._around_damage(self._writer.submit(op))
 
-    async def _around_damage(self, duty: Awaitable[Any]) -> Any:
-        """Do a duty and return its answer. A row that is damaged and cannot be set aside stops this
-        duty alone: the others are done all the same, and the answer is None."""
+    async def _around_damage(self, task: Awaitable[Any]) -> Any:
+        """Await a task and return its answer, None if a damaged row prevents it.
+
+        A row that is damaged and cannot be set aside stops this task alone: the others are done all
+        the same.
+        """
         try:
-            return await duty
+            return await task
         except RowDamaged as damage:
             if str(damage) not in self._reported:
                 self._reported.add(str(damage))
-                log.warning(
-                    "a duty of the worker is not done, because of a damaged row: %s", damage
-                )
+                log.warning("a maintenance task was skipped because of a damaged row: %s", damage)
             return None
 
     async def _take_over(self, sessions: Iterable[Session]) -> bool:
-        """End those whose process is gone, or silent for too long; what they held can be claimed.
-        Say whether there were any."""
-        now, found = self._store.now(), False
+        """End the sessions of processes that are dead or silent for too long, so that their runs
+        can be claimed.
+
+        Return whether there were any.
+        """
+        now = self._store.now()
+        any_dead = False
         for session in sessions:
             if session.id == self._mine() or not session_is_dead(self._store, session, now):
                 continue
-            found = True
+            any_dead = True
             freed = await self._around_damage(end_session(self._writer, session.id, crashed=True))
             if freed:
                 log.info("took over %d runs of worker %s, which is gone", freed, session.worker)
             self._freed()
-        return found
+        return any_dead
 
 
 async def end_session(writer: GroupCommit, session_id: str, *, crashed: bool) -> int:
-    """Free all that a session holds, in as many transactions as that takes; return how many runs
-    that were."""
-    freed, ends = 0, session_id
+    """Free all runs of a session, in as many transactions as that takes. Return how many there
+    were."""
+    freed = 0
+    ends = session_id
     while ends:
         answer = await writer.submit(EndSession(ends, crashed=crashed))
         freed += len(answer)

@@ -1,4 +1,4 @@
-"""What a worker knows of routes and lanes: read again only when there may be others."""
+"""Cache of routes and lane limits, read again only when they may have changed."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from holdfast.store.contract import Hints, Store
 
 
 class RouteCache:
-    """The routes that there are, and which lanes have limits."""
+    """The known routes, and which lanes have limits."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._routes: dict[int, Route] = {}
         self._limited: set[str] = set()
         self.stale = True
-        """Whether there may be others than were read. May be set by any thread."""
+        """Whether the routes may have changed since they were read. May be set by any thread."""
 
     def hinted(self, hints: Hints) -> None:
-        """A commit of this process touched something."""
+        """Note a commit of this process."""
         if hints.routes:
             self.stale = True
 
     def routes(self) -> dict[int, Route]:
-        """Return all routes by their numbers, and learn which lanes have limits."""
+        """Return all routes by their numbers."""
         if self.stale:
-            self.stale = False  # before looking, not after
+            self.stale = False  # before the read: a change during the read must set it again
             try:
-                self._routes, lanes = self._store.routes(), self._store.lanes()
+                routes = self._store.routes()
+                lanes = self._store.lanes()
             except BaseException:
-                self.stale = True  # it was not learned
+                self.stale = True
                 raise
+            self._routes = routes
             self._limited = {
                 lane.name
                 for lane in lanes
@@ -38,5 +40,5 @@ class RouteCache:
         return self._routes
 
     def is_limited(self, lane: str) -> bool:
-        """Say whether the runs of a lane take places of which there are only so many."""
+        """Return whether the runs of a lane occupy a limited number of places."""
         return lane in self._limited

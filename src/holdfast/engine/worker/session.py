@@ -1,4 +1,4 @@
-"""The session of a worker, as others see it: who it is, where it runs, and what it serves."""
+"""Describe the session of a worker to other processes: its name, place and offer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def session_of(
     definitions: Mapping[str, Definition],
     now: int,
 ) -> Session:
-    """Return the session of a worker of this process that offers these workflows."""
+    """Return the session of a worker of this process that serves these workflows."""
     serves = {
-        "workflows": {name: _versions(one) for name, one in definitions.items()},
+        "workflows": {name: _versions(definition) for name, definition in definitions.items()},
         "lanes": settings.lanes,
         "capabilities": settings.capabilities,
         "namespace": settings.namespace,

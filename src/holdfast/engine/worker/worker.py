@@ -1,7 +1,7 @@
-"""A worker: a session that claims runs and holds them, one driver each.
+"""A worker: a session that claims runs and executes them on one event loop.
 
-It looks when it is told to (a commit in this process, another process's commit, an alarm) and,
-slowly, when it is not.
+It claims when it is notified (of a commit in this process or another one, or by a timer) and,
+slowly, without a notification.
 """
 
 from __future__ import annotations
@@ -66,17 +66,20 @@ from holdfast.store.contract import (
 
 log = logging.getLogger("holdfast")
 
-BATCH = 200  # how many runs are claimed at once
-SEALED_PAUSE = 30.0  # seconds between two tries of a duty while the store is sealed
-# seconds between two checks that this worker still has the lock by which others see that its
-# process lives
+BATCH = 200
+"""How many runs are claimed at once."""
+
+SEALED_PAUSE = 30.0
+"""Seconds between two attempts at a job while the store is sealed."""
+
 KEEP_EVERY = 0.5
+"""Seconds between two checks of the lock by which others see that this process is alive."""
 
 
 class Worker:
-    """Claims runs for one session and drives them on one loop."""
+    """Claims runs for one session and executes them on one loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 -- the list of attributes documents the object
         self,
         store: Store,
         writer: GroupCommit,
@@ -88,15 +91,22 @@ class Worker:
         sealer: PayloadSealer | None = None,
         program_loop: ProgramLoop | None = None,
     ) -> None:
-        self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
-        self.definitions, self.clock, self.learn = definitions, clock, learn
+        self.store: Store = store
+        self.writer: GroupCommit = writer
+        self.codec: Codec = codec
+        self.settings: WorkerSettings = settings
+        self.definitions: Callable[[], Mapping[str, Definition]] = definitions
+        self.clock: Clock = clock
+        self.learn: Callable[[Definition], None] = learn
         self.sealer = sealer or PayloadSealer(store)
         self.program_loop = program_loop
         self.session_id = ""
         self.stopping = False
-        self.linger, self.pause = settings.linger, settings.retain
+        self.linger = settings.linger
+        self.pause = settings.retain
         self.seen_lines: dict[tuple[str, ...], list[BudgetLine]] = {}
-        self.stream_window, self.captures = settings.stream_window / 1_000_000, settings.capture
+        self.stream_window = settings.stream_window / 1_000_000
+        self.captures = settings.capture
         self.drivers: dict[str, RunExecution] = {}
         self.capacity = Capacity(
             settings.concurrency,
@@ -108,28 +118,30 @@ class Worker:
         self.watchers: list[Callable[[], None]] = []
         """Called when another process has committed."""
         self.declare: Callable[[], list[Operation]] = list
-        """Says what the code declares and the store may not know."""
+        """Returns operations that write what the code declares, such as schedules."""
         self.threads = ThreadPool()
         self.news = News()
-        self.couriers = WebhookDispatcher(self, settings.poll / 1_000_000)
+        self.webhooks = WebhookDispatcher(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
         self.alarms: TimerQueue
         self.long_steps: LongSteps
         self.hands: EagerTasks
-        self._strands: set[InlineTask] = set()
+        self._tasks: set[InlineTask] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
-        self._bell = ChangePoller(settings.watch, settings.idle_watch)
+        self._poller = ChangePoller(settings.watch, settings.idle_watch)
         self._slot = -1
-        self._seen_knock = 0
-        self._behind = self._freed = False
-        """Some wait for a place in their lane; one was freed since we asked."""
+        self._seen_notification = 0
+        self._behind = False
+        """Whether runs wait for a place in their lane."""
+        self._freed = False
+        """Whether a place was freed since the last claim was submitted."""
         self._wake: TimerHandle | None = None
-        self._known = RouteCache(store)
+        self._route_cache = RouteCache(store)
         self._served: tuple[str, ...] = ()
         self._sure_until = 0.0
-        self._doubt: asyncio.Task[None] | None = None
-        self._unheld = Unheld(store, writer, self.drivers)
+        self._verification: asyncio.Task[None] | None = None
+        self._orphans = Unheld(store, writer, self.drivers)
         self.settler = GraphResolver(
             writer,
             composer(self.sealer, codec),
@@ -142,13 +154,13 @@ class Worker:
             lifetime=settings.lifetime,
             mine=lambda: self.session_id,
             freed=self._ready.set,
-            settle=self.settler.look,
+            settle=self.settler.wake,
         )
 
     # Starting and stopping
 
     async def start(self) -> None:
-        """Open a session and begin to work."""
+        """Open a session, and start the jobs of the worker."""
         self.loop = asyncio.get_running_loop()
         self.writer.attach(self.loop)
         self.alarms = TimerQueue(self.clock, self.loop)
@@ -157,7 +169,7 @@ class Worker:
         if self.program_loop is not None:
             self.program_loop.attach(self.loop, self.writer)
         self.writer.listeners += [self._hinted, self.news.hinted]
-        self.writer.closing.append(self.settler.last_word)
+        self.writer.closing.append(self.settler.closing_operation)
         self.writer.capacity = self.capacity
         self.watchers.append(self.news.changed)
         self.news.watched = True
@@ -165,13 +177,12 @@ class Worker:
         try:
             await self._open_session()
             await self._declare()
-            await self.duties.look_after_all()
-            await self.duties.look()
+            await self.duties.run_all()
+            await self.duties.tick()
             await house.unlock(self)
-        except (
-            BaseException
-        ):  # nobody works here: others must not take this session for a living one
-            self._forget()
+        except BaseException:
+            # Other processes must not take this session for a live one.
+            self._withdraw()
             raise
         jobs = (
             self._claim_forever,
@@ -179,30 +190,32 @@ class Worker:
             self._beat_forever,
             self.duties.forever,
             self.settler.forever,
-            self.couriers.forever,
+            self.webhooks.forever,
             partial(house.run_forever, self),
         )
         self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
 
     async def stop(self, *, grace: float | None = None) -> None:
-        """Claim nothing more, let steps at work end, park or hand back what is held, and end the
+        """Claim nothing more, let running steps end, park or hand back all runs, and end the
         session."""
         self.stopping = True
         for driver in list(self.drivers.values()):
-            driver.notify()
-        if self._strands:
-            ends = [strand.over for strand in self._strands]
+            driver.knock()
+        if self._tasks:
+            ends = [task.over for task in self._tasks]
             await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
         await self.kill()
 
     def is_shut_out(self, error: Exception) -> bool:
-        """Return whether the database was encrypted after it was opened here without keys: then
-        this worker lets go of all."""
+        """Return whether the database was encrypted after it was opened here without keys.
+
+        If so, this worker releases all its runs.
+        """
         shut_out = self.sealer.cipher is None and isinstance(error, ENCRYPTED_SINCE)
         if shut_out and not self.stopping:
             self.stopping = True
             log.error(
-                "this worker stops working: the database was encrypted while it was open here: %s",
+                "this worker stops: the database was encrypted after it was opened here: %s",
                 error,
             )
             for driver in list(self.drivers.values()):
@@ -210,36 +223,35 @@ class Worker:
         return shut_out
 
     async def kill(self) -> None:
-        """Stop at once; what was held is free for others."""
+        """Stop at once, and free all runs for other workers."""
         self.stopping = True
-        jobs = [*self._jobs, self._doubt] if self._doubt is not None else self._jobs
+        jobs = [*self._jobs, self._verification] if self._verification is not None else self._jobs
         for job in jobs:
             job.cancel()
-        self.couriers.close()
+        self.webhooks.close()
         if self.program_loop is not None:
             self.program_loop.abandoned = True
         for driver in list(self.drivers.values()):
             driver.close()
-        for strand in list(self._strands):
-            strand.cancel()
-        await asyncio.gather(
-            *jobs, *(strand.over for strand in self._strands), return_exceptions=True
-        )
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*jobs, *(task.over for task in self._tasks), return_exceptions=True)
         try:
             if self.session_id:
                 await end_session(self.writer, self.session_id, crashed=False)
         except HoldfastError as error:
             log.warning("the session could not be ended and will expire: %s", error)
         finally:
-            self._forget()
+            self._withdraw()
 
-    def _forget(self) -> None:
-        """Let go of all that makes others believe that somebody works here."""
+    def _withdraw(self) -> None:
+        """Release everything by which other processes take this worker for live, and all threads
+        and timers."""
         for listener in (self._hinted, self.news.hinted):
             if listener in self.writer.listeners:
                 self.writer.listeners.remove(listener)
-        if self.settler.last_word in self.writer.closing:
-            self.writer.closing.remove(self.settler.last_word)
+        if self.settler.closing_operation in self.writer.closing:
+            self.writer.closing.remove(self.settler.closing_operation)
         if self.writer.capacity is self.capacity:
             self.writer.capacity = None
         self.store.free_slot(self._slot)
@@ -251,10 +263,10 @@ class Worker:
 
     async def _open_session(self) -> None:
         self.session_id = new_id()
-        self._seen_knock = 0
+        self._seen_notification = 0
         sure_until = self._lease_from_now()
         await self.writer.submit(OpenSession(self._session()))
-        self._bell.rings = self.store.listen(self.session_id, self._heard)
+        self._poller.is_notified = self.store.listen(self.session_id, self._on_remote_commit)
         self._sure_until = sure_until
 
     async def _declare(self) -> None:
@@ -264,7 +276,7 @@ class Worker:
             *map(self.writer.submit, declared), return_exceptions=True
         ):
             if isinstance(answer, UsageError | RowDamaged) and not isinstance(answer, EngineClosed):
-                log.error("what the code declares is not used: %s", answer)
+                log.error("a declaration in the code was not used: %s", answer)
             elif isinstance(answer, BaseException):
                 raise answer
 
@@ -274,7 +286,8 @@ class Worker:
         return session_of(self.session_id, self._slot, self.settings, definitions, self.store.now())
 
     async def _guarded(self, job: Callable[[], Any]) -> None:
-        """Keep a duty going whatever happens to it; trouble is logged and tried again."""
+        """Run a job for ever, whatever it raises; errors are logged and the job is started
+        again."""
         while True:
             try:
                 await job()
@@ -282,37 +295,36 @@ class Worker:
             except EngineClosed:
                 return
             except (StoreSealed, StoreHalfCopied) as error:
-                log.error("this worker does nothing: %s", error)
+                log.error("this worker was paused: %s", error)
                 await asyncio.sleep(SEALED_PAUSE)
             except (StoreError, RowDamaged) as error:
-                self.writer.troubled = True
-                log.warning("the store is in trouble, will try again: %s", error)
+                self.writer.had_errors = True
+                log.warning("the store failed, the job is started again: %s", error)
             except Exception:
-                self.writer.troubled = True
-                log.exception("a duty of the worker failed and is taken up again")
+                self.writer.had_errors = True
+                log.exception("a job of the worker failed and is started again")
             await asyncio.sleep(0.5)
 
-    # Being told
+    # Notifications
 
     def _hinted(self, hints: Hints) -> None:
-        """A commit of this process touched something. May come from any thread."""
-        self._known.hinted(hints)
+        """Dispatch the notifications of a commit of this process. May be called by any thread."""
+        self._route_cache.hinted(hints)
         if not (
             hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs
         ):
             return
-        with suppress(RuntimeError):  # the loop is closed: nobody is here to look
-            for wanted, look in (
-                (hints.graphs, self.settler.look),
-                (hints.subscriptions, self.couriers.look),
-            ):
-                if wanted:
-                    self.loop.call_soon_threadsafe(look)
-            look = partial(self._look, hints.ready, list(hints.runs), hints.delivered)
-            if not self.writer.call_after(look):
-                self.loop.call_soon_threadsafe(look)
+        with suppress(RuntimeError):  # the loop is closed
+            if hints.graphs:
+                self.loop.call_soon_threadsafe(self.settler.wake)
+            if hints.subscriptions:
+                self.loop.call_soon_threadsafe(self.webhooks.wake)
+            dispatch = partial(self._dispatch, hints.ready, list(hints.runs), hints.delivered)
+            # In the turn of the commit, if the loop's thread commits: saves a turn of the loop.
+            if not self.writer.call_after(dispatch):
+                self.loop.call_soon_threadsafe(dispatch)
 
-    def _look(
+    def _dispatch(
         self, ready: bool, runs: Iterable[str], delivered: Iterable[SignalArrived] = ()
     ) -> None:
         if ready:
@@ -321,79 +333,85 @@ class Worker:
             self.store,
             [driver for run_id in runs if (driver := self.drivers.get(run_id)) is not None],
         )
-        for one in delivered:
-            if (driver := self.drivers.get(one.run_id)) is not None:
-                driver.hear(one)
+        for arrival in delivered:
+            if (driver := self.drivers.get(arrival.run_id)) is not None:
+                driver.hear(arrival)
 
-    def _heard(self, run_id: str | None) -> None:
-        """Another process touched a run that is held here, or something else. May come from any
-        thread."""
-        with suppress(RuntimeError):  # as above
+    def _on_remote_commit(self, run_id: str | None) -> None:
+        """Dispatch a notification of another process: for a run of this worker, or for anything
+        else.
+
+        May be called by any thread.
+        """
+        with suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(
-                self._bell.ring if run_id is None else partial(self._look, False, [run_id])
+                self._poller.notify if run_id is None else partial(self._dispatch, False, [run_id])
             )
 
     async def _watch_forever(self) -> None:
-        """Notice commits of other processes."""
+        """Poll for commits of other processes."""
         while True:
-            await self._bell.wait()
+            await self._poller.wait()
             if not self.store.changed():
                 continue
-            self._bell.heard()
-            self._known.stale = True
+            self._poller.reset()
+            self._route_cache.stale = True
             self._ready.set()
             for watcher in self.watchers:
                 watcher()
-            for number, run_id in self.store.knocks(self.session_id, self._seen_knock):
-                self._seen_knock = number
-                self._look(False, [run_id])
+            for number, run_id in self.store.knocks(self.session_id, self._seen_notification):
+                self._seen_notification = number
+                self._dispatch(False, [run_id])
 
     # Claiming
 
     async def _claim_forever(self) -> None:
         while not self.stopping:
-            self._ready.clear()  # before looking, not after: what comes meanwhile is not missed
+            self._ready.clear()  # before the claim: work that comes meanwhile must set it again
             began = self.store.now()
-            if self.duties.leads:
-                await self.duties.see_to_what_is_due()
+            if self.duties.is_leader:
+                await self.duties.run_due()
             await self._claim()
             self._wake_for_timers(began)
             try:
                 async with asyncio.timeout(self.settings.poll / 1_000_000):
                     await self._ready.wait()
             except TimeoutError:
-                self._known.stale = True
+                self._route_cache.stale = True
 
     async def _claim(self) -> None:
         """Claim as long as there is work and room."""
-        asked = self._ask()
-        while asked is not None:
-            runs = await asked
-            asked = None
+        claim = self._submit_claim()
+        while claim is not None:
+            runs = await claim
+            claim = None
             self._behind = runs.behind
             if self._behind and self._freed:
-                self._ready.set()  # what was freed meanwhile may be what they wait for
+                self._ready.set()  # the freed place may be the one that they wait for
             if not runs:
                 return
             if self.store.overlaps and len(runs) == BATCH:
-                asked = self._ask(aside=True)  # the next ones come while these begin
+                # Fast path: the next claim is committed while these executions start.
+                claim = self._submit_claim(in_thread=True)
             await hold_claimed(self.store, self.writer, runs, self.hold)
             await asyncio.sleep(0)
-            asked = asked or self._ask()
+            claim = claim or self._submit_claim()
 
-    def _ask(self, *, aside: bool = False) -> asyncio.Future[ClaimedRuns] | None:
+    def _submit_claim(self, *, in_thread: bool = False) -> asyncio.Future[ClaimedRuns] | None:
         self._freed = False
-        op = self._wanted()
+        op = self._claim_request()
         if op is None:
             return None
-        return self.writer.submit_aside(op) if aside else self.writer.submit(op)
+        return self.writer.submit_to_thread(op) if in_thread else self.writer.submit(op)
 
-    def _wanted(self) -> Claim | None:
-        """Return what to ask for now; None: no room, or nothing to serve."""
+    def _claim_request(self) -> Claim | None:
+        """Return the claim to submit now; None if there is no room, or nothing to serve."""
         room = min(self.capacity.room(), BATCH)
         self.capacity.is_full = room <= 0
         taken = {
-            number: route for number, route in self._known.routes().items() if self.takes(route)
+            number: route
+            for number, route in self._route_cache.routes().items()
+            if self.can_start(route)
         }
         self.capacity.claims_blocking = any(
             self.definitions()[route.workflow].blocking for route in taken.values()
@@ -406,132 +424,140 @@ class Worker:
         return Claim(self.session_id, routes, room)
 
     def serves(self, route: Route) -> bool:
-        """Say whether this worker can go on with runs of that route."""
+        """Return whether this worker can execute runs of that route."""
         definition = self.definitions().get(route.workflow)
-        mine = self.settings
+        settings = self.settings
         return (
             definition is not None
             and (definition.serves is None or route.version in definition.serves)
-            and (mine.lanes is None or route.lane in mine.lanes)
-            and (mine.namespace is None or route.namespace == mine.namespace)
-            and set(route.capabilities) <= set(mine.capabilities)
+            and (settings.lanes is None or route.lane in settings.lanes)
+            and (settings.namespace is None or route.namespace == settings.namespace)
+            and set(route.capabilities) <= set(settings.capabilities)
         )
 
-    def takes(self, route: Route) -> bool:
-        """Say whether this worker can go on with runs of that route now: blocking ones need a
+    def can_start(self, route: Route) -> bool:
+        """Return whether this worker can start a run of that route now: a blocking one needs a
         thread."""
         return self.serves(route) and (
             not self.definitions()[route.workflow].blocking or self.capacity.free_threads() > 0
         )
 
     async def ask(self, op: Operation) -> Any:
-        """Commit a transition for a coroutine of user code, on whichever loop that runs, and return
+        """Commit an operation for a coroutine of user code, on whichever loop it runs; return
         the answer."""
-        elsewhere, submit = self.program_loop, self.writer.submit
-        return await (submit(op) if elsewhere is None else elsewhere.ask(partial(submit, op)))
+        program_loop = self.program_loop
+        submit = self.writer.submit
+        return await (submit(op) if program_loop is None else program_loop.ask(partial(submit, op)))
 
     def settle_soon(self) -> None:
-        """Settle graphs in the transaction that is about to be: it ends a member."""
-        self.settler.soon()
+        """Resolve graphs in the transaction that is about to be committed: it ends a member."""
+        self.settler.resolve_with_commit()
 
     def lease_for(self, route: Route) -> str | None:
-        """Return this session's id if a new run of that route can be born leased to it: if a place
-        is free when it is written."""
+        """Return this session's id if a new run of that route may be leased to it at its start.
+
+        Whether a place is free is decided when the run is written.
+        """
         if self.stopping or not self.capacity.has_birthplace():
             return None
-        return self.session_id if self.takes(route) else None
+        return self.session_id if self.can_start(route) else None
 
     def lease_member(self, route: Route) -> str | None:
-        """The same for a member of a graph, which is born inside a transaction."""
+        """Return the same for a graph member, which starts inside a transaction."""
         return self.capacity.lease_member(route, self.lease_for)
 
     def may_reach(self, run_id: str) -> bool:
-        """Return whether runs that are held here may signal and cancel that run: not out of the
-        namespace that is served."""
+        """Return whether runs of this worker may signal and cancel that run: only in its own
+        namespace."""
         if self.settings.namespace is None:
             return True
         run = self.store.run(run_id)
-        return (
-            run is None or run.namespace == self.settings.namespace
-        )  # a child may be created by the same commit
+        # None: a child that the same commit creates.
+        return run is None or run.namespace == self.settings.namespace
 
     def keeps_waiting(self, lane: str) -> bool:
-        """Say whether runs of that lane may stay in memory while they wait: not where they would
-        take a limited place."""
+        """Return whether runs of that lane may wait in memory: not where they occupy a limited
+        place."""
         return (
-            not self._known.is_limited(lane) and len(self.drivers) < 10 * self.settings.concurrency
+            not self._route_cache.is_limited(lane)
+            and len(self.drivers) < 10 * self.settings.concurrency
         )
 
     def adopt(self, run: NewRun, created_at: int) -> None:
-        """Go on with a run that was born leased to this session."""
-        if run.id in self._unheld.found:
+        """Execute a run that was leased to this session at its start."""
+        if run.id in self._orphans.found:
             self.capacity.arrived(run.id)
         else:
             self.hold(leased_at_start(run, created_at), [], [], fresh=True)
 
     def adopt_all(self, born: list[tuple[NewRun, int]]) -> None:
-        """Go on with several."""
+        """Execute several such runs, each with the time of its creation."""
         for run, created_at in born:
             self.adopt(run, created_at)
 
     def hold(
         self, run: RunRecord, history: list[Event], signals: list[Signal], *, fresh: bool = False
     ) -> None:
-        """Drive a run that this session has leased, from what was read just now: a knock that comes
-        later finds a driver."""
-        if run.session_id != self.session_id:  # the session ended meanwhile, and the run with it
+        """Start the execution of a run that this session has leased.
+
+        *history* and *signals* were read just now: a notification that comes later finds the
+        execution.
+        """
+        if run.session_id != self.session_id:  # the session was ended, and its runs were freed
             return self.capacity.arrived(run.id)
-        driver = self.drivers[run.id] = RunExecution(
+        execution = self.drivers[run.id] = RunExecution(
             run, self.definitions()[run.workflow], self, signals
         )
         self.capacity.arrived(run.id)
-        strand = InlineTask(
-            driver.live(history, fresh=fresh),
+        task = InlineTask(
+            execution.live(history, fresh=fresh),
             self.loop,
-            lambda done: self._let_go(run.id, driver, done),
+            lambda done: self._release(run.id, execution, done),
         )
-        self._strands.add(strand)
+        self._tasks.add(task)
 
-    def _let_go(self, run_id: str, driver: RunExecution, strand: InlineTask) -> None:
-        self._strands.discard(strand)
-        if self.drivers.get(run_id) is driver:
+    def _release(self, run_id: str, execution: RunExecution, task: InlineTask) -> None:
+        self._tasks.discard(task)
+        if self.drivers.get(run_id) is execution:
             del self.drivers[run_id]
-        self.capacity.goes_on(driver)
-        if strand.error is not None:
+        self.capacity.goes_on(execution)
+        if task.error is not None:
             log.error(
-                "run %s could not be driven on; it will be taken up again",
+                "the execution of run %s failed; the run will be started again",
                 run_id,
-                exc_info=strand.error,
+                exc_info=task.error,
             )
-            self.writer.troubled = True
+            self.writer.had_errors = True
         self._freed = True
-        behind = self._behind and self._known.is_limited(driver.run.lane)
+        behind = self._behind and self._route_cache.is_limited(execution.run.lane)
         if (
-            not driver.finished
-            or driver.blocking
+            not execution.finished
+            or execution.blocking
             or self.capacity.is_full
             or behind
-            or driver.run.crashes
+            or execution.run.crashes
         ):
-            # it may be due again before anything else, or some may have had to wait for it
+            # The run may be claimable again at once, or others may have waited for its place.
             self._ready.set()
 
-    # Time
+    # Timers and heartbeats
 
     def _wake_for_timers(self, looked_at: int) -> None:
-        """Look again when the next timer of a parked run is due, or something that the leader sees
-        to: a deadline, a tick of a schedule. In a moment if it was due when we looked, and somebody
-        else is about to see to it."""
+        """Schedule the next claim for when a parked run, or maintenance of the leader, is due.
+
+        In a millisecond, if it was due at *looked_at* already: then another process is about to
+        handle it.
+        """
         if self._wake is not None:
             self._wake.cancel()
-        look = self.store.next_look()
+        due = self.store.next_look()
         if self.capacity.room() <= 0:
-            look.work = None  # whoever makes room makes us look
-        if not self.duties.leads:
-            look = NextDue(work=look.work)
-        if look.at is not None:
+            due.work = None  # the execution that makes room triggers the next claim
+        if not self.duties.is_leader:
+            due = NextDue(work=due.work)
+        if due.at is not None:
             self._wake = self.alarms.at(
-                look.at if look.at > looked_at else self.store.now() + 1000, self._ready.set
+                due.at if due.at > looked_at else self.store.now() + 1000, self._ready.set
             )
 
     async def _beat_forever(self) -> None:
@@ -540,72 +566,74 @@ class Worker:
         while True:
             await asyncio.sleep(min(interval, KEEP_EVERY))
             if self.store.keep_slot(self._slot) and self.loop.time() < due:
-                continue  # otherwise only heartbeats show that this process lives
+                continue  # without the lock only heartbeats show that this process is alive
             due = self.loop.time() + interval
             await self._beat()
-            if self.capacity.forget_lost() or self.writer.troubled:
-                self._unheld.find(self.session_id, self.definitions(), self.hold)
+            if self.capacity.forget_lost() or self.writer.had_errors:
+                self._orphans.find(self.session_id, self.definitions(), self.hold)
 
     async def _beat(self) -> None:
         sure_until = self._lease_from_now()
         session_id = self.session_id
         alive = await self.writer.submit(
-            Heartbeat(session_id, self.settings.lifetime, self._seen_knock)
+            Heartbeat(session_id, self.settings.lifetime, self._seen_notification)
         )
         if session_id != self.session_id:
-            return  # another beat has found out, and opened the next session
+            return  # a concurrent heartbeat has found out, and opened the next session
         if not alive:
-            await self._begin_anew()
+            await self._replace_session()
             return
         self._sure_until = sure_until
         if tuple(sorted(self.definitions())) != self._served:
             await self.writer.submit(OpenSession(self._session()))
             await self._declare()
 
-    async def _begin_anew(self) -> None:
-        """This session was taken over while the process hung: all that it held belongs to others
-        now."""
+    async def _replace_session(self) -> None:
+        """Drop all executions and open a new session: the old one was taken over while the
+        process hung."""
         log.warning(
-            "session %s was taken over; its %d runs go on elsewhere",
+            "session %s was taken over; its %d runs continue on other workers",
             self.session_id,
             len(self.drivers),
         )
         for driver in list(self.drivers.values()):
             driver.close()
-        for strand in list(self._strands):
-            strand.cancel()
+        for task in list(self._tasks):
+            task.cancel()
         await self._open_session()
         self._ready.set()
 
-    # Being sure
+    # Certainty of the session
 
     def _lease_from_now(self) -> float:
-        """Return until when, by this process's own clock, nobody can take a session over that beats
-        now."""
+        """Return until when no other worker can take over a session that sends a heartbeat now.
+
+        By this process's own clock; a fifth of the lifetime is kept as a margin.
+        """
         return uptime() + 0.8 * self.settings.lifetime / 1_000_000
 
     def is_sure(self) -> bool:
-        """Say whether this session lives, without asking: it has beaten not long ago. A process
-        that was stopped is not sure."""
+        """Return whether this session is certainly alive: its last heartbeat is recent.
+
+        A process that was suspended meanwhile is not certain.
+        """
         return uptime() < self._sure_until
 
     def is_abandoned(self) -> bool:
-        return any(
-            job.cancelling() for job in self._jobs
-        )  # the loop cancels the tasks of steps with them
+        # A loop that ends cancels all its tasks: those of the jobs, and with them those of steps.
+        return any(job.cancelling() for job in self._jobs)
 
     def doubt(self) -> asyncio.Task[None]:
-        """Ask whether this session lives; if it does not, let go of all its runs."""
+        """Verify that this session is alive; if it is not, drop all its executions."""
         self._sure_until = 0.0
-        if self._doubt is None or self._doubt.done():
-            self._doubt = self.loop.create_task(self._guarded(self._beat))
-        return self._doubt
+        if self._verification is None or self._verification.done():
+            self._verification = self.loop.create_task(self._guarded(self._beat))
+        return self._verification
 
     async def make_sure(self) -> None:
-        """Return when it is known that this session lives; else what waits here is cancelled.
-        Raises EngineClosed."""
-        while (
-            not self.is_sure()
-        ):  # it may be doubted again, or the process stopped again, before this goes on
+        """Return when this session is certainly alive; otherwise the caller is cancelled. Raises
+        EngineClosed."""
+        # A loop: the session may be in doubt again before this coroutine resumes.
+        while not self.is_sure():
             self.writer.refuse_when_closed()
             await asyncio.shield(self.doubt())

@@ -1,9 +1,8 @@
-"""Runs in a PostgreSQL database: one writing connection per process, a few for readers, one to
-listen.
+"""The PostgreSQL store: one writing connection per process, a few for readers, one to listen.
 
-A connection may be lost at any moment, even while it commits. Then it is made anew, and before
-anything is written again we find out what became of what was on its way: nothing is written twice,
-and nothing that was answered is lost.
+A connection may be lost at any moment, even while it commits. Then a new one is opened, and before
+anything is written again the outcome of the uncertain write is read: nothing is written twice, and
+nothing that was answered is lost.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ from holdfast.store.postgres.notifier import SPACE, Notifier
 from holdfast.store.postgres.one_statement_signal import (
     Announcer,
     OutgoingSignal,
-    leave,
-    left,
+    find_signal,
+    insert_signal,
     outgoing_signal,
 )
 from holdfast.store.postgres.planned_writes import (
@@ -62,30 +61,29 @@ from holdfast.store.postgres.user_transaction import PostgresUserTransaction
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
 
-BURY_PATIENCE = 5.0
-"""Seconds for which we wait for the end of a session that lost us."""
+TERMINATE_PATIENCE = 5.0
+"""Seconds for which the end of the session of a lost connection is awaited."""
 
 GRACE = 1.0
-"""Seconds for which a lock must be gone before its holder counts as dead: its connection may have
-been lost, and be back soon."""
+"""Seconds for which a lock must be missing before its holder counts as dead: the holder may have
+lost its connection and reconnect soon."""
 
 RETURN = 2.0
-"""Seconds that processes are given to connect again after the server was lost: no lock survives the
-server, so a lock that is missing then says nothing about its holder."""
+"""Seconds that processes get to reconnect after the server was lost. No lock survives the
+server, so a missing lock says nothing about its holder during that time."""
 
 SEEN = 0.1
-"""Seconds for which it is known who lives."""
+"""Seconds for which the set of live slots is cached."""
 
 REMEMBERED = 10_000
-"""How many answers are kept for callers who were told that the store is in trouble, and may ask
-again."""
+"""How many answers are kept for callers that got a StoreError and may ask again."""
 
 LOSSES = 5
-"""How many lost connections in a row show that the user code of a transition ends them itself."""
+"""How many lost connections in a row show that the user code of an operation ends them itself."""
 
 _LOSES = (
-    f"the connection was lost {LOSSES} times in a row while it ran: it must not end its connection"
-    " or transaction"
+    f"the connection was lost {LOSSES} times in a row while the step ran: a step must not end its"
+    " connection or transaction"
 )
 _TERMINATE = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %(pid)s AND backend_start ="
@@ -94,14 +92,17 @@ _TERMINATE = (
 
 
 class UncertainWrite(NamedTuple):
-    """What was on its way when the connection was lost: a statement, which its own rows tell of, or
-    the commit of a transaction, which its marker tells of."""
+    """A write in progress when the connection was lost.
 
-    drafts: list[PlannedWrite]
+    Either an autocommitted statement, which its own rows show, or the commit of a transaction,
+    which its marker shows.
+    """
+
+    writes: list[PlannedWrite]
     marker: int | None = None
     answers: Sequence[tuple[Operation, Any]] = ()
     hints: Hints | None = None
-    letter: OutgoingSignal | None = None
+    signal: OutgoingSignal | None = None
 
 
 class PostgresStore(PostgresReader):
@@ -122,28 +123,30 @@ class PostgresStore(PostgresReader):
         super().__init__(address.read(url, listen=listen, notify=notify), clock or DatabaseClock())
         self.url = self.address.shown
         self.commits = 0
-        self._lock, self._quiet = threading.RLock(), False
+        self._lock = threading.RLock()
+        self._quiet = False
         self._routes: dict[Route, int] = {}
         self._limited: set[str] = set()
-        """Lanes in which nothing was born leased at the first try, since others were last heard
-        of."""
-        self._hints, self._hints_guard = Hints(), threading.Lock()
+        """Lanes in which a new run could not be leased at once, since other processes last
+        announced a change."""
+        self._hints = Hints()
+        self._hints_guard = threading.Lock()
         self._has_hints: bool = False
-        self._messenger = Notifier(self.address)
-        self._doubt: UncertainWrite | None = None
+        self._notifier = Notifier(self.address)
+        self._uncertain: UncertainWrite | None = None
         self._markers = CommitMarkers()
-        self._hopeful = False
-        """Whether the last of those who lease runs found any, or something was heard since: then
-        the next does not look first."""
-        self._settled: dict[int, tuple[Operation, Any]] = {}
+        self._expects_work = False
+        """Whether the last claim of a remote worker found runs, or a change was announced since.
+        Then the next claim does not check first whether there is work."""
+        self._answers: dict[int, tuple[Operation, Any]] = {}
         self._losses: Counter[int] = Counter()
-        """How often the connection was lost after user code of a transition was called, by the
-        identity of the transition."""
-        self._missing: dict[int, tuple[int, float]] = {}
-        self._seen_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
+        """How often the connection was lost after user code of an operation was called, by its
+        id()."""
+        self._missing_locks: dict[int, tuple[int, float]] = {}
+        self._live_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
         self._writer, self.identity = migrate.open_writer(self._connect, codec, create=create)
         try:
-            self._begin_where_others_ended()
+            self._synchronise_clock()
         except BaseException as error:
             self._writer.close()
             if isinstance(error, ConnectionLost):
@@ -151,7 +154,7 @@ class PostgresStore(PostgresReader):
             raise
         process_fork.watch(self)
 
-    def _begin_where_others_ended(self) -> None:
+    def _synchronise_clock(self) -> None:
         if isinstance(self.clock, DatabaseClock):
             self.clock.measure(self._writer, times=3)
         delete_old(self._writer, self.now())
@@ -162,7 +165,7 @@ class PostgresStore(PostgresReader):
     # Writing
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
-        """Apply all transitions in one transaction, and answer each."""
+        """Apply all operations in one transaction, and return an answer for each."""
         self._refuse_when_closed()
         if len(batch) > 1 and len({id(op) for op in batch}) < len(batch):
             batch = [msgspec.structs.replace(op) for op in batch]
@@ -174,14 +177,13 @@ class PostgresStore(PostgresReader):
             except Exception as error:
                 if len(batch) == 1:
                     return [self._apply_around_damage(batch[0], error)]
-            return [self._alone(op) for op in batch]
+            return [self._apply_alone(op) for op in batch]
 
     def _only(self, op: Operation) -> Any:
         return self._answered([op])[0]
 
-    def _alone(self, op: Operation) -> Any:
-        """One of a batch is faulty, or meets a damaged row: find out which, so that the others are
-        not harmed."""
+    def _apply_alone(self, op: Operation) -> Any:
+        """Apply one operation of a batch of which one is faulty or meets a damaged row."""
         try:
             return self._only(op)
         except Exception as error:
@@ -189,112 +191,117 @@ class PostgresStore(PostgresReader):
 
     def _answered(self, batch: Sequence[Operation]) -> list[Any]:
         try:
-            self.persist(lambda: self._write([op for op in batch if id(op) not in self._settled]))
+            self.persist(lambda: self._write([op for op in batch if id(op) not in self._answers]))
         except StoreReadOnly:
-            self._writer.close()  # there may be another server by now
+            self._writer.close()  # after a failover the next connection finds the new primary
             raise
         except UNSENDABLE as error:
             raise translate_error(error, batch[0]) from error
         finally:
             self._losses.clear()
-        return [translate_error(self._settled.pop(id(op))[1], op) for op in batch]
+        return [translate_error(self._answers.pop(id(op))[1], op) for op in batch]
 
     def _write(self, ops: Sequence[Operation]) -> None:
-        """Try to write, and settle what was written."""
+        """Try to write the operations, by the fastest way that applies, and record the answers."""
         db = self._connected()
         now = self.now()
-        ops = [op for op in ops if id(op) not in self._settled]
+        ops = [op for op in ops if id(op) not in self._answers]
         if not ops or self._nothing_to_claim(db, ops, now):
             return
+        # Autocommitted statements need a direct connection: behind a pooler the old session cannot
+        # be terminated, so an uncertain write might still be committed later.
         signal = outgoing_signal(ops, now) if db.direct else None
-        if signal is not None and self._leave(db, signal):
+        if signal is not None and self._send_signal(db, signal):
             return
         simple = self._simple(ops, now) if db.direct else []
-        if simple and self._write_simply(db, simple):
+        if simple and self._write_one_statement(db, simple):
             return
-        left = [op for op in ops if id(op) not in self._settled]
+        left = [op for op in ops if id(op) not in self._answers]
+        # Each suspect in a transaction of its own, so that the operation that ends the connection
+        # is found.
         suspects = [op for op in left if id(op) in self._losses] if self._losses else []
         for op in suspects:
             self._transact(db, BatchAttempt(db, [op], now, self._routes, self._limited))
-        left = [op for op in left if id(op) not in self._settled]
+        left = [op for op in left if id(op) not in self._answers]
         if left:
             self._transact(
-                db, BatchAttempt(db, left, now, self._routes, self._limited, drafts=not simple)
+                db, BatchAttempt(db, left, now, self._routes, self._limited, plan=not simple)
             )
 
     def _simple(self, ops: Sequence[Operation], now: int) -> list[PlannedWrite]:
-        """Return the drafts of all of these, if all are one statement together."""
-        drafts: list[PlannedWrite] = []
+        """Return plans for all of these operations, if one statement can write them; else
+        nothing."""
+        writes: list[PlannedWrite] = []
         taken: set[str] = set()
         for op in ops:
-            found = plan_write(op, now, self._routes, taken, self._limited)
-            if found is None or not found.simple or (drafts and found.head != drafts[0].head):
+            write = plan_write(op, now, self._routes, taken, self._limited)
+            if write is None or not write.simple or (writes and write.head != writes[0].head):
                 return []
-            drafts.append(found)
-            taken.add(found.run_id)
-        return drafts
+            writes.append(write)
+            taken.add(write.run_id)
+        return writes
 
     def _nothing_to_claim(self, db: Connection, ops: Sequence[Operation], now: int) -> bool:
-        """Answer those who claim in vain without a transaction: that is how it is most of the
-        time."""
-        if self._hopeful and any(isinstance(op, ClaimLeases) for op in ops):
+        """Answer claims without a transaction if there is nothing to claim, which is the usual
+        case."""
+        if self._expects_work and any(isinstance(op, ClaimLeases) for op in ops):
             return False
         if not all(
             isinstance(op, Claim | ClaimLeases) and not claim.is_worth_while(db, op, now)
             for op in ops
         ):
             return False
-        self._settle([(op, ClaimedRuns()) for op in ops])
+        self._record([(op, ClaimedRuns()) for op in ops])
         return True
 
-    def _write_simply(self, db: Connection, drafts: list[PlannedWrite]) -> bool:
-        """Write in one statement, which commits itself; say whether its guards let all pass. Those
-        that they did are settled."""
+    def _write_one_statement(self, db: Connection, writes: list[PlannedWrite]) -> bool:
+        """Write in one autocommitted statement and record the answers. Return whether all passed
+        the guards."""
         try:
-            passed = write_autocommit(db, drafts)
+            passed = write_autocommit(db, writes)
         except ConnectionLost:
-            self._doubt = UncertainWrite(drafts)
+            self._uncertain = UncertainWrite(writes)
             raise
         hints = Hints()
         for place in passed:
-            hints.add(drafts[place].hints)
-        self._settle([(drafts[place].op, drafts[place].answer) for place in passed])
+            hints.add(writes[place].hints)
+        self._record([(writes[place].op, writes[place].answer) for place in passed])
         self._limited.update(
-            lanes_refused(one for place, one in enumerate(drafts) if place not in passed)
+            lanes_refused(write for place, write in enumerate(writes) if place not in passed)
         )
         if passed:
             self.commits += 1
-            self._tell(hints)
-            if _worth_telling(hints) and not self._messenger.running:
-                with suppress(ConnectionLost, StoreError, psycopg.Error):  # it is only a hint
-                    db.alone("tell", {"channel": CHANNEL, "name": self._messenger.name})
-        return len(passed) == len(drafts)
+            self._publish(hints)
+            if _worth_announcing(hints) and not self._notifier.running:
+                # Only a hint: the write itself is committed.
+                with suppress(ConnectionLost, StoreError, psycopg.Error):
+                    db.rows_autocommit("tell", {"channel": CHANNEL, "name": self._notifier.name})
+        return len(passed) == len(writes)
 
-    def _leave(self, db: Connection, signal: OutgoingSignal) -> bool:
-        """Leave a signal in one statement, which commits itself and tells others; say whether it
-        did."""
-        teller = Announcer(
-            self._messenger.name, self._messenger.session_id, self._messenger.running
+    def _send_signal(self, db: Connection, signal: OutgoingSignal) -> bool:
+        """Deliver a signal with one autocommitted statement. Return whether it was written."""
+        announcer = Announcer(
+            self._notifier.name, self._notifier.session_id, self._notifier.running
         )
         try:
-            found = leave(db, signal, teller)
+            delivered = insert_signal(db, signal, announcer)
         except ConnectionLost:
-            self._doubt = UncertainWrite([], letter=signal)
+            self._uncertain = UncertainWrite([], signal=signal)
             raise
-        if found is not None:
+        if delivered is not None:
             self.commits += 1
-            self._settle([(signal.op, found[0])])
-            self._hint(found[1])
-            if found[1].ready and teller.speaks:
-                self._messenger.tell()
-        return found is not None
+            self._record([(signal.op, delivered[0])])
+            self._hint(delivered[1])
+            if delivered[1].ready and announcer.speaks:
+                self._notifier.announce()
+        return delivered is not None
 
     def _transact(self, db: Connection, attempt: BatchAttempt) -> None:
         db.begin(lends=attempt.lends)
         try:
             attempt.write()
             answers = [(op, attempt.answers[place]) for place, op in enumerate(attempt.ops)]
-            if attempt.undone:
+            if attempt.rolled_back:
                 db.rollback()
             else:
                 self._commit(
@@ -303,7 +310,7 @@ class PostgresStore(PostgresReader):
                     UncertainWrite([], self._markers.new_id(), answers, attempt.tx.hints),
                 )
         except ConnectionEnded as ended:
-            self._settle(
+            self._record(
                 [(attempt.called[-1], BadOption(option="transactional step", why=str(ended)))]
             )
             raise
@@ -311,68 +318,72 @@ class PostgresStore(PostgresReader):
             db.rollback()
             self._suspect(attempt.called)
             raise
-        except ResolutionFailed as unsettled:
+        except ResolutionFailed as failure:
             db.rollback()
-            self._settle([(unsettled.op, unsettled.why)])
-            raise RetryTransaction(f"without graphs: {unsettled}") from unsettled
+            self._record([(failure.op, failure.why)])
+            raise RetryTransaction(f"without graphs: {failure}") from failure
         except BaseException:
             db.rollback()
             raise
-        self._settle(answers)
+        self._record(answers)
         for op, answer in answers:
             if isinstance(op, ClaimLeases):
-                self._hopeful = bool(answer)
+                self._expects_work = bool(answer)
 
     def _suspect(self, ops: Sequence[Operation]) -> None:
-        """Take note that the connection was lost after user code of these transitions was called.
-        From then on each is written by itself. One that loses it again and again ends it itself,
-        and is refused."""
+        """Count that the connection was lost after user code of these operations was called.
+
+        From then on each is written in a transaction of its own. An operation that loses the
+        connection LOSSES times in a row ends it itself, and is refused.
+        """
         for op in ops:
             self._losses[id(op)] += 1
             if self._losses[id(op)] >= LOSSES:
-                self._settle([(op, BadOption(option="transactional step", why=_LOSES))])
+                self._record([(op, BadOption(option="transactional step", why=_LOSES))])
 
-    def _commit(self, db: Connection, attempt: BatchAttempt, doubt: UncertainWrite) -> None:
-        assert doubt.marker is not None
-        last = self._markers.statements(db, doubt.marker, attempt.tx.now)
-        if _worth_telling(attempt.tx.hints) and not self._messenger.running:
-            last = f"{last}; SELECT pg_notify('{CHANNEL}', '{self._messenger.name}')"
+    def _commit(self, db: Connection, attempt: BatchAttempt, uncertain: UncertainWrite) -> None:
+        assert uncertain.marker is not None
+        statements = self._markers.statements(db, uncertain.marker, attempt.tx.now)
+        if _worth_announcing(attempt.tx.hints) and not self._notifier.running:
+            # Without a notifier thread the announcement is part of the commit.
+            statements = f"{statements}; SELECT pg_notify('{CHANNEL}', '{self._notifier.name}')"
         try:
-            db.commit(also=last)
+            db.commit(also=statements)
         except ConnectionLost:
-            self._doubt = doubt
+            self._uncertain = uncertain
             raise
-        self._markers.committed(doubt.marker)
+        self._markers.committed(uncertain.marker)
         self._committed(attempt)
 
     def _committed(self, attempt: BatchAttempt) -> None:
         self.commits += 1
         self._routes.update(attempt.tx.new_routes)
-        self._tell(attempt.tx.hints)
+        self._publish(attempt.tx.hints)
 
     def _hint(self, hints: Hints) -> None:
         with self._hints_guard:
             self._hints.add(hints)
             self._has_hints = True
 
-    def _tell(self, hints: Hints) -> None:
-        if hints.frames or hints.routes or _worth_telling(hints):
+    def _publish(self, hints: Hints) -> None:
+        if hints.frames or hints.routes or _worth_announcing(hints):
             self._hint(hints)
-        if _worth_telling(hints) and self._messenger.running:
-            self._messenger.tell()
+        if _worth_announcing(hints) and self._notifier.running:
+            self._notifier.announce()
 
-    def _settle(self, answers: Sequence[tuple[Operation, Any]]) -> None:
-        self._settled.update((id(op), (op, answer)) for op, answer in answers)
-        while len(self._settled) > REMEMBERED + len(answers):
-            del self._settled[next(iter(self._settled))]
+    def _record(self, answers: Sequence[tuple[Operation, Any]]) -> None:
+        self._answers.update((id(op), (op, answer)) for op, answer in answers)
+        while len(self._answers) > REMEMBERED + len(answers):
+            del self._answers[next(iter(self._answers))]
 
     # The writing connection
 
     def _connected(self) -> Connection:
-        """Return the writing connection, made anew if it was lost, with nothing left in doubt."""
+        """Return the writing connection, reconnected if it was lost, with no uncertain write
+        left."""
         if self._writer.raw.closed:
             self._reconnect()
-        self._resolve(self._writer)
+        self._resolve_uncertain(self._writer)
         if isinstance(self.clock, DatabaseClock) and self.clock.is_stale():
             self.clock.measure(self._writer)
         return self._writer
@@ -382,162 +393,169 @@ class PostgresStore(PostgresReader):
         try:
             db.must_be_writable()
             db.find_by_index()
-            self._bury(db, self._writer)
+            self._terminate_session(db, self._writer)
         except BaseException:
             db.close()
             raise
         self._writer = db
 
-    def _bury(self, db: Connection, old: Connection) -> None:
-        """See to it that the session of a lost connection has ended: it may hold locks, or be just
-        about to commit."""
-        deadline = time.monotonic() + BURY_PATIENCE
+    def _terminate_session(self, db: Connection, old: Connection) -> None:
+        """End the session of a lost connection: it may hold locks, or be about to commit.
+
+        Raises ConnectionLost if it does not end in time.
+        """
+        deadline = time.monotonic() + TERMINATE_PATIENCE
         while old.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
             if time.monotonic() > deadline:
                 raise ConnectionLost("the session that was lost has not ended yet")
             time.sleep(0.002)
 
-    def _resolve(self, db: Connection) -> None:
-        """Find out what became of what was on its way when the connection was lost."""
-        doubt = self._doubt
-        if doubt is None:
+    def _resolve_uncertain(self, db: Connection) -> None:
+        """Find out whether the uncertain write was committed, and record its answers if so."""
+        uncertain = self._uncertain
+        if uncertain is None:
             return
-        if doubt.marker is not None:
-            if self._markers.has_committed(db, doubt.marker, self.now()):
-                self._settle(doubt.answers)
-                self._tell(doubt.hints or Hints())
-        elif doubt.letter is not None:
-            found = left(db, doubt.letter)
-            if found is not None:
-                self._settle([(doubt.letter.op, found[0])])
-                self._tell(found[1])
+        if uncertain.marker is not None:
+            if self._markers.has_committed(db, uncertain.marker, self.now()):
+                self._record(uncertain.answers)
+                self._publish(uncertain.hints or Hints())
+        elif uncertain.signal is not None:
+            delivered = find_signal(db, uncertain.signal)
+            if delivered is not None:
+                self._record([(uncertain.signal.op, delivered[0])])
+                self._publish(delivered[1])
         else:
-            for written in find_committed(db, doubt.drafts):
-                self._settle([(written.op, written.answer)])
-                self._tell(written.hints)
-        self._doubt = None
+            for written in find_committed(db, uncertain.writes):
+                self._record([(written.op, written.answer)])
+                self._publish(written.hints)
+        self._uncertain = None
 
-    # Being told
+    # Notifications
 
     def hints(self) -> Hints:
-        """What the commits since the last call touched."""
+        """Return what the commits since the last call have changed."""
         if not self._has_hints:
             return NO_HINTS
         with self._hints_guard:
-            hints, self._hints = self._hints, Hints()
+            hints = self._hints
+            self._hints = Hints()
             self._has_hints = False
         return hints
 
     def routes(self) -> dict[int, Route]:
-        found = super().routes()
+        known_routes = super().routes()
         for route, number in list(self._routes.items()):
-            if (
-                number not in found
-            ):  # its row is damaged or gone: what is started from now on gets another one
+            # The row is damaged or deleted: the next start of this route creates another one.
+            if number not in known_routes:
                 self._routes.pop(route, None)
-        return found
+        return known_routes
 
     def changed(self) -> bool:
-        """Whether another process committed since the last call, or may have."""
+        """Return whether another process has committed since the last call, or may have."""
         self._refuse_when_closed()
-        heard = self._messenger.changed()
-        self._hopeful = self._hopeful or heard
+        heard = self._notifier.changed()
+        self._expects_work = self._expects_work or heard
         if heard:
             self._limited.clear()
         return heard
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
-        """Call when something is heard of other processes."""
+        """Call *call* for each announcement of another process."""
 
         def heard(run_id: str | None) -> None:
-            self._hopeful = self._hopeful or run_id is None
+            self._expects_work = self._expects_work or run_id is None
             call(run_id)
 
-        self._messenger.listen(session_id, heard)
+        self._notifier.listen(session_id, heard)
         return True
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
-        """Create runs in the caller's own open transaction. None is born leased: who knows when it
-        commits?"""
+        """Create runs in the caller's own open transaction.
+
+        None is leased at its start, because the instant of the commit is unknown.
+        """
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
         with PostgresUserTransaction(
             connection, self.address.shown, self.identity, self.now()
         ) as tx:
             return transitions.start_runs(tx, StartRuns(unleased))
 
-    # Being alive
+    # Liveness
 
     def is_alive(self, session: Session) -> bool | None:
-        """Whether the process of a session lives: whether anybody holds the lock that it took. A
-        process whose lock is gone, but whose heartbeat goes on, may be unable to connect once more;
-        it lives."""
+        """Return whether the process of a session is alive, by the advisory lock that it holds;
+        None if unknown.
+
+        A process whose lock is missing but whose heartbeat continues may be unable to open another
+        connection: it is alive.
+        """
         slot = session.slot
         if slot < 0:
             return None
-        if slot in self._messenger.slots or slot in self._locked_slots():
-            self._missing.pop(slot, None)
+        if slot in self._notifier.slots or slot in self._locked_slots():
+            self._missing_locks.pop(slot, None)
             return True
-        beat_at, since = self._missing.get(slot, (None, 0.0))
+        beat_at, since = self._missing_locks.get(slot, (None, 0.0))
         if beat_at != session.beat_at:
             since = time.monotonic()
-            self._missing[slot] = (session.beat_at, since)
+            self._missing_locks[slot] = (session.beat_at, since)
         missing_since = max(since, self._lost_at + RETURN)
         return False if time.monotonic() - missing_since > GRACE else None
 
     def was_away(self) -> bool:
-        """Whether the server was lost until a moment ago: whoever could not beat meanwhile is about
-        to connect again."""
+        """Return whether the server was lost until a moment ago. Sessions that missed heartbeats
+        meanwhile are about to reconnect."""
         return time.monotonic() - self._lost_at < RETURN + GRACE
 
     def _locked_slots(self) -> frozenset[int]:
-        """Return the places of all who live. One question does for many sessions, and for a
-        moment."""
-        asked, slots = self._seen_slots
+        """Return the slots of all live processes, cached for SEEN seconds: one query for many
+        sessions."""
+        asked, slots = self._live_slots
         if time.monotonic() - asked > SEEN:
             slots = frozenset(row["slot"] for row in self._rows("locked_slots", space=SPACE))
-            self._seen_slots = (time.monotonic(), slots)
+            self._live_slots = (time.monotonic(), slots)
         return slots
 
     def take_slot(self) -> int:
-        """Lock a place by which others see that this process lives."""
-        return self._messenger.take_slot()
+        """Lock a slot by which others see that this process is alive."""
+        return self._notifier.take_slot()
 
     def keep_slot(self, slot: int) -> bool:
-        """Return whether it is locked; if not, lock it soon."""
-        return self._messenger.keep_slot(slot)
+        """Return whether a slot is locked; if not, lock it soon."""
+        return self._notifier.keep_slot(slot)
 
     def free_slot(self, slot: int) -> None:
-        """Unlock it."""
-        self._messenger.free_slot(slot)
-        self._seen_slots = (-SEEN, frozenset())
+        """Unlock a slot."""
+        self._notifier.free_slot(slot)
+        self._live_slots = (-SEEN, frozenset())
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections and stop the notifier."""
         if self._closed is not None:
             return
         super().close()
-        self._messenger.close()
+        self._notifier.close()
         with self._lock:
             self._markers.delete(self._writer)
             self._writer.close()
 
     def before_fork(self) -> None:
-        """Wait for the end of a transaction that another thread is in."""
+        """Wait for the end of a transaction of another thread."""
         self._quiet = self._lock.acquire(timeout=FORK_PATIENCE)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Go on; in the child let go of all connections, without a word to the server."""
+        """Continue; in the child, abandon all connections without a message to the server."""
         if in_child and self._closed is None:
-            self._closed = "the process was forked: open it anew in the child"
+            self._closed = "the process was forked: open the store again in the child"
             for db in (self._writer, *self._idle):
                 db.abandon()
             self._idle.clear()
-            self._messenger.abandon()
+            self._notifier.abandon()
         if self._quiet:
             self._lock.release()
 
 
-def _worth_telling(hints: Hints) -> bool:
+def _worth_announcing(hints: Hints) -> bool:
     return bool(hints.ready or hints.runs or hints.finished or hints.graphs)
 
 

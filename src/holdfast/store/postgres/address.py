@@ -1,4 +1,4 @@
-"""Where a database is: what libpq understands of a URL, what we do, and the URL without its
+"""Parse the URL of a database: options of libpq, options of Holdfast, and a form without
 password."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.errors import BadUrl
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 OURS = ("listen", "notify", "prepare")
-"""Options of the URL that are ours and not libpq's."""
+"""Options of the URL that belong to Holdfast, not to libpq."""
 
 DEFAULTS = {
     "application_name": "holdfast",
@@ -41,60 +41,62 @@ _FLAGS = {
 
 
 class Address(NamedTuple):
-    """A database, and how we talk to it."""
+    """A database, and how to connect to it."""
 
     conninfo: str
     shown: str
-    """The URL as it may be shown to anybody."""
+    """The URL without its password."""
     listen: str
-    """Where wake-ups are listened to: a direct connection, when the other one goes through a
+    """Where to listen for notifications: a direct connection, if the other one goes through a
     pooler."""
     notify: bool
     """Whether to listen at all."""
     prepare: bool
-    """Whether statements may be prepared where the connection is direct."""
+    """Whether statements may be prepared on direct connections."""
 
 
 def read(url: str, *, listen: str | None = None, notify: bool | None = None) -> Address:
-    """Understand a URL. Raises BadUrl, without any password in it."""
+    """Parse a URL. Raises BadUrl, without any password in it."""
     plain, ours = _split(url)
     conninfo = _conninfo(plain)
-    there = listen or ours.get("listen") or os.environ.get("HOLDFAST_LISTEN")
+    listen_url = listen or ours.get("listen") or os.environ.get("HOLDFAST_LISTEN")
+    if notify is None:
+        notify = _flag(plain, "notify", ours)
     return Address(
         conninfo=conninfo,
         shown=redacted(plain),
-        listen=_conninfo(_split(there)[0]) if there else conninfo,
-        notify=_flag(plain, "notify", ours) if notify is None else notify,
+        listen=_conninfo(_split(listen_url)[0]) if listen_url else conninfo,
+        notify=notify,
         prepare=_flag(plain, "prepare", ours),
     )
 
 
 def _split(url: str) -> tuple[str, dict[str, str]]:
-    """Take our own options out of a URL."""
+    """Separate our own options from a URL."""
     scheme, _, rest = url.partition("://")
     place, _, options = rest.partition("?")
-    given = parse_qsl(options, keep_blank_values=True)
-    others = [(name, value) for name, value in given if name not in OURS]
+    pairs = parse_qsl(options, keep_blank_values=True)
+    others = [(name, value) for name, value in pairs if name not in OURS]
     plain = f"postgresql://{place}" if scheme in SCHEMES else url
     if others:
         plain += "?" + urlencode(others, quote_via=quote, safe="/")
-    return plain, {name: value for name, value in given if name in OURS}
+    return plain, {name: value for name, value in pairs if name in OURS}
 
 
-def _flag(url: str, name: str, given: dict[str, str]) -> bool:
-    value = given.get(name, "on").lower()
+def _flag(url: str, name: str, options: dict[str, str]) -> bool:
+    value = options.get(name, "on").lower()
     if value not in _FLAGS:
-        raise BadUrl(url=redacted(url), why=f"{name} is on or off")
+        raise BadUrl(url=redacted(url), why=f"{name} must be on or off")
     return _FLAGS[value]
 
 
 def _conninfo(url: str) -> str:
     try:
-        given = conninfo_to_dict(url)
-        if not re.fullmatch(r"[\d,]*", str(given.get("port") or "")):
-            raise BadUrl(url=redacted(url), why="a port is a number")
-        if "@" in str(given.get("host") or ""):
-            raise BadUrl(url=redacted(url), why="in a password, @ is written %40")
-        return make_conninfo("", **{**DEFAULTS, **given})
+        options = conninfo_to_dict(url)
+        if not re.fullmatch(r"[\d,]*", str(options.get("port") or "")):
+            raise BadUrl(url=redacted(url), why="the port must be a number")
+        if "@" in str(options.get("host") or ""):
+            raise BadUrl(url=redacted(url), why="an @ in the password must be written as %40")
+        return make_conninfo("", **{**DEFAULTS, **options})
     except ProgrammingError as error:
         raise BadUrl(url=redacted(url), why=unquoted(redacted(str(error).strip()))) from None

@@ -1,5 +1,7 @@
-"""Lists as PostgreSQL's binary arrays. The driver's own way asks each item for its type; ours know
-it, and cost a tenth."""
+"""Encode lists as binary arrays of PostgreSQL, at a tenth of psycopg's cost.
+
+psycopg inspects the type of each item; these lists know the type of their items.
+"""
 
 from __future__ import annotations
 
@@ -39,34 +41,39 @@ class _ArrayDumper(Dumper):
         if not obj:
             return _empty(0, 0, self.item)
         count = len(obj)
-        if obj.count(obj[0]) == count:  # many columns say the same of each row
+        if obj.count(obj[0]) == count:  # many columns have one value: encode it once
             return _head(1, 1, self.item, count, 1) + self.parts(obj[:1])[0] * count
         return _head(1, 1, self.item, count, 1) + b"".join(self.parts(obj))
 
     def parts(self, obj: list[Any]) -> list[bytes]:
-        """Return each value with its length before it."""
+        """Return each value preceded by its length."""
         raise NotImplementedError
 
 
 class _Texts(_ArrayDumper):
-    oid, item = 1009, 25
+    oid = 1009
+    item = 25
 
     def parts(self, obj: list[str | None]) -> list[bytes]:
-        return [_NULL if one is None else _length(len(text := one.encode())) + text for one in obj]
+        return [
+            _NULL if value is None else _length(len(text := value.encode())) + text for value in obj
+        ]
 
 
 class _Numbers(_ArrayDumper):
-    oid, item = 1016, 20
+    oid = 1016
+    item = 20
 
     def parts(self, obj: list[int | None]) -> list[bytes]:
-        return [_NULL if one is None else _number(8, one) for one in obj]
+        return [_NULL if value is None else _number(8, value) for value in obj]
 
 
 class _Blobs(_ArrayDumper):
-    oid, item = 1001, 17
+    oid = 1001
+    item = 17
 
     def parts(self, obj: list[bytes | None]) -> list[bytes]:
-        return [_NULL if one is None else _length(len(one)) + one for one in obj]
+        return [_NULL if value is None else _length(len(value)) + value for value in obj]
 
 
 ENCODERS: dict[type, Callable[[Any], bytes]] = {
@@ -74,12 +81,15 @@ ENCODERS: dict[type, Callable[[Any], bytes]] = {
     Numbers: _Numbers(Numbers).dump,
     Blobs: _Blobs(Blobs).dump,
 }
-"""How the lists look on the wire."""
+"""Encoders to the binary format, by type of list."""
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Teach a cursor our lists, and to send every integer as BIGINT: else each size would be
-    another prepared statement."""
+    """Register the lists with a cursor, and send every integer as BIGINT.
+
+    psycopg would choose the integer type by size, and each size would be another prepared
+    statement.
+    """
     adapters.register_dumper(int, Int8BinaryDumper)
     adapters.register_dumper(Texts, _Texts)
     adapters.register_dumper(Numbers, _Numbers)

@@ -1,8 +1,9 @@
-"""One try to write a batch: what is simple travels together, the rest is applied one by one, all in
-one transaction.
+"""One attempt to write a batch in one transaction: plans together, other operations one by one.
 
-Any order of the transitions in a batch is as good as any other, for they are concurrent; only those
-about one run keep theirs.
+The operations of a batch are concurrent, so any order of them is correct; only operations on the
+same run keep their order.
+
+Lock order: graphs by id, then runs by id.
 """
 
 from __future__ import annotations
@@ -82,16 +83,17 @@ _ORDER = (
 
 
 class ResolutionFailed(Exception):
-    """What the ends of members lead to could not be done: all is to be written anew without it, and
-    others will see to it."""
+    """Graphs could not be resolved: the batch is retried without that, and other processes
+    resolve them."""
 
     def __init__(self, op: ResolveGraphs, why: Exception) -> None:
         super().__init__(str(why))
-        self.op, self.why = op, why
+        self.op = op
+        self.why = why
 
 
 class BatchAttempt:
-    """One try."""
+    """One attempt to write a batch."""
 
     def __init__(
         self,
@@ -101,138 +103,153 @@ class BatchAttempt:
         routes: dict[Route, int],
         limited: set[str],
         *,
-        drafts: bool = True,
+        plan: bool = True,
     ) -> None:
-        self._db, self.ops, self._routes, self._limited = db, ops, routes, limited
+        self._db: Connection = db
+        self.ops: Sequence[Operation] = ops
+        self._routes: dict[Route, int] = routes
+        self._limited: set[str] = limited
         self.tx = PostgresTransaction(db, now, routes)
         self.answers: dict[int, Any] = {}
-        """What is decided, by the place of the transition."""
-        self.drafts: dict[int, PlannedWrite] = {}
-        self.slow: list[int] = []
+        """The answers so far, by the index of the operation."""
+        self.planned: dict[int, PlannedWrite] = {}
+        self.unplanned: list[int] = []
         self.called: list[Operation] = []
-        """The transitions whose user code was called."""
-        self.undone = False
-        """Whether the only one there is was refused, so that there is nothing to commit."""
-        if drafts:
-            self._draft(routes)
+        """The operations whose user code was called."""
+        self.rolled_back = False
+        """Whether the only operation was refused, so that there is nothing to commit."""
+        if plan:
+            self._plan(routes)
         else:
-            self.slow = list(range(len(ops)))
+            self.unplanned = list(range(len(ops)))
 
-    def _draft(self, routes: dict[Route, int]) -> None:
+    def _plan(self, routes: dict[Route, int]) -> None:
         taken: set[str] = set()
-        for place, op in enumerate(self.ops):
-            found = plan_write(op, self.tx.now, routes, taken, self._limited)
-            if found is None:
-                self.slow.append(place)
+        for index, op in enumerate(self.ops):
+            write = plan_write(op, self.tx.now, routes, taken, self._limited)
+            if write is None:
+                self.unplanned.append(index)
             else:
-                self.drafts[place] = found
+                self.planned[index] = write
             taken.update(_written_by(op))
 
     @property
     def lends(self) -> bool:
-        """Whether user code is called in the transaction."""
+        """Return whether user code is called in the transaction."""
         return any(
             isinstance(op, Consume) or (type(op) is Advance and op.body is not None)
             for op in self.ops
         )
 
     def write(self) -> None:
-        """Write all of it, in the transaction that is open."""
+        """Write everything, in the open transaction."""
         self._learn_routes()
         self._lock_graphs()
         self._lock()
         for head in _ORDER:
             self._write_group(
-                {place: one for place, one in self.drafts.items() if one.head == head}
+                {place: write for place, write in self.planned.items() if write.head == head}
             )
-        self.drafts = {}
+        self.planned = {}
         alone = len(self.ops) == 1
         self._append_frames()
         self._complete_leases()
-        for place in sorted(self.slow):
+        for place in sorted(self.unplanned):
             calls = self.tx.calls
             try:
                 self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
             finally:
                 if self.tx.calls != calls:
                     self.called.append(self.ops[place])
-        if self.tx.news and not self.undone:
+        if self.tx.news and not self.rolled_back:
             write_outbox(self.tx)
 
     def _learn_routes(self) -> None:
-        """Many runs of a workflow that was never started here: find its route once, and let them
-        travel together after all."""
+        """Create the routes of several new runs once, so that their starts can be planned after
+        all."""
         new = Counter(
-            route for place in self.slow for route in _new_routes(self.ops[place], self._routes)
+            route
+            for place in self.unplanned
+            for route in _new_routes(self.ops[place], self._routes)
         )
         if new.total() > 1:
             for route in new:
                 self.tx.route_id(route)
-            self.drafts, self.slow = {}, []
-            self._draft({**self._routes, **self.tx.new_routes})
+            self.planned = {}
+            self.unplanned = []
+            self._plan({**self._routes, **self.tx.new_routes})
 
     def _append_frames(self) -> None:
         """Append the output of all runs together."""
-        together = self._alike(AppendFrames)
+        together = self._take_same_kind(AppendFrames)
         if together:
             self.answers.update(
                 zip(together, append_all(self.tx, list(together.values())), strict=True)
             )
 
     def _complete_leases(self) -> None:
-        """End together what several have completed."""
-        together = self._alike(CompleteLeases)
+        """Complete the runs of several operations together."""
+        together = self._take_same_kind(CompleteLeases)
         if together:
             self.answers.update(
                 zip(together, claim.complete_all(self.tx, list(together.values())), strict=True)
             )
 
-    def _alike(self, kind: type[T]) -> dict[int, T]:
-        """Take out what can be done together, if there are several of a kind: not what is about
-        runs of which the batch has more to say, for that keeps its order."""
-        found = {place: op for place in self.slow if isinstance(op := self.ops[place], kind)}
-        if len(found) < 2:
+    def _take_same_kind(self, kind: type[T]) -> dict[int, T]:
+        """Take out the operations of a kind that can be applied together, if there are several.
+
+        Operations on a run that the batch also writes otherwise stay, to keep their order.
+        """
+        candidates = {
+            place: op for place in self.unplanned if isinstance(op := self.ops[place], kind)
+        }
+        if len(candidates) < 2:
             return {}
-        names = Counter(run_id for op in self.ops for run_id in _written_by(op))
+        counts = Counter(run_id for op in self.ops for run_id in _written_by(op))
         alike: dict[int, T] = {
             place: op
-            for place, op in found.items()
-            if all(names[run_id] == 1 for run_id in _written_by(op))
+            for place, op in candidates.items()
+            if all(counts[run_id] == 1 for run_id in _written_by(op))
         }
         if len(alike) < 2:
             return {}
-        self.slow = [place for place in self.slow if place not in alike]
+        self.unplanned = [place for place in self.unplanned if place not in alike]
         return alike
 
     def _lock_graphs(self) -> None:
-        """Lock the graphs that hear of an end before any run: so do all who change both, and nobody
-        waits for each other."""
-        if not any(isinstance(self.ops[place], ResolveGraphs) for place in self.slow):
+        """Lock the graphs of ended members before any run. Every writer of both uses this order."""
+        if not any(isinstance(self.ops[place], ResolveGraphs) for place in self.unplanned):
             return
         ended = {
             graph_of(op.run_id) or ""
             for op in self.ops
             if type(op) is Advance and op.status in FINAL
         } - {""}
-        found = self.tx.rows("graphs_to_settle", ids=as_list(sorted(ended))) if ended else []
-        if len(self.slow) == 1:  # only who settles them changes them
-            self.tx.graphs = {row["id"]: row for row in found}
+        graphs = self.tx.rows("graphs_to_settle", ids=as_list(sorted(ended))) if ended else []
+        if len(self.unplanned) == 1:  # no other operation changes the graphs before they are used
+            self.tx.graphs = {row["id"]: row for row in graphs}
 
     def _lock(self) -> None:
-        """Lock the runs that are known to be touched before any is touched, if there are several.
-        Who only starts or claims waits for no run; and whoever settles graphs locks them, and then
-        what it changes."""
+        """Lock the runs that are known to be written before any is written, in the order of their
+        ids.
+
+        Starts and claims wait for no run, and a resolution locks graphs first; if the batch has
+        nothing else, this statement is saved.
+        """
         harmless = all(
-            isinstance(self.ops[place], StartRuns | Claim | ResolveGraphs) for place in self.slow
+            isinstance(self.ops[place], StartRuns | Claim | ResolveGraphs)
+            for place in self.unplanned
         )
-        if harmless and all(one.parent is None for one in self.drafts.values()):
+        if harmless and all(write.parent is None for write in self.planned.values()):
             return
-        if not self.drafts and all(isinstance(op, CompleteLeases | ClaimLeases) for op in self.ops):
-            # what ends is locked in one statement, and what is claimed only if nobody has locked it
+        if not self.planned and all(
+            isinstance(op, CompleteLeases | ClaimLeases) for op in self.ops
+        ):
+            # Completions lock their runs in one statement, claims skip locked runs.
             return
-        known = {run_id for op in self.ops for run_id in _touched_by(op)}
-        if len(known) > 1:
-            self.tx.rows("lock_runs", ids=as_list(sorted(known)))
+        run_ids = {run_id for op in self.ops for run_id in _touched_by(op)}
+        if len(run_ids) > 1:
+            self.tx.rows("lock_runs", ids=as_list(sorted(run_ids)))
 
     def _write_group(self, group: dict[int, PlannedWrite]) -> None:
         if not group:
@@ -240,27 +257,27 @@ class BatchAttempt:
         places = list(group)
         passed = {places[number] for number in write(self._db, list(group.values()))}
         refused = [place for place in places if place not in passed]
-        self.slow += refused
+        self.unplanned += refused
         self._limited.update(lanes_refused(group[place] for place in refused))
         extras: dict[str, list[dict[str, object]]] = {}
         for place in passed:
-            self._pass(place)
+            self._accept(place)
             for query, values in group[place].extras:
                 extras.setdefault(query, []).extend(values)
         for query, rows in extras.items():
             self.tx.many(query, rows)
         notify_parents(self.tx, [group[place] for place in passed])
 
-    def _pass(self, place: int) -> None:
-        self.answers[place] = self.drafts[place].answer
-        self.tx.hints.add(self.drafts[place].hints)
-        self.tx.news += self.drafts[place].news
+    def _accept(self, place: int) -> None:
+        self.answers[place] = self.planned[place].answer
+        self.tx.hints.add(self.planned[place].hints)
+        self.tx.news += self.planned[place].news
 
     def _apply(self, place: int) -> Any:
-        """Apply one transition; a refused one leaves nothing behind."""
+        """Apply one operation; a refused one leaves nothing behind."""
         op = self.ops[place]
         if isinstance(op, ResolveGraphs):
-            return self._settle(op)
+            return self._resolve_graphs(op)
         if may_refuse_late(op, self._routes):
             return self._apply_carefully(op)
         try:
@@ -270,9 +287,12 @@ class BatchAttempt:
         except HoldfastError as refused:
             return refused
 
-    def _settle(self, op: ResolveGraphs) -> ResolvedGraphs:
-        """Settle graphs at the end of a transaction. That goes well, so there is nothing to go back
-        to: two trips less."""
+    def _resolve_graphs(self, op: ResolveGraphs) -> ResolvedGraphs:
+        """Resolve graphs at the end of the transaction, without a savepoint.
+
+        It rarely fails, so the two round trips of a savepoint are saved; a failure retries the
+        batch.
+        """
         try:
             return resolve_graphs(self.tx, op)
         except Exception as refused:
@@ -281,22 +301,26 @@ class BatchAttempt:
 
     def _apply_carefully(self, op: Operation) -> Any:
         tx = self.tx
-        hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
-        told = set(tx.told)
-        self._db.say("SAVEPOINT holdfast_op")
+        hints = tx.hints.copy()
+        outcomes = list(tx.news)
+        routes = dict(tx.new_routes)
+        woken_parents = set(tx.told)
+        self._db.execute("SAVEPOINT holdfast_op")
         try:
             answer = _APPLY[type(op)](tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
-            tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, refused
-            tx.told = told
-        self._db.say("RELEASE SAVEPOINT holdfast_op")
+            tx.hints = hints
+            tx.news = outcomes
+            tx.new_routes = routes
+            answer = refused
+            tx.told = woken_parents
+        self._db.execute("RELEASE SAVEPOINT holdfast_op")
         return answer
 
     def _apply_alone(self, place: int) -> Any:
-        """Apply the only transition there is: to refuse it, the whole transaction is rolled
-        back."""
+        """Apply the only operation. If it is refused, the whole transaction is rolled back."""
         op = self.ops[place]
         try:
             return _APPLY[type(op)](self.tx, op)
@@ -304,13 +328,14 @@ class BatchAttempt:
             raise_if_passing(refused)
             if not isinstance(refused, HoldfastError) and not may_refuse_late(op, self._routes):
                 raise
-            self.undone, self.tx.hints, self.tx.new_routes = True, Hints(), {}
+            self.rolled_back = True
+            self.tx.hints = Hints()
+            self.tx.new_routes = {}
             return refused
 
 
 def raise_if_passing(error: Exception) -> None:
-    """Raise what says nothing about the transition itself: that the store is in trouble, or that it
-    must be tried again."""
+    """Raise an error that is not about the operation itself: a failing store, or a retry."""
     if isinstance(error, StoreError | RowDamaged | ConnectionLost | RetryTransaction):
         raise error
     if isinstance(error, psycopg.Error) and isinstance(
@@ -320,23 +345,23 @@ def raise_if_passing(error: Exception) -> None:
 
 
 def _new_routes(op: Operation, known: dict[Route, int]) -> Iterator[Route]:
-    """The route of a single start, if it is not known yet."""
+    """Yield the route of a single start, if it is not known yet."""
     if isinstance(op, StartRuns) and len(op.runs) == 1 and op.runs[0].route not in known:
         yield op.runs[0].route
 
 
 def _written_by(op: Operation) -> Iterator[str]:
-    """The runs that a transition says it writes."""
+    """Yield the runs that an operation names as written."""
     if isinstance(op, Advance | AppendFrames | SpendRunBudget | ReserveBudget):
         yield op.run_id
     elif isinstance(op, StartRuns):
         yield from (run.id for run in op.runs)
     elif isinstance(op, CompleteLeases):
-        yield from (one.run_id for one in op.done)
+        yield from (completion.run_id for completion in op.done)
 
 
 def _touched_by(op: Operation) -> Iterator[str]:
-    """The runs that exist and that a transition is known to touch."""
+    """Yield the existing runs that an operation is known to write."""
     if isinstance(op, Advance):
         yield op.run_id
         yield from (signal[0] for signal in op.signals)
@@ -344,7 +369,7 @@ def _touched_by(op: Operation) -> Iterator[str]:
         if op.parent is not None:
             yield op.parent[0]
     elif isinstance(op, CompleteLeases):
-        yield from (one.run_id for one in op.done)
+        yield from (completion.run_id for completion in op.done)
     elif isinstance(op, ReplayRun):
         yield from op.runs()
     elif isinstance(op, ReplayRuns):

@@ -1,8 +1,7 @@
-"""Claiming on many machines at once: what another process is claiming is left to it, and limits of
-lanes hold for all together.
+"""Claim runs from many processes at once: SKIP LOCKED, and lane limits that hold for all of them.
 
-The same three moves as in SQLite (promote what is due, choose, lease), each in one statement for
-all routes and statuses.
+The same steps as in SQLite (promote due runs, choose, lease), each in one statement for all routes
+and statuses.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN, holds_s
 from holdfast.store.transitions.sharing import (
     LaneUsage,
     choose,
+    enter_usage,
     latest_turns,
     move_clocks,
-    take_down,
 )
 from holdfast.store.transitions.transaction import Row, lane_from
 
@@ -51,8 +50,9 @@ _BESIDE = (
     "signals",
     "rank",
 )
-"""What `lease_ready` tells beside the run itself."""
-_HISTORY, _SIGNALS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[Signal])
+"""The columns of `lease_ready` beside those of the run."""
+_HISTORY = msgspec.json.Decoder(list[Event])
+_SIGNALS = msgspec.json.Decoder(list[Signal])
 _LEASE: Kinds = {"run_id": Texts, "generation": Numbers}
 _OVER: Kinds = {"run_id": Texts, "step": Texts, "by": Texts, "now": Numbers}
 _BEGUN: Kinds = {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers}
@@ -63,9 +63,9 @@ LANE = Lane.__struct_fields__
 
 
 def is_worth_while(db: Connection, op: Claim | ClaimLeases, now: int) -> bool:
-    """Say whether there is anything to claim, or to promote."""
-    (found,) = db.rows(SQL["look_for_work"], _question(op, now))
-    return bool(found["open"] and (found["due"] or found["ready"] or found["suspect"]))
+    """Return whether there is anything to claim or to promote."""
+    (work,) = db.rows(SQL["look_for_work"], _question(op, now))
+    return bool(work["open"] and (work["due"] or work["ready"] or work["suspect"]))
 
 
 def _question(op: Claim | ClaimLeases, now: int) -> dict[str, object]:
@@ -83,18 +83,18 @@ def claim(tx: PostgresTransaction, op: Claim) -> ClaimedRuns:
         "lanes": Texts(lane for _, lane in op.routes),
     }
     rows = tx.unchecked("look_and_lock", session_id=op.session_id, now=tx.now, **routes)
-    found = rows[0]
-    if not found["open"]:
-        return ClaimedRuns()  # it was taken for dead, and what it leased now nobody would ever free
-    suspects = found["suspect"]
-    if found["due"]:
+    state = rows[0]
+    if not state["open"]:
+        # The session was ended as dead: a run leased to it now would never be freed.
+        return ClaimedRuns()
+    suspects = state["suspect"]
+    if state["due"]:
         due = tx.rows(
             "promote_due", now=tx.now, step=claiming.PRIORITY_STEP, limit=PROMOTED_AT_ONCE, **WAKE
         )
-        suspects = suspects or any(
-            row["suspect"] for row in due
-        )  # one of them may have waited until now
-    if not op.routes or not (found["due"] or found["ready"] or found["suspect"]):
+        # A suspect may have been among the runs that became due only now.
+        suspects = suspects or any(row["suspect"] for row in due)
+    if not op.routes or not (state["due"] or state["ready"] or state["suspect"]):
         return ClaimedRuns()
     lanes = {
         row["name"]: lane_from({name: row[name] for name in LANE})
@@ -109,7 +109,7 @@ def claim(tx: PostgresTransaction, op: Claim) -> ClaimedRuns:
 
 
 def _claim_best(tx: PostgresTransaction, op: Claim) -> ClaimedRuns:
-    """Lease the best, where no lane has a limit and nobody is suspected of anything."""
+    """Lease the best ranked runs. Fast path: no lane has a limit, and no run is a suspect."""
     routes = Numbers(number for number, _ in op.routes)
     rows = tx.rows(
         "claim_ready",
@@ -138,8 +138,9 @@ def _move_clocks(tx: PostgresTransaction, ranks: Sequence[int], runs: Sequence[R
 def _claim_within_limits(
     tx: PostgresTransaction, op: Claim, lanes: Mapping[str, Lane], *, suspects: bool
 ) -> ClaimedRuns:
-    """Lease the best that their lanes admit. What may have killed its worker is tried alone."""
-    held, windows = LaneUsage({}, Counter()), RateWindows(lanes)
+    """Lease the best ranked runs that their lanes admit. Suspects are run one at a time."""
+    usage = LaneUsage({}, Counter())
+    windows = RateWindows(lanes)
     routes = {
         "route_ids": Numbers(number for number, _ in op.routes),
         "lanes": Texts(lane for _, lane in op.routes),
@@ -152,8 +153,8 @@ def _claim_within_limits(
         for row in rows
         if row["what"] == "ready"
     ]
-    take_down((row for row in rows if row["what"] != "ready"), held, windows)
-    chosen, notes = choose(ready, lanes, held, windows, now=tx.now, limit=op.limit)
+    enter_usage((row for row in rows if row["what"] != "ready"), usage, windows)
+    chosen, admissions = choose(ready, lanes, usage, windows, now=tx.now, limit=op.limit)
     if not chosen:
         return ClaimedRuns(behind=True)
     runs = _leased(
@@ -161,15 +162,15 @@ def _claim_within_limits(
         "lease_within_limits",
         op.session_id,
         [run.id for run in chosen],
-        **_noted(notes, latest_turns(chosen)),
+        **_admission_columns(admissions, latest_turns(chosen)),
     )
-    free(tx, notes.full)
+    free(tx, admissions.full)
     return ClaimedRuns(runs)
 
 
-def _noted(notes: Admissions, turns: Mapping[str, int]) -> dict[str, object]:
-    lanes = [(lane, before) for lane, by_share, before in notes.gone if not by_share]
-    shares = [(lane, before) for lane, by_share, before in notes.gone if by_share]
+def _admission_columns(admissions: Admissions, turns: Mapping[str, int]) -> dict[str, object]:
+    lanes = [(lane, before) for lane, by_share, before in admissions.gone if not by_share]
+    shares = [(lane, before) for lane, by_share, before in admissions.gone if by_share]
     return {
         "turn_lane": Texts(turns),
         "turn_vtime": Numbers(turns.values()),
@@ -177,82 +178,92 @@ def _noted(notes: Admissions, turns: Mapping[str, int]) -> dict[str, object]:
         "gone_before": Numbers(before for _, before in lanes),
         "gone_shares_lane": Texts(lane for lane, _ in shares),
         "gone_shares_before": Numbers(before for _, before in shares),
-        **columns(_BEGUN, notes.began, "begun_"),
+        **columns(_BEGUN, admissions.began, "begun_"),
     }
 
 
 def claim_leases(tx: PostgresTransaction, op: ClaimLeases) -> list[LeasedTask]:
-    """Lease ready runs to a program that is no Python function."""
+    """Lease ready runs to a remote worker."""
     return leases.claim_leases(tx, op, leases.ClaimStrategy(_lease_best, _advance_all))
 
 
 def _lease_best(tx: PostgresTransaction, op: ClaimLeases) -> list[leases.LeasedRun]:
-    """Lease the best, where no lane has a limit, nobody is suspected of anything and nothing is
-    due; else step by step."""
+    """Lease the best ranked runs and read their facts in one statement.
+
+    Only if no lane has a limit, no run is a suspect and nothing is due; else step by step.
+    """
     if op.run_id is not None:
         return leases.lease_each(tx, op, claim, _lease)
     rows = tx.rows("lease_ready", limit=op.limit, **_question(op, tx.now), **CLAIM)
-    asked = rows[0]
-    if asked["limited"] or asked["suspect"] or asked["due"]:
+    state = rows[0]
+    if state["limited"] or state["suspect"] or state["due"]:
         return leases.lease_each(tx, op, claim, _lease)
-    if asked["id"] is None:
+    if state["id"] is None:
         return []
     ranks = [row["rank"] for row in rows]
-    found = [_found(row) for row in rows]
-    _move_clocks(tx, ranks, [one.leased.run for one in found])
-    return found
+    leased = [_leased_run(row) for row in rows]
+    _move_clocks(tx, ranks, [leased_run.leased.run for leased_run in leased])
+    return leased
 
 
-def _found(row: Row) -> leases.LeasedRun:
-    seq, policy, history, signals = row["seq"], row["policy"], row["history"], row["signals"]
+def _leased_run(row: Row) -> leases.LeasedRun:
+    seq = row["seq"]
+    policy = row["policy"]
+    history = row["history"]
+    signals = row["signals"]
     for name in _BESIDE:
         del row[name]
-    past = [] if history is None else _HISTORY.decode(history)
+    events = [] if history is None else _HISTORY.decode(history)
     return leases.LeasedRun(
         LeasedTask(run_from(row), seq or 0, policy),
-        past,
+        events,
         lambda: [] if signals is None else _SIGNALS.decode(signals),
     )
 
 
 def _advance_all(tx: PostgresTransaction, changes: Sequence[Advance]) -> None:
-    """Write what the holders of different runs have to say: together, if all of it is lines of
-    their histories, and waits that are over."""
+    """Write changes of several runs in one statement, if they are only events and closed waits."""
     if not changes:
         return
     plain = [
-        one
+        planned
         for change in changes
-        if (one := plan_write(change, tx.now, {}, ())) is not None and one.head == "append_guarded"
+        if (planned := plan_write(change, tx.now, {}, ())) is not None
+        and planned.head == "append_guarded"
     ]
-    extras = [extra for one in plain for extra in one.extras]
+    extras = [extra for write in plain for extra in write.extras]
     if len(plain) < len(changes) or any(query != "close_wait" for query, _ in extras):
         leases.PLAIN.write(tx, changes)
         return
-    values = columns(_LEASE, [one.row for one in plain]) | columns(
-        LINES, [line for one in plain for line in one.lines], "line_"
+    values = columns(_LEASE, [write.row for write in plain]) | columns(
+        LINES, [line for write in plain for line in write.lines], "line_"
     )
-    values |= columns(_OVER, [each for _, rows in extras for each in rows], "over_")
-    values["taken"] = Numbers(signal for one in plain for signal in one.taken)
+    values |= columns(_OVER, [row for _, rows in extras for row in rows], "over_")
+    values["taken"] = Numbers(signal for write in plain for signal in write.taken)
     if len(tx.rows("resume_leases", **values)) < len(plain):
-        raise LeaseLost(why="it was leased in this very transaction")
+        raise LeaseLost(why="a run leased in this transaction has lost its lease: this is a bug")
 
 
 def complete_leases(tx: PostgresTransaction, op: CompleteLeases) -> list[bool]:
-    """End leased runs well, as far as their leases stand."""
+    """Complete leased runs. Return for each whether its lease was still valid."""
     (answer,) = complete_all(tx, [op])
     return answer
 
 
 def complete_all(tx: PostgresTransaction, ops: Sequence[CompleteLeases]) -> list[list[bool]]:
-    """The same for what several have asked for, about different runs."""
-    done = sorted((one for op in ops for one in op.done), key=lambda one: one.run_id)
+    """Complete the runs of several operations, all of them different, in one statement."""
+    # Sorted by id: all transactions lock runs in this order.
+    done = sorted(
+        (completion for op in ops for completion in op.done),
+        key=lambda completion: completion.run_id,
+    )
     values = {
-        name: kind([getattr(one, name) for one in done]) for name, kind in _COMPLETION.items()
+        name: kind([getattr(completion, name) for completion in done])
+        for name, kind in _COMPLETION.items()
     }
     passed = {row["id"] for row in tx.rows("complete_leases", now=tx.now, **values)}
     tx.hints.finished.update(passed)
-    return [[one.run_id in passed for one in op.done] for op in ops]
+    return [[completion.run_id in passed for completion in op.done] for op in ops]
 
 
 def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[RunRecord]:
@@ -263,5 +274,5 @@ def _leased(
     tx: PostgresTransaction, query: str, session_id: str, ids: Sequence[str], **more: object
 ) -> list[RunRecord]:
     order = {run_id: place for place, run_id in enumerate(ids)}
-    found = tx.rows(query, ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM, **more)
-    return sorted(map(run_from, found), key=lambda run: order[run.id])
+    rows = tx.rows(query, ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM, **more)
+    return sorted(map(run_from, rows), key=lambda run: order[run.id])

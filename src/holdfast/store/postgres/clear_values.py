@@ -1,4 +1,4 @@
-"""The triggers of a PostgreSQL database that is encrypted."""
+"""Create the triggers by which an encrypted PostgreSQL database refuses values in clear."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ _FUNCTION = f"""CREATE OR REPLACE FUNCTION holdfast.refuse_clear_value() RETURNS
 
 
 def refuse_clear_values(db: Connection) -> bool:
-    """Refuse values in clear from now on, in the transaction that is open; return False if the
-    tables belong to another role, which alone may add triggers to them."""
+    """Create the triggers in the open transaction.
+
+    Return False if the tables belong to another role, because only their owner may create triggers.
+    """
     if db.rows(_OWNED)[0]["foreign"]:
         return False
     tables = ", ".join(sorted({f"holdfast.{guard.table}" for guard in GUARDS}))
-    lock = f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"  # what CREATE TRIGGER takes
+    # The mode that CREATE TRIGGER takes, so that no lock is upgraded later, which could deadlock.
+    lock = f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"
     db.script(
         "; ".join(
             [lock, _FUNCTION, *(statement for guard in GUARDS for statement in _trigger(guard))]
@@ -33,7 +36,8 @@ def refuse_clear_values(db: Connection) -> bool:
 
 
 def _trigger(guard: Guard) -> list[str]:
-    name, table = f"clear_{guard.column}", f"holdfast.{guard.table}"
+    name = f"clear_{guard.column}"
+    table = f"holdfast.{guard.table}"
     event = f"UPDATE OF {guard.column}" if guard.updates else "INSERT"
     return [
         f"DROP TRIGGER IF EXISTS {name} ON {table}",

@@ -1,10 +1,9 @@
-"""The database's clock without asking it each time: how far it is from this machine's is measured
-now and then.
+"""The clock of the database, without a query each time: its offset to this machine is measured.
 
-Between measurements time passes by this machine's monotonic clock, which nobody sets. It never goes
-back: whoever turns out to be ahead goes at half speed until the others have caught up. An answer
-that took long says little, for nobody knows when on its way it was given: it moves the clock only
-as far as it contradicts it.
+Between measurements time passes by this machine's monotonic clock, which cannot be set. The clock
+never goes back: if it turns out to be ahead of the database, it runs at half speed until the
+database has caught up. A slow answer says little, because the instant at which it was given is
+unknown: it moves the clock only as far as the answer contradicts it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 EVERY = 30_000_000
-"""How long a measurement counts, in microseconds."""
+"""How long a measurement is valid, in microseconds."""
 
 SET_BACK = 10_000_000
-"""Whoever is ahead by more than this is so because the database's clock was set back, and does not
-wait for it."""
+"""Microseconds. A clock that is ahead by more than this is so because the database's clock was
+set back: it does not wait for the database to catch up."""
 
 _ASK = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS now"
 
@@ -40,7 +39,7 @@ class DatabaseClock:
         self._measured: int | None = None
 
     def now(self) -> int:
-        """Return the time; never less than the last answer."""
+        """Return the time in microseconds; never less than the last answer."""
         with self._guard:
             tick = self._tick() // 1000
             now = tick + self._offset
@@ -48,40 +47,46 @@ class DatabaseClock:
             if ahead > 0:
                 passed = tick - self._ticked
                 now = self._last + (passed if ahead > SET_BACK else passed // 2)
-            self._last, self._ticked = now, tick
+            self._last = now
+            self._ticked = tick
             return now
 
     def not_before(self, instant: int) -> None:
         """Never answer less than *instant*."""
         with self._guard:
             if instant > self._last:
-                self._last, self._ticked = instant, self._tick() // 1000
+                self._last = instant
+                self._ticked = self._tick() // 1000
 
     def is_stale(self) -> bool:
-        """Say whether it is time to measure again."""
+        """Return whether the offset must be measured again."""
         return self._measured is None or self._tick() // 1000 - self._measured > EVERY
 
     def measure(self, db: _ClockQuery, times: int = 1) -> None:
-        """Ask the database; of several answers the one that came fastest is the most exact."""
+        """Measure the offset; of several answers the fastest one is the most exact."""
         best: tuple[int, int, int] | None = None
         for _ in range(times):
             asked = self._tick() // 1000
-            told = db.rows(_ASK)[0]["now"]
+            answer = db.rows(_ASK)[0]["now"]
             came = self._tick() // 1000
-            found = (came - asked, told - came, came)
-            best = found if best is None else min(best, found)
+            measurement = (came - asked, answer - came, came)
+            best = measurement if best is None else min(best, measurement)
         if best is not None:
             self._learn(*best)
 
     def _learn(self, took: int, least: int, at: int) -> None:
-        """The true offset is between *least*, if the answer was given at the last moment, and
-        *took* more than that."""
+        """Correct the offset by a measurement.
+
+        The true offset is between *least* (the answer was given at the last moment) and *least* +
+        *took*.
+        """
         with self._guard:
             known = least + took // 2 if self._measured is None else self._offset
-            self._offset, self._measured = min(max(known, least), least + took), at
+            self._offset = min(max(known, least), least + took)
+            self._measured = at
 
     def listen(self, moved: Callable[[], None]) -> None:
-        """Nobody moves this clock."""
+        """Do nothing: this clock is never moved by hand."""
 
     def unlisten(self, moved: Callable[[], None]) -> None:
-        """Nobody moves this clock."""
+        """Do nothing: this clock is never moved by hand."""

@@ -1,17 +1,17 @@
-"""Rows by which a process recognises its own commits.
+"""Markers: rows by which a process recognises its own commits after a lost connection.
 
-A connection can be lost while it commits. The number of the transaction does not tell what became
-of it: a server that crashed gives the numbers that it had not written to disk to other
-transactions. So each transaction inserts a row with an id of its own right before its COMMIT, and
-whoever is in doubt looks for that row.
+A connection can be lost while it commits. The number of the transaction does not tell its outcome:
+a server that crashed gives numbers that it had not written to disk to other transactions. So each
+transaction inserts a row with an id of its own right before its COMMIT, and a process that got no
+answer looks for that row.
 
 Invariants:
-- A marker is inserted by the transaction it stands for or, void, by the process that asks for it.
-  Its id is unique, so one excludes the other: once the void marker is committed, the transaction
-  cannot commit any more, even if its session is still alive behind a pooler.
+- A marker is inserted by its transaction or, void, by the process that asks for it. Its id is
+  unique, so one excludes the other: once the void marker is committed, the transaction cannot
+  commit any more, even if its session is still alive behind a pooler.
 - A transaction that has written nothing has no marker: it is repeated.
-- A process deletes its own markers, many at once. Those of processes that were killed are deleted
-  after `OLD`.
+- A process deletes its own markers, many at once. Markers of killed processes are deleted after
+  `OLD`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ KEPT = 100
 """How many markers are written before they are deleted together."""
 
 OLD = 7 * 86_400_000_000
-"""Microseconds after which no process is in doubt about a commit any more."""
+"""Microseconds after which no process needs a marker any more."""
 
 ID_BITS = 52
-"""Two transactions that draw the same id of the few in the table conflict, and the later one is
-tried again with another."""
+"""Two transactions that draw the same id conflict, and the later one is retried with another id."""
 
 _random = random.SystemRandom()
 
@@ -44,7 +43,7 @@ class CommitMarkers:
 
     def __init__(self) -> None:
         self._written: list[int] = []
-        """Those that may be in the table and that no one will ask for."""
+        """Markers that may be in the table and that this process will not ask for."""
 
     @staticmethod
     def new_id() -> int:
@@ -52,30 +51,31 @@ class CommitMarkers:
         return _random.getrandbits(ID_BITS)
 
     def statements(self, db: Connection, marker: int, now: int) -> str:
-        """Return what the transaction executes right before its COMMIT, as text: it travels with
-        the COMMIT."""
+        """Return the statements to execute right before the COMMIT, as text sent in the same
+        message."""
         insert = db.as_text("mark_commit", {"id": marker, "now": now})
         if len(self._written) < KEPT:
             return insert
         return f"{_deletion(self._written)}; {insert}"
 
     def committed(self, marker: int) -> None:
-        """Take note that the transaction has committed, and with it what ``statements``
-        returned."""
+        """Record that the transaction has committed, and with it the result of ``statements``."""
         if len(self._written) >= KEPT:
             self._written.clear()
         self._written.append(marker)
 
     def has_committed(self, db: Connection, marker: int, now: int) -> bool:
         """Return whether the transaction has committed; if not, it never will."""
+        # First the void marker, then the read: this insert waits for a commit that is still in
+        # progress.
         db.change(SQL["void_commit"], {"id": marker, "now": now})
         (row,) = db.rows(SQL["commit_marker"], {"id": marker})
         self._written.append(marker)
         return not row["void"]
 
     def delete(self, db: Connection) -> None:
-        """Delete all markers of this process, if the database can be reached. It need not wait for
-        the disk."""
+        """Delete all markers of this process, if the database can be reached, without waiting
+        for the disk."""
         if not self._written or db.raw.closed:
             return
         with suppress(ConnectionLost, RetryTransaction, StoreError, psycopg.Error):
@@ -86,7 +86,7 @@ class CommitMarkers:
 
 
 def delete_old(db: Connection, now: int) -> None:
-    """Delete the markers that killed processes have left, if this role may."""
+    """Delete the markers of killed processes, if this role may."""
     with suppress(StoreError, RetryTransaction):  # another process may be deleting the same ones
         db.change(SQL["forget_old_commits"], {"before": now - OLD})
 

@@ -1,9 +1,8 @@
-"""A connection behind one small face: it executes a statement and returns all its rows, addressed
-by column name.
+"""A connection that executes statements and returns all their rows, addressed by column name.
 
-It commits each statement by itself unless ``begin`` was called. Driver errors leave as ours.
-Nothing here relies on what a session remembers, unless the connection is known to be direct: behind
-a pooler each transaction may meet another session.
+It autocommits each statement unless ``begin`` was called. Driver errors are translated. Nothing
+here relies on the state of a session, unless the connection is known to be direct: behind a pooler
+each transaction may use another session.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from holdfast.store.postgres.errors import (
     translated,
     unreachable,
 )
-from holdfast.store.postgres.prepared import PreparedAppend, PreparedStatements, said
+from holdfast.store.postgres.prepared import PreparedAppend, PreparedStatements, execute_text
 from holdfast.store.postgres.user_connection import (
     CLOSE_LOAN,
     OPEN_LOAN,
@@ -37,10 +36,10 @@ from holdfast.store.postgres.user_connection import (
 
 T = TypeVar("T")
 OLDEST = 140000
-"""The oldest version of PostgreSQL that we know, as it calls it itself."""
+"""The oldest supported version of PostgreSQL, as the server reports it."""
 
 PREPARE_AFTER = 3
-"""How often a statement is executed before the server is asked to remember it."""
+"""How often a statement is executed before it is prepared."""
 
 _WHO = """SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby,
     current_setting('server_encoding') AS encoding,
@@ -57,12 +56,12 @@ _COMPRESSION = """DO $$ BEGIN
         PERFORM set_config('default_toast_compression', 'lz4', FALSE);
     END IF;
 EXCEPTION WHEN OTHERS THEN NULL; END $$"""
-"""What is longer than 2 kB is compressed by the server: by its newer way, which takes half the
-time, if it was built with it."""
+"""Compress values over 2 kB with lz4, which takes half the time, if the server was built with
+it."""
 
 _forked: list[object] = []
-"""Connections of the parent, in a forked child: to forget them would be to close them, for the
-parent too."""
+"""Connections of the parent in a forked child. Kept, because their finalizer would close them
+for the parent, too."""
 
 
 class Connection:
@@ -77,7 +76,7 @@ class Connection:
         except psycopg.Error as error:
             raise unreachable(error, address.shown) from error
         try:
-            self._meet()
+            self._configure()
         except ConnectionLost as lost:
             self.close()
             raise TemporarilyUnavailable(
@@ -87,11 +86,11 @@ class Connection:
             self.close()
             raise
 
-    def _meet(self) -> None:
-        """See who is at the other end."""
+    def _configure(self) -> None:
+        """Read the properties of the server, and set the session accordingly."""
         self._cursor = psycopg.Cursor(self.raw, row_factory=dict_row)  # not a cursor of user code
         self._cursor.format = pq.Format.BINARY
-        self._quick: PreparedStatements | None = None
+        self._prepared: PreparedStatements | None = None
         self._lends: bool = False
         arrays.register(self._cursor.adapters)
         self._script = psycopg.Cursor(self.raw)
@@ -99,13 +98,14 @@ class Connection:
         if self.version < OLDEST:
             raise StoreUnavailable(
                 database=self.address.shown,
-                why=f"PostgreSQL {self.version // 10000} is too old: 14 is needed",
+                why=f"PostgreSQL {self.version // 10000} is too old: use version 14 or later",
             )
         (who,) = self.rows(_WHO)
-        self.encoding, self.standby, self.since = who["encoding"], who["standby"], who["since"]
+        self.encoding = who["encoding"]
+        self.standby = who["standby"]
+        self.since = who["since"]
         self.pid: int = who["pid"]
-        # A pooler tells its clients a number of its own; only the server itself tells the one that
-        # it uses.
+        # A pooler reports a process id of its own; only a direct connection reports the server's.
         self.direct = self.pid == self.raw.info.backend_pid
         if self.direct:
             self.script(
@@ -113,18 +113,17 @@ class Connection:
             )
             self.script(_COMPRESSION)
             self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
-        remembers = self.direct and self.address.prepare
-        self._append = PreparedAppend(self.raw) if remembers else None
-        if remembers:
-            self._quick = PreparedStatements(self.raw)
+        prepares = self.direct and self.address.prepare
+        self._append = PreparedAppend(self.raw) if prepares else None
+        if prepares:
+            self._prepared = PreparedStatements(self.raw)
 
     def must_be_writable(self) -> None:
-        """Raise StoreReadOnly or StoreUnavailable when we cannot write here, or not all that we
-        write."""
+        """Raise StoreReadOnly or StoreUnavailable if not everything can be written here."""
         if self.standby:
             why = (
-                "it is a standby: connect to the primary, e.g. with target_session_attrs=read-write"
-                " in the URL"
+                "the server is a standby: connect to the primary, e.g. with"
+                " target_session_attrs=read-write in the URL"
             )
             raise StoreReadOnly(database=self.address.shown, why=why)
         if self.encoding != "UTF8":
@@ -135,9 +134,11 @@ class Connection:
             raise StoreUnavailable(database=self.address.shown, why=why)
 
     def find_by_index(self) -> None:
-        """Let whoever writes find rows by index and nothing else, and let no statement be compiled:
-        each is short. A planner keeps what it has planned while tables were small, and would read
-        all that has ever been until it counts them again."""
+        """Make the planner use indexes only, and no JIT: every statement of the writer is short.
+
+        The planner keeps plans that it made while tables were small, and would scan whole tables
+        until their statistics are updated.
+        """
         if self.direct:
             self.script(_BY_INDEX)
 
@@ -156,7 +157,7 @@ class Connection:
             self.fail(error)
 
     def append(self, values: dict[str, Any]) -> int:
-        """Write one guarded event, in no transaction, and return how many rows were written."""
+        """Insert one guarded event outside a transaction. Return how many rows were written."""
         if self._append is None:
             return self.change(SQL["append_guarded"], values)
         try:
@@ -164,47 +165,48 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
-    def alone(self, query: str, values: dict[str, Any]) -> list[Any]:
-        """Execute a named query, in no transaction, and return all rows."""
-        if self._quick is None:
+    def rows_autocommit(self, query: str, values: dict[str, Any]) -> list[Any]:
+        """Execute a named query outside a transaction and return all rows."""
+        if self._prepared is None:
             return self.rows(SQL[query], values)
         try:
-            return self._quick(query, values)
+            return self._prepared(query, values)
         except psycopg.Error as error:
             self.fail(error)
 
     def rows_within(self, query: str, values: dict[str, Any]) -> list[Any]:
-        """Execute a named query whose values are lists, text or said to be BIGINT, in a
-        transaction, and return all rows."""
-        if self._quick is None:
+        """Execute a named query inside a transaction and return all rows.
+
+        Its values are lists, texts, or integers that the query casts to BIGINT.
+        """
+        if self._prepared is None:
             return self.rows(SQL[query], values)
         try:
-            return self._quick.rows(query, values)
+            return self._prepared.rows(query, values)
         except psycopg.Error as error:
             self.fail(error)
 
     def change_within(self, query: str, values: dict[str, Any]) -> int:
-        """The same for one that has no rows; return how many it changed."""
-        if self._quick is None:
+        """Execute such a query without rows. Return how many rows it changed."""
+        if self._prepared is None:
             return self.change(SQL[query], values)
         try:
-            return self._quick.change(query, values)
+            return self._prepared.change(query, values)
         except psycopg.Error as error:
             self.fail(error)
 
     def as_text(self, query: str, values: dict[str, int]) -> str:
-        """Return a named query, with numbers for values, as a statement that can travel with others
-        in one message."""
-        if self._quick is None:
+        """Return a named query with integer values as a statement to be sent with others in one
+        message."""
+        if self._prepared is None:
             return SQL[query] % values
         try:
-            return self._quick.as_text(query, values)
+            return self._prepared.as_text(query, values)
         except psycopg.Error as error:
             self.fail(error)
 
     def many(self, sql: str, values: Sequence[dict[str, object]]) -> int:
-        """Execute once per set of values, without waiting in between, and return how many rows
-        changed in all."""
+        """Execute once per set of values in a pipeline. Return how many rows changed in all."""
         try:
             self._cursor.executemany(sql, values)
             return self._cursor.rowcount
@@ -212,43 +214,46 @@ class Connection:
             self.fail(error)
 
     def script(self, sql: str) -> list[Any]:
-        """Execute several statements in one go and return the rows of the last one, if it has
+        """Execute several statements in one message. Return the rows of the last one, if it has
         any."""
         try:
             cursor = self._script.execute(sql, prepare=False)
-            if self._quick is not None and sql.startswith("ROLLBACK"):
-                self._quick.forget()
+            if self._prepared is not None and sql.startswith("ROLLBACK"):
+                self._prepared.forget()
             while cursor.nextset():
                 pass
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             self.fail(error)
 
-    def say(self, sql: str) -> Any:
-        """Execute what has no values and cannot but go well, in one go, with no driver in between;
-        return what came of the last statement."""
+    def execute(self, sql: str) -> Any:
+        """Execute statements without parameters in one message, through libpq; return the last
+        result.
+
+        Only for statements that are expected to succeed.
+        """
         try:
-            return said(self.raw, sql)
+            return execute_text(self.raw, sql)
         except psycopg.Error as error:
             self.fail(error)
 
     def begin(self, *, lends: bool = False) -> None:
-        """Begin a transaction. One that *lends* the connection to user code is committed by
-        ``commit`` and by nothing else."""
+        """Begin a transaction. One that *lends* the connection to user code can only be
+        committed by ``commit``."""
         self._lends = lends
-        self.say("BEGIN ISOLATION LEVEL READ COMMITTED" + (f"; {OPEN_LOAN}" if lends else ""))
+        self.execute("BEGIN ISOLATION LEVEL READ COMMITTED" + (f"; {OPEN_LOAN}" if lends else ""))
 
     def commit(self, *, also: str = "") -> None:
-        """Commit, together with the last statements."""
+        """Commit, in one message with the statements *also*."""
         statements = [CLOSE_LOAN if self._lends else "", also, "COMMIT"]
-        if self.say("; ".join(filter(None, statements))).command_status != b"COMMIT":
-            self.script("ROLLBACK")  # so that the driver hears of it
+        if self.execute("; ".join(filter(None, statements))).command_status != b"COMMIT":
+            self.script("ROLLBACK")  # through psycopg, which must know of it
             raise HoldfastError(
-                reason="the transaction was rolled back because of an error that was passed over"
+                reason="the transaction was rolled back because of an error that was ignored"
             )
 
     def rollback(self) -> None:
-        """Undo the transaction, if there is one; a broken connection has done so already."""
+        """Roll the transaction back, if there is one; a lost connection has done so already."""
         if self.raw.closed or self.raw.info.transaction_status == pq.TransactionStatus.IDLE:
             return
         try:
@@ -257,8 +262,11 @@ class Connection:
             return
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection. Raises Lost when the connection
-        has ended meanwhile, and Ended when only the transaction has."""
+        """Call a user's function with the connection of psycopg.
+
+        Raises ConnectionLost if the connection has ended, ConnectionEnded if only the transaction
+        has.
+        """
         try:
             result = self.raw.call(body)
         except ConnectionEnded:
@@ -268,8 +276,8 @@ class Connection:
             self._lose_if_ended(error)
             raise
         finally:
-            if self._quick is not None:
-                self._quick.forget()
+            if self._prepared is not None:
+                self._prepared.forget()
         self._lose_if_ended(None)
         return result
 
@@ -281,24 +289,24 @@ class Connection:
             raise ConnectionEnded(SETTLES) from error
 
     def fail(self, error: psycopg.Error) -> NoReturn:
-        """Raise our error for theirs."""
+        """Raise the translated error."""
         gone = self.raw.closed or (
             isinstance(error, psycopg.OperationalError) and error.sqlstate is None
         )
-        found = (
+        translation = (
             ConnectionLost(str(error).strip()) if gone else translated(error, self.address.shown)
         )
-        if isinstance(found, ConnectionLost):
+        if isinstance(translation, ConnectionLost):
             self.close()
-        raise found from (None if found is error else error)
+        raise translation from (None if translation is error else error)
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         self.raw.release()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the socket without a word, for the words would be the
-        parent's."""
+        """Close the socket in a forked child without a message, which would end the parent's
+        session."""
         _forked.append(self.raw)
         if not self.raw.closed:
             os.close(self.raw.fileno())

@@ -1,5 +1,4 @@
-"""What PostgreSQL and the network say, in our words. Three kinds: try again, connect again, and
-tell the user what to do."""
+"""Translate errors of PostgreSQL and the network: retry, reconnect, or tell the user what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from holdfast.store import clear_values, sealing, unstorable
 
 
 class ConnectionLost(Exception):
-    """The connection is gone. What was not committed is undone."""
+    """The connection is gone. Uncommitted writes are rolled back."""
 
 
 class ConnectionEnded(ConnectionLost):
@@ -33,30 +32,29 @@ class ConnectionEnded(ConnectionLost):
 
 
 class RetryTransaction(Exception):
-    """Two transactions were in each other's way and ours gave way: nothing was written, the same
-    will do a moment later."""
+    """The transaction lost a conflict with another one: nothing was written, retry it."""
 
 
 class SnapshotConflict(RetryTransaction):
-    """A row that was to be written is there already, although the statement expected none: whoever
-    tries again sees it."""
+    """A row to be inserted exists, although the statement did not see it. A retry sees it."""
 
 
 class TemporarilyUnavailable(Exception):
     """There is no connection at this moment; there may be one soon."""
 
-    def __init__(self, story: StoreError, *, soon: bool = False) -> None:
-        super().__init__(str(story))
-        self.story, self.soon = story, soon
+    def __init__(self, error: StoreError, *, soon: bool = False) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.soon = soon
 
 
 OUR_SCHEMA = "holdfast"
 _UNIQUE = "23505"
 SEALED = "HF001"
-"""What the triggers of a sealed database raise."""
+"""The error code of the triggers of a sealed database."""
 
 ENCRYPTED = "HF002"
-"""What the triggers of an encrypted database raise."""
+"""The error code of the triggers of an encrypted database."""
 
 _REFUSED: dict[str, Callable[[str, str], StoreError | None]] = {
     SEALED: sealing.refused,
@@ -65,13 +63,13 @@ _REFUSED: dict[str, Callable[[str, str], StoreError | None]] = {
 
 _AGAIN = frozenset({"40001", "40P01"})
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000"})
-"""The server ends the session, or has forgotten what it knew of it."""
+"""The server ends the session, or has dropped its prepared statements."""
 
 _MEANING: dict[str, tuple[type[StoreError], str]] = {
     "25006": (
         StoreReadOnly,
         (
-            "it is a standby or read-only: connect to the primary, e.g. with"
+            "the server is a standby or read-only: connect to the primary, e.g. with"
             " target_session_attrs=read-write"
         ),
     ),
@@ -88,9 +86,9 @@ _MEANING: dict[str, tuple[type[StoreError], str]] = {
     "53400": (StoreFull, "a limit that was set on the server is reached"),
     "55P03": (
         StoreBusy,
-        "somebody keeps a row locked: look for idle transactions in pg_stat_activity",
+        "another transaction keeps a row locked: look for idle transactions in pg_stat_activity",
     ),
-    "57014": (StoreBusy, "the statement was cancelled, by somebody or by statement_timeout"),
+    "57014": (StoreBusy, "the statement was cancelled, by an operator or by statement_timeout"),
     "XX001": (StoreCorrupt, "the server found damaged data"),
     "XX002": (StoreCorrupt, "the server found a damaged index: REINDEX may help"),
 }
@@ -98,7 +96,7 @@ _MIXED = re.compile(
     r"operator does not exist: (text|character varying) \S+ (smallint|integer|bigint|numeric|double"
     r" precision|boolean)"
 )
-"""A number is compared with a text: that is what was asked for, and not how the tables are."""
+"""A comparison of a number with a text: an error of the request, not of the tables."""
 
 _TABLES_DIFFER = frozenset({"42P01", "42703", "3F000", "42883"})
 
@@ -121,11 +119,11 @@ _UNREACHABLE: list[tuple[str, type[StoreError], str, bool]] = [
             r" connection|reset by peer|Broken pipe"
         ),
         StoreUnavailable,
-        "no server answers there: start it, or mend the address",
+        "no server answers at this address: start it, or correct the address",
         False,
     ),
 ]
-"""What may be over soon."""
+"""Reasons that may pass."""
 
 _HOPELESS: list[tuple[str, str]] = [
     (
@@ -134,15 +132,18 @@ _HOPELESS: list[tuple[str, str]] = [
     ),
     (
         r'database ".*" does not exist',
-        "there is no such database: CREATE DATABASE it, or mend the name",
+        "the database does not exist: create it with CREATE DATABASE, or correct the name",
     ),
-    (r'role ".*" does not exist', "there is no such role: CREATE ROLE it, or mend the user"),
+    (
+        r'role ".*" does not exist',
+        "the role does not exist: create it with CREATE ROLE, or correct the user",
+    ),
     (r"pg_hba", "the server does not admit this user from here: see its pg_hba.conf"),
     (
         r"translate host name|Name or service|resolve|nodename",
-        "there is no such host: mend the address",
+        "the host does not exist: correct the address",
     ),
-    (r"SSL|certificate", "the encrypted connection could not be made: see sslmode"),
+    (r"SSL|certificate", "the encrypted connection could not be established: see sslmode"),
     (
         r"permission denied for database|CONNECT privilege",
         "this role may not connect: GRANT CONNECT ON DATABASE",
@@ -151,7 +152,7 @@ _HOPELESS: list[tuple[str, str]] = [
 
 
 def translated(error: Exception, shown: str) -> Exception:
-    """Return our error for theirs, whichever driver raised it; theirs when it means nothing in
+    """Return our error for an error of any driver, or the same error if it means nothing in
     particular."""
     code = getattr(error, "sqlstate", None) or ""
     reason = first_line(error)
@@ -166,7 +167,7 @@ def translated(error: Exception, shown: str) -> Exception:
         kind, why = _MEANING[code]
         return kind(database=shown, why=why, reason=reason)
     if code == "42883" and _MIXED.search(reason):
-        return BadOption(option="text", why="ids, names and keys are texts, and this is none")
+        return BadOption(option="text", why="ids, names and keys must be texts, not numbers")
     if code in _TABLES_DIFFER:
         return StoreForeign(database=shown, reason=reason)
     if code.startswith("08") or code in _LOST or (code == "0A000" and "cached plan" in reason):
@@ -175,14 +176,16 @@ def translated(error: Exception, shown: str) -> Exception:
 
 
 def _schema_of(error: Exception) -> str | None:
-    """Return the schema of the table that an error is about: a unique row of a user's own table is
-    the user's matter."""
-    found: str | None = getattr(getattr(error, "diag", error), "schema_name", None)
-    return found
+    """Return the schema of the table that an error is about.
+
+    A unique violation in a table of the user is not ours to handle.
+    """
+    schema: str | None = getattr(getattr(error, "diag", error), "schema_name", None)
+    return schema
 
 
 def unreachable(error: psycopg.Error, shown: str) -> TemporarilyUnavailable | HoldfastError:
-    """Say why there is no connection, and what to do."""
+    """Return the error that says why there is no connection, and what to do."""
     text = redacted(str(error))
     for pattern, kind, why, soon in _UNREACHABLE:
         if re.search(pattern, text, re.IGNORECASE):
@@ -196,13 +199,13 @@ def unreachable(error: psycopg.Error, shown: str) -> TemporarilyUnavailable | Ho
 
 
 UNSENDABLE = (psycopg.DataError, UnicodeEncodeError, OverflowError)
-"""What is raised for a value that the database cannot store."""
+"""Errors of a value that the database cannot store."""
 
 _NUL = ("NUL", "0x00", "\\u0000")
 
 
 def translate_error(answer: Any, op: object = None) -> Any:
-    """Return an answer, or our word for what the database cannot store."""
+    """Return an answer; an error of a value that cannot be stored becomes BadOption."""
     if isinstance(answer, psycopg.DataError) and any(word in str(answer) for word in _NUL):
         return BadOption(
             option="text", why="PostgreSQL stores no NUL characters in ids, names, keys and tags"
@@ -211,13 +214,12 @@ def translate_error(answer: Any, op: object = None) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, in one line."""
+    """Return the first line of the text of an error, without passwords."""
     return redacted(str(error)).strip().split("\n", 1)[0]
 
 
 def _reason(text: str) -> str:
-    """Of all that libpq says, return the last line that the server or the system itself has
-    said."""
+    """Return the last message of the server or the system in the text of libpq."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if "FATAL" in line or "error:" in line] or lines or [""]
-    return re.split(r"FATAL:\s*|error:\s*", telling[0])[-1].strip()
+    messages = [line for line in lines if "FATAL" in line or "error:" in line] or lines or [""]
+    return re.split(r"FATAL:\s*|error:\s*", messages[0])[-1].strip()

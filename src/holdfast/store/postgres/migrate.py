@@ -1,8 +1,7 @@
-"""Opening a PostgreSQL database: numbered forward migrations with checksums, refusals in clear
-words.
+"""Open a PostgreSQL database: apply numbered forward migrations with checksums, or refuse it.
 
-Of many who open an empty database at once one migrates, under a lock of the transaction; the others
-wait and find it done.
+If many processes open an empty database at once, one migrates under an advisory lock of its
+transaction; the others wait and find it done.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from holdfast.store.postgres.dialect import SQL
 from holdfast.store.postgres.errors import ConnectionLost, TemporarilyUnavailable
 
 PATIENCE = 30.0
-"""Seconds for which opening waits for a server that is just starting."""
+"""Seconds for which opening waits for a server that is starting."""
 
 LOCK = 0x686F6C6466617374
-"""Our name, as a number."""
+"""The key of the advisory lock: "holdfast" as a number."""
 
 MORE = "or as `holdfast doctor` says"
 _TABLE = """CREATE TABLE IF NOT EXISTS holdfast.migration (
@@ -43,16 +42,21 @@ _MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE') AS cr
 def open_writer(
     connect: Callable[[], Connection], codec: str, *, create: bool = True
 ) -> tuple[Connection, str]:
-    """Open the writing connection of this process and bring the schema up to date; also say which
-    database it is. Unless it may *create*, a database that is not ours yet stays as it is."""
-    db = _patiently(connect)
+    """Open the writing connection of this process and migrate the schema. Return it with the
+    database's identity.
+
+    Without *create*, a database that has no tables of Holdfast is left as it is, and refused.
+    """
+    db = _connect_when_started(connect)
     try:
         db.must_be_writable()
         if not create and not _applied(db):
-            raise StoreUnavailable(database=db.address.shown, why="it has no tables of Holdfast")
+            raise StoreUnavailable(
+                database=db.address.shown, why="the database has no tables of Holdfast"
+            )
         _migrate(db)
         _check_codec(db, codec)
-        _number_anew(db)
+        _renumber_events(db)
         db.find_by_index()
         return (
             db,
@@ -69,14 +73,14 @@ def open_writer(
         raise
 
 
-def _patiently(connect: Callable[[], Connection]) -> Connection:
+def _connect_when_started(connect: Callable[[], Connection]) -> Connection:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return connect()
-        except TemporarilyUnavailable as trouble:
-            if not trouble.soon or time.monotonic() > deadline:
-                raise trouble.story from trouble.__cause__
+        except TemporarilyUnavailable as unavailable:
+            if not unavailable.soon or time.monotonic() > deadline:
+                raise unavailable.error from unavailable.__cause__
         time.sleep(0.05)
 
 
@@ -85,6 +89,7 @@ def _migrate(db: Connection) -> None:
         return
     db.begin()
     db.script(f"SET LOCAL lock_timeout TO '{PATIENCE:g}s'; SELECT pg_advisory_xact_lock({LOCK})")
+    # Again under the lock: another process may have migrated meanwhile.
     done = _applied(db)
     _create_schema(db)
     db.script(_TABLE)
@@ -102,18 +107,16 @@ def _migrate(db: Connection) -> None:
 
 
 def _applied(db: Connection) -> list[int]:
-    """Return the numbers of the migrations that this database has had; refuse one that we cannot
-    understand."""
-    found = db.rows(_SCHEMA)
-    if not found or not found[0]["things"]:
+    """Return the numbers of the applied migrations. Raises StoreForeign, StoreTooNew,
+    StoreCorrupt."""
+    schemas = db.rows(_SCHEMA)
+    if not schemas or not schemas[0]["things"]:
         return []
     shown = db.address.shown
-    if not found[0]["ours"]:
-        why = (
-            "there is a schema called holdfast that is not ours: rename it, or use another database"
-        )
+    if not schemas[0]["ours"]:
+        why = "the schema holdfast belongs to another program: rename it, or use another database"
         raise StoreForeign(database=shown, why=why)
-    if not found[0]["usable"]:
+    if not schemas[0]["usable"]:
         raise StoreUnavailable(
             database=shown,
             why=(
@@ -141,34 +144,42 @@ def _applied(db: Connection) -> list[int]:
 
 
 def _create_schema(db: Connection) -> None:
-    user, name = db.raw.info.user, db.raw.info.dbname
-    found = db.rows(_SCHEMA)
-    if found and not found[0]["creatable"]:
+    user = db.raw.info.user
+    name = db.raw.info.dbname
+    schemas = db.rows(_SCHEMA)
+    if schemas and not schemas[0]["creatable"]:
         raise StoreUnavailable(
             database=db.address.shown,
-            why=f'it may not create tables: GRANT ALL ON SCHEMA holdfast TO "{user}", {MORE}',
+            why=(
+                f'this role may not create tables: GRANT ALL ON SCHEMA holdfast TO "{user}", {MORE}'
+            ),
         )
-    if found:
+    if schemas:
         return
     if not db.rows(_MAY_CREATE)[0]["creatable"]:
         why = (
             f'GRANT CREATE ON DATABASE "{name}" TO "{user}", or CREATE SCHEMA holdfast'
             f' AUTHORIZATION "{user}", {MORE}'
         )
-        raise StoreUnavailable(database=db.address.shown, why=f"the schema cannot be made: {why}")
+        raise StoreUnavailable(
+            database=db.address.shown, why=f"this role may not create the schema: {why}"
+        )
     db.script("CREATE SCHEMA holdfast")
 
 
 def checksum(text: str) -> str:
-    """Return what a migration is recognised by."""
+    """Return the checksum by which a migration is recognised."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _number_anew(db: Connection) -> None:
-    """A database that was restored on another server has events of transactions that are still to
-    come there: nobody would be told of them, nor of new ones in their place. Let them come first,
-    in the order of their numbers; cursors that people hold are cursors of another database now, and
-    those that we hold are translated, so that nothing is skipped."""
+def _renumber_events(db: Connection) -> None:
+    """Renumber the events of a database that was restored on another server.
+
+    Their transaction numbers are still in the future there: readers would not see them, nor new
+    events that get the same numbers. They are moved to the beginning, in order. Cursors that
+    clients hold belong to another database now and are refused; stored cursors are translated, so
+    that nothing is skipped.
+    """
     if not db.rows(SQL["is_numbered_ahead"]):
         return
     db.begin()
@@ -180,17 +191,17 @@ def _number_anew(db: Connection) -> None:
 
 
 def _setting(db: Connection, name: str, first: str) -> str:
-    """Return a setting of the database; whoever comes first makes it."""
-    found = db.rows(SQL["setting"], {"name": name})
-    if not found:
+    """Return a setting of the database; the first process to ask creates it."""
+    rows = db.rows(SQL["setting"], {"name": name})
+    if not rows:
         db.change(SQL["save_setting"], {"name": name, "value": first})
-        found = db.rows(SQL["setting"], {"name": name})
-    value: str = found[0]["value"]
+        rows = db.rows(SQL["setting"], {"name": name})
+    value: str = rows[0]["value"]
     return value
 
 
 def _check_codec(db: Connection, codec: str) -> None:
-    """Hold on to the codec that the database was first written with."""
+    """Check that the codec is the one the database was first written with. Raises CodecMismatch."""
     stored = _setting(db, "codec", codec)
     if stored != codec:
         raise CodecMismatch(database=db.address.shown, stored=stored, given=codec)

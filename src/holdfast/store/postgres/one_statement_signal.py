@@ -1,6 +1,9 @@
-"""A signal all by itself, to a run that is parked on no condition, or on none at all: one statement
-that judges, writes, wakes and tells, and commits itself. Whatever it does not write is left the
-long way, which finds out why."""
+"""Deliver a single signal with one autocommitted statement that checks, inserts, wakes and
+notifies.
+
+Applies to a run that is not parked on a condition. It saves the transaction and its round trips. A
+signal that the statement does not write is delivered the general way, which finds out the reason.
+"""
 
 from __future__ import annotations
 
@@ -22,88 +25,91 @@ from holdfast.store.postgres.dialect import CHANNEL, SQL
 
 
 class Announcer(NamedTuple):
-    """Who tells others of what was written."""
+    """The process that announces the signal."""
 
     name: str
     session_id: str
-    """The session of this process: whatever reaches its runs is told right here."""
+    """The session of this process: a signal to one of its runs is delivered in memory."""
     speaks: bool
-    """Whether it tells by itself, a moment later, that there is something to claim."""
+    """Whether the notifier of this process announces claimable runs by itself, a moment later."""
 
 
 class OutgoingSignal(NamedTuple):
-    """A signal on its way."""
+    """A signal together with the instant of its delivery."""
 
     op: SignalRun
     at: int
 
 
 def outgoing_signal(ops: Sequence[Operation], now: int) -> OutgoingSignal | None:
-    """Return the signal, if there is nothing else."""
+    """Return the signal if it is the only operation, and simple; else None."""
     op = ops[0]
     alone = len(ops) == 1 and isinstance(op, SignalRun) and op.wait_id is None and not op.payloads
     return OutgoingSignal(op, now) if alone and isinstance(op, SignalRun) else None
 
 
-def leave(
-    db: Connection, one: OutgoingSignal, teller: Announcer
+def insert_signal(
+    db: Connection, signal: OutgoingSignal, announcer: Announcer
 ) -> tuple[WaitDelivery, Hints] | None:
-    """Leave it, in no transaction; None when nothing was written."""
-    values = _values(one) | {
-        "limit": one.op.limit,
+    """Deliver a signal outside a transaction. Return None if nothing was written."""
+    values = _values(signal) | {
+        "limit": signal.op.limit,
         "step": claiming.PRIORITY_STEP,
         "satisfied": SignalEffect.SATISFIED.value,
         "kept": SignalEffect.KEPT.value,
         "channel": CHANNEL,
-        "teller": teller.name,
-        "mine": teller.session_id,
-        "tells": int(not teller.speaks),
+        "teller": announcer.name,
+        "mine": announcer.session_id,
+        "tells": int(not announcer.speaks),
         **WAKE,
     }
     try:
-        rows = db.alone("leave_signal", values)
-    except psycopg.DataError:  # what it waits for, or is told, cannot be read there
+        rows = db.rows_autocommit("leave_signal", values)
+    except psycopg.DataError:  # the server cannot decode the waits of the run, or the payload
         return None
     return (
-        (WaitDelivery(rows[0]["number"], rows[0]["effect"]), _hints(one, rows[0], teller))
+        (WaitDelivery(rows[0]["number"], rows[0]["effect"]), _hints(signal, rows[0], announcer))
         if rows
         else None
     )
 
 
-def _hints(one: OutgoingSignal, row: Any, teller: Announcer) -> Hints:
-    hints, op = Hints(ready=row["wakes"]), one.op
-    if row["knocks"] and row["session_id"] != teller.session_id:
+def _hints(outgoing: OutgoingSignal, row: Any, announcer: Announcer) -> Hints:
+    hints = Hints(ready=row["wakes"])
+    op = outgoing.op
+    if row["knocks"] and row["session_id"] != announcer.session_id:
         hints.runs.add(op.run_id)
     elif row["knocks"]:
         signal = Signal(
-            row["id"], op.name, op.payload, one.at, number=row["number"], source=op.source
+            row["id"], op.name, op.payload, outgoing.at, number=row["number"], source=op.source
         )
         hints.delivered.append(SignalArrived(op.run_id, row["generation"], row["revision"], signal))
     return hints
 
 
-def left(db: Connection, one: OutgoingSignal) -> tuple[WaitDelivery, Hints] | None:
-    """Of a signal whose statement got no answer, say whether it is there. The microsecond in which
-    it was sent, and all that it says, tell it from others."""
-    rows = db.rows(SQL["left_signal"], _values(one))
+def find_signal(db: Connection, signal: OutgoingSignal) -> tuple[WaitDelivery, Hints] | None:
+    """Return whether a signal was written whose statement got no answer.
+
+    It is recognised by the microsecond of its delivery and all of its values.
+    """
+    rows = db.rows(SQL["left_signal"], _values(signal))
     return (
         (
             WaitDelivery(rows[0]["number"], rows[0]["effect"]),
-            Hints(ready=True, runs={one.op.run_id}),
+            Hints(ready=True, runs={signal.op.run_id}),
         )
         if rows
         else None
     )
 
 
-def _values(one: OutgoingSignal) -> dict[str, Any]:
-    op = one.op
+def _values(outgoing: OutgoingSignal) -> dict[str, Any]:
+    op = outgoing.op
     return {
         "run_id": op.run_id,
         "name": op.name,
         "payload": op.payload,
         "key": op.key,
         "source": op.source,
-        "at": one.at,
+        "at": outgoing.at,
     }

@@ -1,9 +1,10 @@
-"""The transitions that happen all the time: a step recorded, a run started, parked or finished.
+"""Plan frequent operations (record a step, start, park or finish a run) and write many in one
+statement.
 
-Each is drafted first: the very code that is shared with SQLite runs against a draft, which notes
-what would be written as if every guard had let it pass. Drafts of one kind then travel together as
-arrays, in one statement that checks all the guards and answers whom they let pass. Whoever they did
-not is applied the long way, which finds out why.
+The code that is shared with SQLite runs against a `PlannedWrite`, which records the writes as if
+every guard had passed. Planned writes of one kind are then sent as arrays, in one statement that
+checks all guards and returns the runs that passed. An operation that did not pass is applied the
+general way, which finds out why.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ _END: Kinds = {
 }
 _CLOSE: Kinds = {"reason": Texts, "closed_at": Numbers}
 _CLOSING = {"release_run": "release_lease", "finish_run": "finish_lease"}
-"""How a head is called that also closes the streams of the attempt."""
+"""The heads that also close the streams of the attempt."""
 
 _REPEATABLE = frozenset({"insert_run", "move_run"})
-"""Heads that can be repeated although no line tells of them. One that gives the run away cannot:
-its repetition is refused."""
+"""Heads that can be repeated although no event shows them. A head that gives up the lease
+cannot: its repetition is refused."""
 
 SPENDING = "spend_guarded"
-"""How `append_guarded` is called where what is recorded spends something."""
+"""The head in place of `append_guarded` if the recorded step spends from budgets."""
 
 HEADS: dict[str, tuple[str, Kinds]] = {
     "insert_run": ("insert_runs", RUN_COLUMNS),
@@ -79,11 +80,11 @@ HEADS: dict[str, tuple[str, Kinds]] = {
     ),
     "finish_lease": ("finish_leases", {**_END, **_CLOSE}),
 }
-"""The first write of a draft, which is guarded; the query that makes many of them; what it is told
-of each."""
+"""The first write of an operation, which is guarded: the query for many of them, and its
+columns."""
 
 HEARING = ("append_guarded", "move_run", "finish_run")
-"""Whose queries take signals along."""
+"""Heads whose queries also mark signals as taken."""
 
 LINES: Kinds = {
     "run_id": Texts,
@@ -114,7 +115,7 @@ _RICH = attrgetter(
     "settles_all",
     "demands",
 )
-"""What makes an advance more than a few lines and a place."""
+"""Fields that make an `Advance` more than events and a new status."""
 
 _PAID: Kinds = {"run_id": Texts, "dimension": Texts, "amount": Numbers}
 _SOURCE: Kinds = {"run_id": Texts, "budget": Texts}
@@ -124,11 +125,14 @@ _ENDED: Kinds = {"run_id": Texts, "step": Texts, "children": Numbers}
 
 
 class NotBatchable(Exception):
-    """This transition must look before it writes."""
+    """This operation must read before it writes."""
 
 
 class PlannedWrite:
-    """What one transition would write: a guarded head, events, and what follows from them."""
+    """The writes of one operation: a guarded head, events, and what follows from them.
+
+    It stands in for the transaction: methods that would read raise NotBatchable.
+    """
 
     __slots__ = (
         "_routes",
@@ -146,7 +150,9 @@ class PlannedWrite:
     )
 
     def __init__(self, op: Operation, now: int, routes: dict[Route, int]) -> None:
-        self.op, self.now, self._routes = op, now, routes
+        self.op = op
+        self.now = now
+        self._routes = routes
         self.hints = Hints()
         self.news: list[MemberOutcome] = []
         self.answer: Any = None
@@ -154,32 +160,34 @@ class PlannedWrite:
         self.row: dict[str, Any] = {}
         self.lines: list[dict[str, Any]] = []
         self.taken: list[object] = []
-        """The signals that its events tell of."""
+        """The signals that its events consume."""
         self.extras: list[tuple[str, Sequence[dict[str, object]]]] = []
         self.spending: SpendEntry | None = None
 
     @property
     def run_id(self) -> str:
-        """The run that it is about."""
-        found: str = self.row["id"] if self.head == "insert_run" else self.row["run_id"]
-        return found
+        """Return the run that the operation writes."""
+        run_id: str = self.row["id"] if self.head == "insert_run" else self.row["run_id"]
+        return run_id
 
     @property
     def parent(self) -> tuple[str, str, int | None] | None:
-        """The parent that must hear of it."""
+        """Return the parent to be notified, or None."""
         return self.op.parent if type(self.op) is Advance and self.op.status in FINAL else None
 
     @property
     def simple(self) -> bool:
-        """Whether it can be one statement, which commits itself. If its answer is lost, its rows
-        must tell whether it was written; one without rows of its own must do no harm when it is
-        repeated."""
+        """Return whether it can be written by one autocommitted statement.
+
+        If the answer is lost, its rows must tell whether it was written; a write without rows of
+        its own must do no harm when it is repeated.
+        """
         if self.extras or self.news or self.parent is not None:
             return False
         return bool(self.lines) or self.head in _REPEATABLE
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        if query == "may_lease_at_birth":  # the write itself asks
+        if query == "may_lease_at_birth":  # the guarded insert checks it
             return [{"limited": False}]
         raise NotBatchable(query)
 
@@ -188,7 +196,8 @@ class PlannedWrite:
 
     def change(self, query: str, **values: object) -> int:
         if not self.head and query in HEADS:
-            self.head, self.row = query, values
+            self.head = query
+            self.row = values
             if query == "append_guarded":
                 self.lines.append(values)
         elif self.head and query == "append":
@@ -234,11 +243,14 @@ def plan_write(
     taken: Container[str],
     limited: Container[str] = (),
 ) -> PlannedWrite | None:
-    """Draft a transition; None when it is not simple, or about a run that another one of the batch
-    is about already, or would be born leased in one of the lanes that are known to have limits."""
+    """Plan an operation. Return None if it must be applied the general way.
+
+    That is: it is not simple, another operation of the batch writes its run, or it would lease a
+    new run in a lane that is known to have limits.
+    """
     if type(op) is Advance:
         if is_end(op) or is_one_event(op):
-            return None if op.run_id in taken else _plain(op, now, routes)
+            return None if op.run_id in taken else _plan_plain(op, now, routes)
         if (
             op.run_id in taken
             or op.output is not None
@@ -246,54 +258,61 @@ def plan_write(
             or (op.spends and not _spends_simply(op))
         ):
             return None
-        alone: Operation = op
+        reduced: Operation = op
         if op.parent is not None or op.spends:
-            alone = msgspec.structs.replace(op, parent=None, spends=())
+            reduced = msgspec.structs.replace(op, parent=None, spends=())
     elif type(op) is StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
         if op.runs[0].session_id is not None and op.runs[0].route.lane in limited:
             return None
-        alone = op
+        reduced = op
     else:
         return None
-    found = PlannedWrite(op, now, routes)
+    planned = PlannedWrite(op, now, routes)
     try:
-        found.answer = APPLY[type(op)](found, alone)
-    except Exception:  # it must look first, or it is faulty: either way it goes the long way
+        planned.answer = APPLY[type(op)](planned, reduced)
+    except Exception:  # it must read first, or it is faulty: the general way tells which
         return None
     if type(op) is Advance and op.spends:
-        if found.head != "append_guarded" or found.taken:
+        if planned.head != "append_guarded" or planned.taken:
             return None
-        found.head, found.spending = SPENDING, op.spends[0]
-    return found
+        planned.head = SPENDING
+        planned.spending = op.spends[0]
+    return planned
 
 
-def _plain(op: Advance, now: int, routes: dict[Route, int]) -> PlannedWrite:
-    """Draft an event or the end of a run: what that writes is known without a try."""
-    found = PlannedWrite(op, now, routes)
-    found.answer = Advanced(now=now)
+def _plan_plain(op: Advance, now: int, routes: dict[Route, int]) -> PlannedWrite:
+    """Plan one event, or the end of a run. Its writes are known, which saves the run against the
+    plan."""
+    planned = PlannedWrite(op, now, routes)
+    planned.answer = Advanced(now=now)
     if op.status is None:
-        found.head, found.row = "append_guarded", guarded(op, op.events[0], now)
-        found.lines = [found.row]
-        return found
-    found.head, found.row = "finish_run", ended(op, now)
-    found.lines = [line(op, event, now) for event in op.events]
-    found.hints.finished.add(op.run_id)
-    if (news := news_of(op)) is not None:
-        found.news.append(news)
-    return found
+        planned.head = "append_guarded"
+        planned.row = guarded(op, op.events[0], now)
+        planned.lines = [planned.row]
+        return planned
+    planned.head = "finish_run"
+    planned.row = ended(op, now)
+    planned.lines = [line(op, event, now) for event in op.events]
+    planned.hints.finished.add(op.run_id)
+    if (outcome := news_of(op)) is not None:
+        planned.news.append(outcome)
+    return planned
 
 
-def lanes_refused(drafts: Iterable[PlannedWrite]) -> set[str]:
-    """Of drafts whose guard did not let them pass, return the lanes in which runs should have been
-    born leased: they may have limits, which a draft does not look at."""
-    starts = (one.op.runs[0] for one in drafts if type(one.op) is StartRuns)
+def lanes_refused(writes: Iterable[PlannedWrite]) -> set[str]:
+    """Return the lanes of refused writes that would have leased new runs.
+
+    These lanes may have limits, which a plan does not check.
+    """
+    starts = (write.op.runs[0] for write in writes if type(write.op) is StartRuns)
     return {run.route.lane for run in starts if run.session_id is not None}
 
 
 def _spends_simply(op: Advance) -> bool:
-    """Say whether all it spends is one thing that is there or not, and nothing was noted or set
-    aside for it before. What is a fact may pass a limit, so it is simple only where there is
-    none."""
+    """Return whether all spending is one entry, without key and reservation.
+
+    A fact may exceed a limit, so it is simple only if the run has no budgets.
+    """
     (first, *more) = op.spends
     return (
         not more
@@ -304,100 +323,103 @@ def _spends_simply(op: Advance) -> bool:
     )
 
 
-def write_autocommit(db: Connection, drafts: Sequence[PlannedWrite]) -> set[int]:
-    """Write drafts like ``write``, in no transaction."""
+def write_autocommit(db: Connection, writes: Sequence[PlannedWrite]) -> set[int]:
+    """Write like ``write``, outside a transaction."""
     if (
-        len(drafts) == 1
-        and drafts[0].head == "append_guarded"
-        and len(drafts[0].lines) == 1
-        and not drafts[0].taken
+        len(writes) == 1
+        and writes[0].head == "append_guarded"
+        and len(writes[0].lines) == 1
+        and not writes[0].taken
     ):
-        return {0} if db.append(drafts[0].row) else set()
-    return write(db, drafts, db.alone)
+        return {0} if db.append(writes[0].row) else set()
+    return write(db, writes, db.rows_autocommit)
 
 
 def write(
     db: Connection,
-    drafts: Sequence[PlannedWrite],
+    writes: Sequence[PlannedWrite],
     ask: Callable[[str, dict[str, Any]], list[Any]] | None = None,
 ) -> set[int]:
-    """Write drafts that have the same head, in one statement; return the places of those whose
-    guard let them pass."""
-    head = drafts[0].head
+    """Write plans with the same head in one statement. Return the indexes that passed the guard."""
+    head = writes[0].head
     is_bare = (
-        len(drafts) == 1
-        and len(drafts[0].lines) == (head == "append_guarded")
-        and not drafts[0].taken
+        len(writes) == 1
+        and len(writes[0].lines) == (head == "append_guarded")
+        and not writes[0].taken
     )
     if is_bare and head in SQL:
-        return {0} if db.change(SQL[head], drafts[0].row) else set()
+        return {0} if db.change(SQL[head], writes[0].row) else set()
     query, kinds = HEADS[head]
-    values = columns(kinds, [draft.row for draft in drafts])
+    values = columns(kinds, [planned.row for planned in writes])
     if head == "insert_run":
         values["asked"] = 0
     else:
-        values |= columns(LINES, [line for draft in drafts for line in draft.lines], "line_")
+        values |= columns(LINES, [line for planned in writes for line in planned.lines], "line_")
     if head in HEARING:
-        values["taken"] = Numbers(signal for draft in drafts for signal in draft.taken)
+        values["taken"] = Numbers(signal for planned in writes for signal in planned.taken)
     if head == SPENDING:
-        values |= _payments(drafts)
+        values |= _payments(writes)
     passed = {row["id"] for row in (ask or db.rows_within)(query, values)}
-    return {place for place, draft in enumerate(drafts) if draft.run_id in passed}
+    return {place for place, planned in enumerate(writes) if planned.run_id in passed}
 
 
-def _payments(drafts: Sequence[PlannedWrite]) -> dict[str, object]:
-    """Say what is paid by whom, and from which budgets."""
-    paid, sources = [], []
-    for one in drafts:
-        assert one.spending is not None and type(one.op) is Advance
-        amounts, run_id = one.spending.amounts, one.run_id
+def _payments(writes: Sequence[PlannedWrite]) -> dict[str, object]:
+    """Return what each run spends, and from which budgets, as columns."""
+    paid = []
+    sources = []
+    for write in writes:
+        assert write.spending is not None and type(write.op) is Advance
+        amounts = write.spending.amounts
+        run_id = write.run_id
         paid += [
             {"run_id": run_id, "dimension": name, "amount": amount}
             for name, amount in amounts.items()
         ]
-        sources += [{"run_id": run_id, "budget": name} for name in one.op.budgets]
+        sources += [{"run_id": run_id, "budget": name} for name in write.op.budgets]
     return {
-        "now": max((one.now for one in drafts), default=0),
+        "now": max((write.now for write in writes), default=0),
         **columns(_PAID, paid, "paid_"),
         **columns(_SOURCE, sources, "source_"),
     }
 
 
-def find_committed(db: Connection, drafts: Sequence[PlannedWrite]) -> list[PlannedWrite]:
-    """Of drafts whose statement got no answer, return those that were written."""
-    born = [draft.row for draft in drafts if draft.head == "insert_run"]
+def find_committed(db: Connection, writes: Sequence[PlannedWrite]) -> list[PlannedWrite]:
+    """Return the writes that were committed by a statement that got no answer."""
+    born = [write.row for write in writes if write.head == "insert_run"]
     holders = (
         {row["id"]: row["session_id"] for row in db.rows(SQL["written_runs"], columns(_BORN, born))}
         if born
         else {}
     )
-    lines = [line for draft in drafts if draft.head != "insert_run" for line in draft.lines]
+    lines = [line for write in writes if write.head != "insert_run" for line in write.lines]
     written = (
         {row["id"] for row in db.rows(SQL["written_lines"], columns(_WRITTEN, lines))}
         if lines
         else set()
     )
-    for draft in drafts:
+    for write in writes:
         if (
-            draft.head == "insert_run"
-            and draft.run_id in holders
-            and holders[draft.run_id] != draft.row["session_id"]
+            write.head == "insert_run"
+            and write.run_id in holders
+            and holders[write.run_id] != write.row["session_id"]
         ):
-            draft.answer[0].leased = False  # its session was ended meanwhile
+            write.answer[0].leased = False  # the session was ended meanwhile
     return [
-        draft
-        for draft in drafts
-        if draft.run_id in (holders if draft.head == "insert_run" else written)
+        write
+        for write in writes
+        if write.run_id in (holders if write.head == "insert_run" else written)
     ]
 
 
-def notify_parents(tx: PostgresTransaction, drafts: Iterable[PlannedWrite]) -> None:
-    """Children have ended: wake their parents, or only count where a parent waits for more.
-    `tell_parent` for many at once."""
+def notify_parents(tx: PostgresTransaction, writes: Iterable[PlannedWrite]) -> None:
+    """Notify or wake the parents of ended children, or only count down if a parent awaits more.
+
+    Does for many children what `notify_parent` does for one, with one statement per kind.
+    """
     ended = [
-        (draft.parent, draft.op.status == Status.COMPLETED)
-        for draft in drafts
-        if draft.parent and type(draft.op) is Advance
+        (write.parent, write.op.status == Status.COMPLETED)
+        for write in writes
+        if write.parent and type(write.op) is Advance
     ]
     if not ended:
         return
@@ -406,17 +428,19 @@ def notify_parents(tx: PostgresTransaction, drafts: Iterable[PlannedWrite]) -> N
         {"run_id": run_id, "step": step, "children": count}
         for (run_id, step), count in counts.items()
     ]
-    found = tx.rows("count_down_many", **columns(_ENDED, rows)) if rows else []
+    counters = tx.rows("count_down_many", **columns(_ENDED, rows)) if rows else []
     waiting = {
-        (row["run_id"], row["step"]) for row in found if row["remaining"] > 0 and not row["eager"]
+        (row["run_id"], row["step"])
+        for row in counters
+        if row["remaining"] > 0 and not row["eager"]
     }
-    heard = {
+    to_notify = {
         parent[0]
         for parent, completed in ended
         if not completed or parent[2] is None or parent[:2] not in waiting
     }
-    later: Any = Later(tx)
-    for state in tx.rows("load_states", ids=Texts(heard)) if heard else []:
+    deferred: Any = Later(tx)
+    for state in tx.rows("load_states", ids=Texts(to_notify)) if to_notify else []:
         if state["finished_at"] is None:
-            notify_or_wake(later, state)
-    later.make()
+            notify_or_wake(deferred, state)
+    deferred.make()

@@ -1,7 +1,8 @@
-"""What happens most often is one statement all by itself, such as a step that is recorded or a
-signal that is left: the server remembers it, and it is sent there with nothing in between. That
-costs a third of the time that the driver takes to see to rows, types and cursors, none of which are
-here."""
+"""Execute prepared statements through libpq (`psycopg.pq`), without the upper layers of psycopg.
+
+The most frequent writes are single statements: a recorded step, a delivered signal. For those,
+psycopg spends two thirds of the time on rows, types and cursors that are not needed here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from holdfast.store.postgres.dialect import NUMBERED
 
 _number = struct.Struct("!q").pack
 _as_number = struct.Struct("!q").unpack
-_TEXT, _NUMBER, _BLOB = (25, str.encode), (20, _number), (17, bytes)
+_TEXT = (25, str.encode)
+_NUMBER = (20, _number)
+_BLOB = (17, bytes)
 _KINDS: dict[str, tuple[int, Callable[[Any], bytes]]] = {
     "run_id": _TEXT,
     "generation": _NUMBER,
@@ -40,7 +43,7 @@ _FORGOTTEN = "26000"
 
 
 def _numbered(sql: str) -> bytes:
-    return re.sub(r"(?<!:):([a-z_]+)", lambda found: f"${_NAMES.index(found[1]) + 1}", sql).encode()
+    return re.sub(r"(?<!:):([a-z_]+)", lambda match: f"${_NAMES.index(match[1]) + 1}", sql).encode()
 
 
 _SQL = _numbered(sql_files.load("postgres")["append_guarded"])
@@ -59,12 +62,11 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     25: lambda value: str(value, "utf-8"),
     2278: lambda value: None,
 }
-"""By the type that the server calls its columns by: BOOLEAN, BYTEA, BIGINT, TEXT and nothing at
-all."""
+"""By the OID of the column's type: BOOLEAN, BYTEA, BIGINT, TEXT and VOID."""
 
 
 class PreparedStatements:
-    """Statements by their names, on a direct connection."""
+    """Named queries as prepared statements, on a direct connection."""
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw
@@ -73,7 +75,7 @@ class PreparedStatements:
         self._forgotten = 0
 
     def __call__(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Execute it, in no transaction, and return its rows."""
+        """Execute a query outside a transaction and return its rows."""
         result = self._execute(query, values)
         if result.status != pq.ExecStatus.TUPLES_OK:
             _raise_unless_forgotten(result)
@@ -82,43 +84,46 @@ class PreparedStatements:
         return self._rows(query, result)
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Execute it, in a transaction, and return its rows."""
+        """Execute a query inside a transaction and return its rows."""
         result = self._execute(query, values)
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise _error(result)
         return self._rows(query, result)
 
     def change(self, query: str, values: Mapping[str, Any]) -> int:
-        """Execute it, in a transaction, and return how many rows it changed."""
+        """Execute a query inside a transaction and return how many rows it changed."""
         result = self._execute(query, values)
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise _error(result)
         return result.command_tuples or 0
 
     def as_text(self, query: str, values: Mapping[str, int]) -> str:
-        """Return it, with numbers for values, as a statement that can travel with others in one
+        """Return a query with integer values as a statement that can be sent with others in one
         message."""
         name, names, _ = self._prepared.get(query) or self._prepare(query)
-        given = ", ".join(str(int(values[one])) for one in names)
-        return f"EXECUTE {name.decode()}({given})"
+        arguments = ", ".join(str(int(values[parameter])) for parameter in names)
+        return f"EXECUTE {name.decode()}({arguments})"
 
     def forget(self) -> None:
-        """The driver has let the server forget all it was told to remember, or may have. In a
-        transaction that would be too late to find out."""
+        """Drop all prepared statements, because the driver has made the server drop them, or may
+        have.
+
+        Done in advance: inside a transaction the failed execution would abort it.
+        """
         self._forgotten += bool(self._prepared)
         self._prepared.clear()
 
     def _execute(self, query: str, values: Mapping[str, Any]) -> Any:
         name, names, formats = self._prepared.get(query) or self._prepare(query)
-        given: list[Any] = [_encoded(values[one]) for one in names]
-        return self._raw.pgconn.exec_prepared(name, given, formats, pq.Format.BINARY)
+        arguments: list[Any] = [_encoded(values[parameter]) for parameter in names]
+        return self._raw.pgconn.exec_prepared(name, arguments, formats, pq.Format.BINARY)
 
     def _rows(self, query: str, result: Any) -> list[dict[str, Any]]:
         columns = self._columns.get(query) or self._learn(query, result)
         return [
             {
-                one: None if (value := result.get_value(row, place)) is None else decode(value)
-                for place, (one, decode) in enumerate(columns)
+                column: None if (value := result.get_value(row, index)) is None else decode(value)
+                for index, (column, decode) in enumerate(columns)
             }
             for row in range(result.ntuples)
         ]
@@ -133,16 +138,16 @@ class PreparedStatements:
         return self._prepared[query]
 
     def _learn(self, query: str, result: Any) -> list[tuple[str, Callable[[bytes], Any]]]:
-        found = [
-            (result.fname(place).decode(), _DECODERS[result.ftype(place)])
-            for place in range(result.nfields)
+        columns = [
+            (result.fname(index).decode(), _DECODERS[result.ftype(index)])
+            for index in range(result.nfields)
         ]
-        self._columns[query] = found
-        return found
+        self._columns[query] = columns
+        return columns
 
 
-def said(raw: psycopg.Connection[Any], sql: str) -> Any:
-    """Execute statements that have no values, and return what came of the last one."""
+def execute_text(raw: psycopg.Connection[Any], sql: str) -> Any:
+    """Execute statements without parameters, and return the result of the last one."""
     result = raw.pgconn.exec_(sql.encode())
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise _error(result)
@@ -153,29 +158,31 @@ def _encoded(value: Any) -> bytes | None:
     if value is None:
         return None
     encode = _ENCODERS.get(type(value))
-    return (
-        encode(value) if encode is not None else str(value).encode()
-    )  # a member of an enumeration of words
+    if encode is None:  # a member of a StrEnum
+        return str(value).encode()
+    return encode(value)
 
 
 def _error(result: Any) -> psycopg.Error:
-    """Return what the server says."""
+    """Return the error of a result."""
     error = error_from_result(result)
-    if error.sqlstate is None:  # no server said that: there is none any more
+    if error.sqlstate is None:  # not from the server: the connection is gone
         return psycopg.OperationalError(str(error))
     return error
 
 
 def _raise_unless_forgotten(result: Any) -> None:
-    """Raise what the server says, unless it is that it has forgotten: the driver lets it forget
-    everything after some errors."""
+    """Raise the error of a result, unless the server has dropped the prepared statement.
+
+    psycopg makes it drop all of them after some errors (DEALLOCATE ALL).
+    """
     error = _error(result)
     if error.sqlstate != _FORGOTTEN:
         raise error
 
 
 class PreparedAppend:
-    """``append_guarded``, on a direct connection that is in no transaction."""
+    """``append_guarded`` on a direct connection, outside a transaction."""
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw
@@ -183,13 +190,13 @@ class PreparedAppend:
 
     def __call__(self, values: Mapping[str, Any]) -> int:
         """Execute it and return how many rows were written."""
-        given: list[Any] = [
+        arguments: list[Any] = [
             None if values[name] is None else encode(values[name])
             for name, (_, encode) in _KINDS.items()
         ]
         if not self._prepared:
             self._prepare()
-        result = self._raw.pgconn.exec_prepared(_NAME, given, _FORMATS)
+        result = self._raw.pgconn.exec_prepared(_NAME, arguments, _FORMATS)
         if result.status != pq.ExecStatus.COMMAND_OK:
             _raise_unless_forgotten(result)
             self._prepare()

@@ -1,5 +1,4 @@
-"""Which rights this role needs and lacks, as the very statements that an administrator can
-execute."""
+"""Find the privileges that this role lacks, as GRANT statements for an administrator."""
 
 from __future__ import annotations
 
@@ -31,15 +30,19 @@ _KINDS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 def missing(url: str) -> list[str]:
-    """Return the statements after which this role can work with that database; empty when it can,
-    or when nobody can tell."""
-    there = address.read(url)
+    """Return the statements that this role needs to use the database; empty if none, or if
+    unknown."""
+    address_of_database = address.read(url)
     try:
-        db = Connection(there)
+        db = Connection(address_of_database)
     except TemporarilyUnavailable:
         return []
     except StoreUnavailable as refused:
-        return _connecting(there.conninfo) if re.search("GRANT CONNECT", str(refused)) else []
+        return (
+            _connecting(address_of_database.conninfo)
+            if re.search("GRANT CONNECT", str(refused))
+            else []
+        )
     try:
         (who,) = db.rows(_ROLE)
         role = _quoted(who["role"])
@@ -55,19 +58,20 @@ def missing(url: str) -> list[str]:
 
 
 def _connecting(conninfo: str) -> list[str]:
-    given = conninfo_to_dict(conninfo)
-    user, name = given.get("user"), given.get("dbname") or given.get("user")
+    options = conninfo_to_dict(conninfo)
+    user = options.get("user")
+    name = options.get("dbname") or options.get("user")
     return (
         [f"GRANT CONNECT ON DATABASE {_quoted(str(name))} TO {_quoted(str(user))}"] if user else []
     )
 
 
 def _within(db: Connection, role: str) -> list[str]:
-    """The schema is there: may it be used, and filled, and may its tables be read and written?"""
+    """Return the missing privileges on the schema and its tables."""
     (schema,) = db.rows(_SCHEMA)
     tables = db.rows(_TABLES)
     if tables and not any(table["name"] == "migration" for table in tables):
-        return []  # it is not ours: no right would help
+        return []  # the schema belongs to another program: no privilege would help
     unfinished = not tables or _is_behind(db, tables, schema)
     kinds = [
         kind
@@ -78,7 +82,7 @@ def _within(db: Connection, role: str) -> list[str]:
         if not has
     ]
     wanted = [f"GRANT {', '.join(kinds)} ON SCHEMA holdfast TO {role}"] if kinds else []
-    if unfinished:  # what changes a table belongs to its owner
+    if unfinished:  # only the owner of a table may alter it
         wanted += sorted(
             {f"GRANT {_quoted(table['owner'])} TO {role}" for table in tables if not table["owns"]}
         )
@@ -86,7 +90,7 @@ def _within(db: Connection, role: str) -> list[str]:
 
 
 def _is_behind(db: Connection, tables: list[Any], schema: Any) -> bool:
-    """Say whether there are migrations to come, as far as this role may know."""
+    """Return whether migrations are pending, as far as this role can tell."""
     readable = schema["usage"] and any(
         table["name"] == "migration" and table["SELECT"] for table in tables
     )
@@ -104,5 +108,5 @@ def _on_tables(tables: list[Any], role: str) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    """Write a name as SQL wants it: plain where it can be."""
+    """Return a name as an SQL identifier, quoted only if necessary."""
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'

@@ -1,5 +1,4 @@
-"""Pruning many trees at once: the same moves as in SQLite, each in one statement for all of
-them."""
+"""Prune many trees of runs with one statement per table, instead of one per run as in SQLite."""
 
 from __future__ import annotations
 
@@ -26,10 +25,12 @@ _BELOW = (
 
 
 def prune(tx: PostgresTransaction, op: Prune) -> Pruned:
-    """Delete finished trees; one with a branch that lives, or ended too late, stays. A tree is
-    locked before it is judged."""
+    """Delete finished trees. A tree with a run that is live, or ended too late, is kept.
+
+    A tree is locked before it is checked, because a replay may revive one of its runs meanwhile.
+    """
     prune_of(tx, op)
-    found = tx.rows(
+    rows = tx.rows(
         "prunable",
         before=op.before,
         statuses=Texts(op.statuses),
@@ -38,37 +39,40 @@ def prune(tx: PostgresTransaction, op: Prune) -> Pruned:
         after=op.after,
         limit=op.limit,
     )
-    roots = [row["id"] for row in found]
+    roots = [row["id"] for row in rows]
     chosen = cut(roots, sizes_of(tx, "tree_sizes", roots, op.before), op)
     if chosen.part is not None:
         return _prune_part(tx, op, chosen.part, chosen.last)
-    below = tx.rows("lock_descendants", run_ids=Texts(chosen.whole)) if chosen.whole else []
-    late = {row["root_id"] for row in below if _is_late(row, op)}
-    doomed = [root for root in chosen.whole if root not in late] + [
-        row["id"] for row in below if row["root_id"] not in late
+    descendants = tx.rows("lock_descendants", run_ids=Texts(chosen.whole)) if chosen.whole else []
+    late = {row["root_id"] for row in descendants if _is_late(row, op)}
+    run_ids = [root for root in chosen.whole if root not in late] + [
+        row["id"] for row in descendants if row["root_id"] not in late
     ]
-    _delete(tx, doomed)
-    return Pruned(runs=len(doomed), last=chosen.last)
+    _delete(tx, run_ids)
+    return Pruned(runs=len(run_ids), last=chosen.last)
 
 
 def _prune_part(tx: PostgresTransaction, op: Prune, root: str, last: str | None) -> Pruned:
-    """Delete descendants of a tree that is too large for one transaction, the newest first, so that
-    none loses its parent."""
-    below = tx.rows("lock_last_descendants", run_id=root, limit=trees.RUNS)
-    if any(_is_late(row, op) for row in below):
-        return Pruned(runs=0, last=root)  # replayed since its tree was measured: the tree stays
-    forget_history(tx, root)  # what is left of the tree must not be replayed
-    _delete(tx, [row["id"] for row in below])
-    return Pruned(runs=len(below), last=last)
+    """Delete descendants of a tree that is too large for one transaction.
+
+    The newest are deleted first, so that no run loses its parent before itself.
+    """
+    descendants = tx.rows("lock_last_descendants", run_id=root, limit=trees.RUNS)
+    if any(_is_late(row, op) for row in descendants):
+        return Pruned(runs=0, last=root)  # replayed since the tree was measured: keep the tree
+    # Of a tree that is deleted in parts the rest must not be replayed.
+    forget_history(tx, root)
+    _delete(tx, [row["id"] for row in descendants])
+    return Pruned(runs=len(descendants), last=last)
 
 
 def _is_late(row: Row, op: Prune) -> bool:
     return row["finished_at"] is None or row["finished_at"] >= op.before
 
 
-def _delete(tx: PostgresTransaction, doomed: Sequence[str]) -> None:
+def _delete(tx: PostgresTransaction, run_ids: Sequence[str]) -> None:
     """Delete runs and all that belongs to them."""
-    payloads = tx.rows("payloads_of_runs", run_ids=Texts(doomed)) if doomed else []
-    for query in _BELOW if doomed else ():
-        tx.change(query, run_ids=Texts(doomed))
+    payloads = tx.rows("payloads_of_runs", run_ids=Texts(run_ids)) if run_ids else []
+    for query in _BELOW if run_ids else ():
+        tx.change(query, run_ids=Texts(run_ids))
     collect(tx, [bytes(row["digest"]) for row in payloads])

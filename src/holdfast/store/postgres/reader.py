@@ -1,5 +1,4 @@
-"""Looking into a PostgreSQL database: as many reading connections as there are readers at once, a
-few of them kept."""
+"""Read a PostgreSQL database: as many connections as concurrent readers, a few of them kept."""
 
 from __future__ import annotations
 
@@ -32,14 +31,13 @@ from holdfast.store.reading import StoreQueries
 T = TypeVar("T")
 
 PATIENCE = 30.0
-"""Seconds for which a lost connection is sought to be made anew before somebody is told."""
+"""Seconds for which a lost connection is retried before the caller gets an error."""
 
 CONFLICTS = 4
-"""How many tries in which the same row is there already show that no other try will find it
-gone."""
+"""How many attempts with the same conflict show that a retry does not help."""
 
 KEPT = 4
-"""How many connections are kept for readers to come."""
+"""How many idle connections are kept."""
 
 _SETTINGS = (
     "fsync",
@@ -51,13 +49,14 @@ _SETTINGS = (
 
 
 class PostgresReader(StoreQueries):
-    """What can be asked of a PostgreSQL database, by any thread at any time."""
+    """The queries of a PostgreSQL database, for any thread at any time."""
 
     _dialect = "postgres"
     _garbled = psycopg.DataError
 
     def __init__(self, address: Address, clock: Clock) -> None:
-        self.address, self.clock = address, clock
+        self.address = address
+        self.clock = clock
         self.now = clock.now
         self._idle: list[Connection] = []
         self._closed: str | None = None
@@ -65,8 +64,8 @@ class PostgresReader(StoreQueries):
         """When a reader last lost its connection, or could not connect, by the monotonic clock."""
         self._reported: set[str] = set()
         self._knocked: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
-        """For each session, up to where knocks were told and counted, and which were told that do
-        not count yet."""
+        """For each session: up to where notifications were returned in order, and those beyond
+        that were returned early because an older transaction was still open."""
 
     def _refuse_when_closed(self) -> None:
         if self._closed is not None:
@@ -76,25 +75,29 @@ class PostgresReader(StoreQueries):
         return Connection(self.address)
 
     def persist(self, attempt: Callable[[], T]) -> T:
-        """Make an attempt again and again while the connection is lost or others are in the way,
-        for as long as is decent."""
-        deadline, pause, conflicts = time.monotonic() + PATIENCE, 0.01, 0
+        """Repeat an attempt while the connection is lost or conflicts occur, for at most PATIENCE
+        seconds.
+
+        Raises StoreUnavailable, StoreBusy, WriteConflict.
+        """
+        deadline = time.monotonic() + PATIENCE
+        pause = 0.01
+        conflicts = 0
         while True:
             self._refuse_when_closed()
             try:
                 return attempt()
-            except TemporarilyUnavailable as trouble:
+            except TemporarilyUnavailable as unavailable:
                 if time.monotonic() > deadline:
-                    raise trouble.story from trouble
-            except (ConnectionLost, RetryTransaction) as trouble:
-                conflicts += isinstance(trouble, SnapshotConflict)
+                    raise unavailable.error from unavailable
+            except (ConnectionLost, RetryTransaction) as error:
+                conflicts += isinstance(error, SnapshotConflict)
                 if conflicts >= CONFLICTS:
-                    raise WriteConflict(
-                        database=self.address.shown, reason=str(trouble)
-                    ) from trouble
+                    raise WriteConflict(database=self.address.shown, reason=str(error)) from error
                 if time.monotonic() > deadline:
-                    kind = StoreBusy if isinstance(trouble, RetryTransaction) else StoreUnavailable
-                    raise kind(database=self.address.shown, reason=str(trouble)) from trouble
+                    kind = StoreBusy if isinstance(error, RetryTransaction) else StoreUnavailable
+                    raise kind(database=self.address.shown, reason=str(error)) from error
+            # Jitter: many processes lose their connections at the same moment.
             time.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, 1.0)
 
@@ -111,11 +114,10 @@ class PostgresReader(StoreQueries):
             self._give_back(db)
 
     def _begun(self) -> Connection:
-        """Return a connection with a transaction that sees one instant."""
+        """Return a connection with a transaction that reads one snapshot."""
         db = self._borrow()
-        db.script(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1"
-        )  # the server fixes the instant at the first read
+        # The server takes the snapshot at the first read, not at BEGIN.
+        db.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
         return db
 
     def _borrow(self) -> Connection:
@@ -145,11 +147,11 @@ class PostgresReader(StoreQueries):
             db.close()
             return
         self._idle.append(db)
-        if self._closed is not None:  # closed meanwhile, perhaps just now
+        if self._closed is not None:  # after the append: `close` may have emptied the list before
             self._close_idle()
 
     def _close_idle(self) -> None:
-        """Close what no thread is using; whoever uses one now closes it when done."""
+        """Close idle connections. A thread that uses one closes it when done."""
         while self._idle:
             try:
                 db = self._idle.pop()
@@ -168,29 +170,30 @@ class PostgresReader(StoreQueries):
 
     def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
         rows = self._rows("knocks", session_id=session_id, after=after)
-        cursor, told = self._knocked.get(session_id, (0, frozenset()))
-        if (
-            cursor == after
-        ):  # who goes on from here was told already of those that did not count yet
-            rows = [row for row in rows if (row["number"], row["run_id"]) not in told]
+        cursor, returned_early = self._knocked.get(session_id, (0, frozenset()))
+        # A caller that continues from the cursor already has the notifications returned early.
+        if cursor == after:
+            rows = [row for row in rows if (row["number"], row["run_id"]) not in returned_early]
         if rows:
-            fresh = frozenset((row["number"], row["run_id"]) for row in rows)
+            new = frozenset((row["number"], row["run_id"]) for row in rows)
             last = rows[-1]["id"]
             self._knocked[session_id] = (
                 last,
-                frozenset(one for one in fresh | told if one[0] > last),
+                frozenset(
+                    notification for notification in new | returned_early if notification[0] > last
+                ),
             )
         return [(row["id"], row["run_id"]) for row in rows]
 
     def next_look(self) -> NextDue:
-        (found,) = self._fetch(SQL["next_look"])
-        work = [found["wake_at"]]
-        if found["rated"]:
+        (due,) = self._fetch(SQL["next_look"])
+        work = [due["wake_at"]]
+        if due["rated"]:
             work.append(self._next_admission())
         return NextDue(
             min((time for time in work if time is not None), default=None),
             *(
-                found[name]
+                due[name]
                 for name in (
                     "deadline",
                     "schedule",
@@ -206,23 +209,23 @@ class PostgresReader(StoreQueries):
         return self._damage_found() + self._broken_laws(progress)
 
     def facts(self) -> dict[str, object]:
-        asked = ", ".join(f"current_setting('{name}') AS {name}" for name in _SETTINGS)
-        (found,) = self._ask(
-            f"SELECT {asked}, current_setting('server_version') AS postgres,"
+        columns = ", ".join(f"current_setting('{name}') AS {name}" for name in _SETTINGS)
+        (settings,) = self._ask(
+            f"SELECT {columns}, current_setting('server_version') AS postgres,"
             " pg_database_size(current_database()) AS bytes"
         )
         (schema,) = self._ask("SELECT MAX(number) AS schema FROM holdfast.migration")
         lossy = [
             name
             for name in ("fsync", "synchronous_commit", "full_page_writes")
-            if found[name] == "off"
+            if settings[name] == "off"
         ]
         text = f"a crash of the server may lose what was committed: {', '.join(lossy)} off"
         warning = {"warnings": [text]} if lossy else {}
         return {
             "database": self.address.shown,
             "driver": f"psycopg {psycopg.__version__}",
-            **found,
+            **settings,
             **schema,
             **warning,
         }
@@ -233,18 +236,18 @@ class PostgresReader(StoreQueries):
 
 
 class _PostgresSnapshot(PostgresReader):
-    """A reader that asks everything in one transaction of another reader."""
+    """A reader whose queries all run in one transaction of another reader."""
 
     def __init__(self, reader: PostgresReader, db: Connection) -> None:
         super().__init__(reader.address, reader.clock)
         self._db = db
 
     def persist(self, attempt: Callable[[], T]) -> T:
-        """Make one attempt: another connection would see another instant."""
+        """Make one attempt: another connection would read another snapshot."""
         try:
             return attempt()
-        except (ConnectionLost, RetryTransaction, TemporarilyUnavailable) as trouble:
-            raise StoreUnavailable(database=self.address.shown, reason=str(trouble)) from trouble
+        except (ConnectionLost, RetryTransaction, TemporarilyUnavailable) as error:
+            raise StoreUnavailable(database=self.address.shown, reason=str(error)) from error
 
     def _borrow(self) -> Connection:
         return self._db

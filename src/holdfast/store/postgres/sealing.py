@@ -1,4 +1,4 @@
-"""The triggers of a sealed PostgreSQL database."""
+"""Create and drop the triggers of a sealed PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ def _tables(db: Connection) -> list[str]:
 
 
 def lock(db: Connection) -> None:
-    """Let nobody write before the transaction has ended that is open."""
+    """Block all other writers until the open transaction ends."""
     names = ", ".join(f"holdfast.{table}" for table in _tables(db))
-    db.script(
-        f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"
-    )  # what CREATE TRIGGER takes: there is nothing to upgrade
+    # The mode that CREATE TRIGGER takes, so that no lock is upgraded later, which could deadlock.
+    db.script(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
 
 
 def seal(db: Connection, text: str) -> None:
-    """Refuse each INSERT, UPDATE, DELETE and TRUNCATE with *text*, in the transaction that is
-    open."""
+    """Refuse each INSERT, UPDATE, DELETE and TRUNCATE with *text*, in the open transaction."""
     words = sql.Literal(text).as_string(db.raw)
     function = (
         "CREATE OR REPLACE FUNCTION holdfast.refuse_write() RETURNS trigger LANGUAGE plpgsql AS"

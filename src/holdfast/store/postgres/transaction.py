@@ -1,4 +1,4 @@
-"""An open transaction, as the transitions see it."""
+"""An open transaction, as the operations use it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RUN_COLUMNS: Kinds = {
     "budgets": Texts,
     "share": Texts,
 }
-"""What a new run is written with, and what each of its columns is a list of when there are many."""
+"""The columns of a new run, and the type of their arrays."""
 
 
 _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
@@ -185,7 +185,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
         },
     ),
 }
-"""What is written often enough to travel as arrays."""
+"""Queries that are frequent enough for a variant with arrays: one statement for many rows."""
 
 _SETTLED = {
     "end_member": "ended_",
@@ -194,8 +194,7 @@ _SETTLED = {
     "count_graph": "graph_",
     "insert_graph_event": "event_",
 }
-"""What the ends of members lead to, most often: one statement writes it all. How its values are
-called there."""
+"""The usual writes of a graph resolution, which one statement makes, and their prefixes in it."""
 
 _ALWAYS_SETTLED = frozenset({"end_member", "count_graph", "insert_graph_event"})
 
@@ -207,21 +206,24 @@ _AT_BIRTH = {
     "forget_share_admissions",
     "admit",
 }
-"""What is asked and noted about every start: it takes the short way to the server."""
+"""Queries of every start: executed as prepared statements, which saves most of the driver's
+time."""
 
 
 def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
-    """Turn rows into columns: one array each. One in which there is nothing is empty: beside longer
-    ones UNNEST fills it up."""
-    found: dict[str, object] = {}
+    """Return rows as one array per column.
+
+    A column without values is an empty array: beside longer ones UNNEST fills it up with NULL.
+    """
+    arrays: dict[str, object] = {}
     for name, kind in kinds.items():
         values = [row[name] for row in rows]
-        found[prefix + name] = kind() if values.count(None) == len(values) else kind(values)
-    return found
+        arrays[prefix + name] = kind() if values.count(None) == len(values) else kind(values)
+    return arrays
 
 
 class PostgresTransaction:
-    """What the transitions see of an open transaction."""
+    """An open transaction, as the operations use it."""
 
     __slots__ = (
         "_db",
@@ -236,7 +238,9 @@ class PostgresTransaction:
     )
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
-        self._db, self.now, self._known_routes = db, now, known_routes
+        self._db = db
+        self.now = now
+        self._known_routes = known_routes
         self.graphs: dict[str, Any] = {}
         self.calls = 0
         """How often user code was called in it."""
@@ -247,7 +251,7 @@ class PostgresTransaction:
 
     @property
     def db(self) -> Connection:
-        """The connection that it is open on."""
+        """Return the connection of the transaction."""
         return self._db
 
     def rows(self, query: str, **values: object) -> list[Any]:
@@ -257,7 +261,7 @@ class PostgresTransaction:
         return sifted(SQL[query], self._fetch(query, values), values)
 
     def unchecked(self, query: str, **values: object) -> list[Any]:
-        """Run a named query whose rows hold several things, and return them."""
+        """Run a named query whose rows are of several kinds, without checking them."""
         return self._fetch(query, values)
 
     def _fetch(self, query: str, values: dict[str, object]) -> list[Any]:
@@ -276,14 +280,15 @@ class PostgresTransaction:
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         if len(values) < 2:
-            return sum(self.change(query, **each) for each in values)
+            return sum(self.change(query, **row) for row in values)
         if query in _AS_ARRAYS:
             query, kinds = _AS_ARRAYS[query]
             return self._db.change_within(query, columns(kinds, values))
         return self._db.many(SQL[query], values)
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
-        if changes.keys() >= _ALWAYS_SETTLED:  # the others may have no rows
+        # One statement instead of five; the other kinds may have no rows.
+        if changes.keys() >= _ALWAYS_SETTLED:
             values: dict[str, object] = {}
             for query, prefix in _SETTLED.items():
                 values |= columns(_AS_ARRAYS[query][1], changes.pop(query, []), prefix)
@@ -302,11 +307,11 @@ class PostgresTransaction:
         if known is not None:
             return known
         values = route_values(route)
-        found = self._db.rows(SQL["find_route"], values)
-        if not found:
+        routes = self._db.rows(SQL["find_route"], values)
+        if not routes:
             self._db.change(SQL["insert_route"], values)
-            found = self._db.rows(SQL["find_route"], values)
-        self.new_routes[route] = found[0]["id"]
+            routes = self._db.rows(SQL["find_route"], values)
+        self.new_routes[route] = routes[0]["id"]
         self.hints.routes = True
         return self.new_routes[route]
 
@@ -331,12 +336,12 @@ class PostgresTransaction:
 
 
 class Later:
-    """Changes that need not be made one by one: noted, and then made together, those of one kind at
-    once."""
+    """Collects changes, to make those of one kind with one statement."""
 
     def __init__(self, tx: PostgresTransaction) -> None:
         self._tx = tx
-        self.now, self.hints = tx.now, tx.hints
+        self.now = tx.now
+        self.hints = tx.hints
         self._noted: dict[str, list[dict[str, object]]] = {}
 
     def change(self, query: str, **values: object) -> int:

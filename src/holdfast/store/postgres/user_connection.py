@@ -1,16 +1,15 @@
-"""The writing connection as user code gets it: a real connection of psycopg that refuses what would
-harm other runs.
+"""The writing connection as user code gets it: a psycopg connection that refuses harmful
+statements.
 
 Invariants:
-- While it is lent, it refuses to end the transaction, to close, to reach the savepoints of
-  Holdfast, and to change its session.
-- The server refuses a COMMIT that does not go through this class, as one by ``connection.pgconn``:
-  a transaction that lends the connection holds a cursor that cannot be kept beyond its end. Such a
-  COMMIT rolls all back, and is noticed after the step.
-- A setting that user code changes in a way that is not recognised, as in a function, is noticed
-  after the step, which fails: the rollback to its savepoint restores the setting.
-- After the step the connection and its cursors refuse everything. The store uses cursors of its
-  own.
+- While it is lent, it refuses to end the transaction, to close, to use the savepoints of Holdfast,
+  and to change its session.
+- The server refuses a COMMIT that bypasses this class, as through ``connection.pgconn``: a
+  transaction that lends the connection holds a cursor that cannot be kept beyond its end. Such a
+  COMMIT rolls everything back, and is detected after the step.
+- A setting that user code changes in an undetected way, as in a function, is detected after the
+  step, which fails: the rollback to its savepoint restores the setting.
+- After the step the connection and its cursors refuse everything. The store uses its own cursors.
 """
 
 from __future__ import annotations
@@ -38,15 +37,18 @@ _ENDING = frozenset({"abort", "begin", "commit", "end", "rollback", "start"})
 _SESSION = frozenset({"deallocate", "discard", "listen", "load", "reset", "set", "unlisten"})
 """Statements whose effect outlasts the transaction."""
 
-SETTLES = "it must not begin, commit or roll back: that is done for it, together with its record"
+SETTLES = (
+    "a step must not begin, commit or roll back: the engine commits it together with its record"
+)
+"""Why user code must not end the transaction."""
 _KEEPS = (
     "the connection belongs to the engine: a step must not close it, nor change its session; use"
     " SET LOCAL"
 )
 _ENDED = "the connection was lent to a step that has ended: ask for connection() in each step"
 _SET = (
-    "it has changed settings of the connection that other runs use: it must set back the role,"
-    " search_path, timeouts and modes"
+    "the step has changed settings of the connection that other runs use: it must restore the"
+    " role, search_path, timeouts and modes"
 )
 
 _RELIED_ON = (
@@ -75,7 +77,7 @@ _SETTINGS = f"SELECT concat_ws('|', current_user, {_values}), {_has_loan}".encod
 OPEN_LOAN = """DECLARE holdfast_loan CURSOR WITH HOLD FOR
     SELECT CAST('a transactional step must not commit' || left(CAST(random() AS TEXT), 0) AS
     INTEGER)"""
-"""Let the server refuse to commit this transaction until the loan is closed."""
+"""Makes the server refuse to commit this transaction until the loan is closed."""
 
 CLOSE_LOAN = "CLOSE holdfast_loan"
 
@@ -101,13 +103,13 @@ class GuardedCursor(psycopg.Cursor[Any]):
 
 
 class GuardedConnection(psycopg.Connection[Any]):
-    """The writing connection."""
+    """The writing connection, which is lent to user code."""
 
     is_lent: bool | None = None
-    """None before the first loan: the store itself is the only one that has the connection."""
+    """None before the first loan: until then only the store uses the connection."""
 
     _settings: str | None = None
-    """The settings of the connection as they were before it was lent for the first time."""
+    """The settings of the connection before it was first lent."""
 
     def commit(self) -> None:
         if self.is_lent is not None:
@@ -120,20 +122,20 @@ class GuardedConnection(psycopg.Connection[Any]):
         super().rollback()
 
     def close(self) -> None:
-        """Refuse: the store closes it by ``release``."""
+        """Refuse: the store closes the connection with ``release``."""
         if self.is_lent is not None:
             refuse(_KEEPS)
         super().close()
 
     def release(self) -> None:
-        """Close it."""
+        """Close the connection."""
         super().close()
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call *body* with this connection as it would be if it were new; the attributes that it
-        sets are set back."""
+        """Call *body* with this connection as if it were new, and restore the attributes that it
+        sets."""
         if self._settings is None:
-            self._settings, _ = self._look()
+            self._settings, _ = self._session_settings()
         self._reset()
         self.is_lent = True
         try:
@@ -149,25 +151,25 @@ class GuardedConnection(psycopg.Connection[Any]):
         self.cursor_factory = GuardedCursor
 
     def _check_session(self) -> None:
-        """Raise BadOption if other runs cannot go on in this session, and Ended if they cannot go
-        on in this transaction."""
+        """Raise BadOption if other runs cannot use this session, and ConnectionEnded if they
+        cannot use this transaction."""
         status = self.info.transaction_status
         if self.closed or status == pq.TransactionStatus.IDLE:
             return  # the store replaces the connection
         if status != pq.TransactionStatus.INTRANS:
             refuse(
-                "an error of the database was passed over in it, and after that its transaction"
-                " cannot go on"
+                "the step ignored an error of the database, after which its transaction cannot"
+                " continue"
             )
-        settings, is_same_transaction = self._look()
+        settings, is_same_transaction = self._session_settings()
         if settings is not None and not is_same_transaction:
             raise ConnectionEnded(SETTLES)
         if settings != self._settings:
             refuse(_SET)
 
-    def _look(self) -> tuple[str | None, bool]:
-        """Return the settings on which the store relies, None if the connection is lost; and
-        whether the loan is still open."""
+    def _session_settings(self) -> tuple[str | None, bool]:
+        """Return the settings that the store relies on (None: connection lost), and whether the
+        loan is open."""
         result = self.pgconn.exec_(_SETTINGS)
         if result.status != pq.ExecStatus.TUPLES_OK:
             return None, False
@@ -181,7 +183,7 @@ def _check(connection: Any, query: Any) -> None:
     if not is_lent:
         refuse(_ENDED)
     if connection.info.transaction_status == pq.TransactionStatus.IDLE:
-        # the step has ended the transaction: what it writes now would be committed at once
+        # The step has ended the transaction: further writes would be committed at once.
         refuse()
     objection = objection_to(_text(query, connection))
     if objection is not None:
@@ -195,8 +197,8 @@ def _text(query: Any, connection: Any) -> str:
 
 
 def objection_to(sql: str) -> str | None:
-    """Return why user code must not execute these statements; None if it may. Its own savepoints
-    are all right."""
+    """Return why user code must not execute these statements, or None. Its own savepoints are
+    allowed."""
     words: list[str] = []
     for match in _WORDS.finditer(sql + ";"):
         if match["word"]:
@@ -223,5 +225,5 @@ def _objection(words: list[str]) -> str | None:
 
 
 def refuse(why: str = SETTLES) -> NoReturn:
-    """Raise what user code gets that tries what it must not."""
+    """Raise the error of a forbidden statement."""
     raise BadOption(option="transactional step", why=why)

@@ -1,5 +1,4 @@
-"""A user's own connection to the same database, on which runs are started within the user's own
-transaction."""
+"""Start runs within the user's own transaction, on the user's connection to the same database."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from holdfast.store.user_connections import (
 
 T = TypeVar("T")
 SAVEPOINT = "holdfast_start"
-_OURS = "only runs are started in the transaction of a caller"
+_OURS = "only starts of runs are possible in the transaction of a caller"
 ACCEPTED = (
     "a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy over one of them"
 )
@@ -37,14 +36,14 @@ _THERE = "SELECT to_regclass('holdfast.setting') AS ours, current_database() AS 
 
 
 class DriverAdapter(Protocol):
-    """What a borrowed connection must be able to do, whichever library it is of."""
+    """The operations of a user's connection, whichever library it belongs to."""
 
     def is_idle(self) -> bool:
-        """Whether no transaction is open, nor would be begun by a statement."""
+        """Return whether no transaction is open, and none would be begun by a statement."""
 
     def is_closed(self) -> bool: ...
 
-    def say(self, sql: str) -> list[Any]:
+    def execute(self, sql: str) -> list[Any]:
         """Execute a statement without parameters and return its rows."""
 
     def rows(self, query: str, values: dict[str, object]) -> list[Any]:
@@ -55,8 +54,8 @@ class DriverAdapter(Protocol):
 
 
 class PsycopgAdapter:
-    """A blocking connection of psycopg. We have a cursor of our own, whatever rows the user wants
-    to see on theirs."""
+    """A blocking connection of psycopg. Uses its own cursor, so that the user's row factory does
+    not matter."""
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw
@@ -71,7 +70,7 @@ class PsycopgAdapter:
     def is_closed(self) -> bool:
         return self._raw.closed
 
-    def say(self, sql: str) -> list[Any]:
+    def execute(self, sql: str) -> list[Any]:
         cursor = self._cursor.execute(sql)
         return cursor.fetchall() if cursor.description else []
 
@@ -83,10 +82,11 @@ class PsycopgAdapter:
 
 
 class AsyncPsycopgAdapter:
-    """An asynchronous one of psycopg."""
+    """An asynchronous connection of psycopg."""
 
     def __init__(self, held: LoopBoundConnection) -> None:
-        self._raw, self._wait_for = held.connection, held.wait_for
+        self._raw = held.connection
+        self._wait_for = held.wait_for
         self._cursor = psycopg.AsyncCursor(self._raw, row_factory=dict_row)
         arrays.register(self._cursor.adapters)
 
@@ -98,7 +98,7 @@ class AsyncPsycopgAdapter:
     def is_closed(self) -> bool:
         return bool(self._raw.closed)
 
-    def say(self, sql: str) -> list[Any]:
+    def execute(self, sql: str) -> list[Any]:
         return self._wait_for(self._all(sql, None))
 
     def rows(self, query: str, values: dict[str, object]) -> list[Any]:
@@ -114,10 +114,12 @@ class AsyncPsycopgAdapter:
 
 
 class AsyncpgAdapter:
-    """One of asyncpg. Parameters are numbered, and it knows their types from the server."""
+    """A connection of asyncpg. Parameters are numbered, and it knows their types from the
+    server."""
 
     def __init__(self, held: LoopBoundConnection) -> None:
-        self._raw, self._wait_for = held.connection, held.wait_for
+        self._raw = held.connection
+        self._wait_for = held.wait_for
 
     def is_idle(self) -> bool:
         return not self._raw.is_in_transaction()
@@ -125,7 +127,7 @@ class AsyncpgAdapter:
     def is_closed(self) -> bool:
         return bool(self._raw.is_closed())
 
-    def say(self, sql: str) -> list[Any]:
+    def execute(self, sql: str) -> list[Any]:
         return self._wait_for(self._raw.fetch(sql))
 
     def rows(self, query: str, values: dict[str, object]) -> list[Any]:
@@ -139,42 +141,49 @@ class AsyncpgAdapter:
 
 
 class PostgresUserTransaction:
-    """The caller's transaction, as the transitions see it. What they raise there is the driver's
-    own, but what we can name."""
+    """The caller's transaction, as the operations use it.
+
+    Errors of the driver are raised unchanged, unless they can be translated.
+    """
 
     def __init__(self, connection: Any, shown: str, identity: str, now: int) -> None:
-        self._driver, self._shown, self._identity = driver_of(connection), shown, identity
-        self.now, self.hints = now, Hints()
+        self._driver = driver_of(connection)
+        self._shown: str = shown
+        self._identity: str = identity
+        self.now: int = now
+        self.hints = Hints()
         self.news: list[MemberOutcome] = []
         self.told: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if self._driver.is_idle():
             raise BadOption(
-                option="connection", why="it has no open transaction that the runs could be part of"
+                option="connection",
+                why="the connection has no open transaction: begin one before starting runs in it",
             )
 
     def __enter__(self) -> PostgresUserTransaction:
         if self._whose() != self._identity:
             raise BadOption(
-                option="connection", why=f"it is open on another database than {self._shown}"
+                option="connection",
+                why=f"the connection is open on another database than {self._shown}",
             )
-        self._do(self._driver.say, f"SAVEPOINT {SAVEPOINT}")
+        self._do(self._driver.execute, f"SAVEPOINT {SAVEPOINT}")
         return self
 
     def _whose(self) -> str:
-        """Say which database this is, as it is said when one is opened."""
-        (there,) = self._do(self._driver.say, _THERE)
-        found = self.rows("setting", name="database") if there["ours"] is not None else []
-        return f"{found[0]['value']} {there['name']}" if found else ""
+        """Return the identity of the database, as it is computed when a store is opened."""
+        (database,) = self._do(self._driver.execute, _THERE)
+        settings = self.rows("setting", name="database") if database["ours"] is not None else []
+        return f"{settings[0]['value']} {database['name']}" if settings else ""
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self._driver.is_closed():
             return
         if kind is not None:
-            self._do(self._driver.say, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
-        self._do(self._driver.say, f"RELEASE SAVEPOINT {SAVEPOINT}")
+            self._do(self._driver.execute, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+        self._do(self._driver.execute, f"RELEASE SAVEPOINT {SAVEPOINT}")
         if kind is None and self.hints.ready:
-            self._do(self._driver.say, f"SELECT pg_notify('{CHANNEL}', '')")
+            self._do(self._driver.execute, f"SELECT pg_notify('{CHANNEL}', '')")
 
     def rows(self, query: str, **values: object) -> list[Any]:
         return checked(SQL[query], self._do(self._driver.rows, query, values), values)
@@ -186,7 +195,7 @@ class PostgresUserTransaction:
         return self._do(self._driver.change, query, values)
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
-        return sum(self.change(query, **each) for each in values)
+        return sum(self.change(query, **row) for row in values)
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
         for query, values in changes.items():
@@ -199,16 +208,14 @@ class PostgresUserTransaction:
 
     def route_id(self, route: Route) -> int:
         self.change("insert_route", **route_values(route))
-        found: int = self.rows("find_route", **route_values(route))[0]["id"]
-        return found
+        number: int = self.rows("find_route", **route_values(route))[0]["id"]
+        return number
 
     def as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
-        raise BadOption(
-            option="connection", why="a step has no part in the transaction of a caller"
-        )
+        raise BadOption(option="connection", why="a step cannot run in the transaction of a caller")
 
     def lock_tables(self) -> None:
         raise BadOption(option="connection", why=_OURS)
@@ -226,14 +233,14 @@ class PostgresUserTransaction:
         try:
             return call(*arguments)
         except Exception as error:
-            found = translated(error, self._shown)
-            if found is error or isinstance(found, ConnectionLost | RetryTransaction):
-                raise  # the transaction is the caller's, and so is what to do now
-            raise found from error
+            translation = translated(error, self._shown)
+            if translation is error or isinstance(translation, ConnectionLost | RetryTransaction):
+                raise  # the caller owns the transaction, and decides whether to retry it
+            raise translation from error
 
 
 def driver_of(connection: Any) -> DriverAdapter:
-    """Return how to use a connection that a user has given us. Raises BadOption."""
+    """Return the adapter of a user's connection. Raises BadOption."""
     if isinstance(connection, LoopBoundConnection):
         if isinstance(connection.connection, psycopg.AsyncConnection):
             return AsyncPsycopgAdapter(connection)

@@ -1,7 +1,9 @@
-"""Every transition, written once for both databases: load, let the core decide, save.
+"""Apply every operation, once for both databases: load rows, let the core decide, save rows.
 
-They run inside a transaction that somebody else commits, many of them in one. A transition that
-must refuse does so before its first write and its first hint, or is run inside a savepoint.
+Invariants:
+- Operations run inside a transaction that the adapter commits, usually many in one.
+- An operation that must be refused is refused before its first write and its first hint, or runs
+  inside a savepoint (`may_refuse_late`).
 """
 
 from __future__ import annotations
@@ -337,8 +339,10 @@ _LATE = frozenset(
 
 
 def may_refuse_late(op: Operation, routes: Container[Route]) -> bool:
-    """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes*
-    are those that exist."""
+    """Return whether *op* can be refused after its first write, so that it needs a savepoint.
+
+    *routes* are the routes that are known to exist: a start on another one writes its route first.
+    """
     if type(op) is Advance:
         return op.body is not None or bool(op.children) or bool(op.grows)
     if type(op) is StartRuns:

@@ -1,5 +1,4 @@
-"""Rates of lanes and of their shares: what began of late, how many more may begin, and when the
-next one may."""
+"""Rate limits of lanes and shares: recent admissions, and when the next run may start."""
 
 from __future__ import annotations
 
@@ -15,17 +14,17 @@ NOTHING = Window()
 
 
 class Admissions(NamedTuple):
-    """What is to be written about what begins now."""
+    """The admissions to rate-limited lanes that a claim has to record."""
 
     began: list[Row]
-    """What begins, of which share of which lane, and how it is numbered."""
+    """The runs that start, by lane and share, with their numbers."""
     full: list[Row]
-    """What is full then: when may one more begin?"""
+    """The lanes and shares that are full afterwards, to compute when the next run may start."""
     gone: list[tuple[str, bool, int]]
-    """Of which lanes, or of their shares, what began before some instant counts no more."""
+    """Lanes, or their shares, whose admissions before an instant have left the window."""
 
     def write(self, tx: Transaction) -> None:
-        """Write it down."""
+        """Write them."""
         for lane, by_share, before in self.gone:
             tx.change(
                 "forget_share_admissions" if by_share else "forget_admissions",
@@ -38,32 +37,32 @@ class Admissions(NamedTuple):
 
 
 class RateWindows:
-    """What began of late in lanes that have rates."""
+    """The recent admissions of lanes with rate limits."""
 
     def __init__(self, lanes: Mapping[str, Lane]) -> None:
         self.rates: dict[tuple[str, bool], RateLimit] = {}
-        """Of each lane, as a whole and by share."""
+        """By lane, for the lane as a whole and for each of its shares."""
         for name, lane in lanes.items():
-            for by_share, found in (
+            for by_share, rate in (
                 (False, claiming.rate_of(lane)),
                 (True, claiming.share_rate_of(lane)),
             ):
-                if found is not None:
-                    self.rates[name, by_share] = found
+                if rate is not None:
+                    self.rates[name, by_share] = rate
         self.seen: dict[tuple[str, str], Window] = {}
-        """By lane and share; of what is not here nothing began."""
+        """By lane and share; where nothing is entered nothing started."""
 
-    def look(self, tx: Transaction, ready: Iterable[claiming.Claimable]) -> None:
-        """See what began of late of what is ready."""
+    def read(self, tx: Transaction, ready: Iterable[claiming.Claimable]) -> None:
+        """Read the recent admissions of the lanes and shares of these runs."""
         for (lane, by_share), shares in self._wanted(ready).items():
             since = tx.now - self.rates[lane, by_share].per
             for row in tx.rows(
                 "windows", lane=lane, shares=tx.as_list(sorted(shares)), since=since
             ):
-                self.see(lane, row["share"], row["total"], row["base"], row["last_at"])
+                self.enter(lane, row["share"], row["total"], row["base"], row["last_at"])
 
-    def see(self, lane: str, share: str, total: int, base: int | None, last_at: int) -> None:
-        """Take down what was seen; without a base all that began has left the window."""
+    def enter(self, lane: str, share: str, total: int, base: int | None, last_at: int) -> None:
+        """Enter a window. Without a base all earlier admissions have left it."""
         self.seen[lane, share] = Window(total, total if base is None else base, last_at)
 
     def _wanted(self, ready: Iterable[claiming.Claimable]) -> dict[tuple[str, bool], set[str]]:
@@ -76,7 +75,7 @@ class RateWindows:
         return wanted
 
     def left(self, ready: Iterable[claiming.Claimable]) -> dict[claiming.Account, int]:
-        """Say how many more may begin of what is ready."""
+        """Return how many more runs may start, by lane and share of these runs."""
         return {
             (claiming.BEGIN, lane, share): self.seen.get((lane, share), NOTHING).room(
                 self.rates[lane, by_share].limit
@@ -86,16 +85,19 @@ class RateWindows:
         }
 
     def note(self, taken: Mapping[claiming.Account, int], now: int) -> Admissions:
-        """Say what to write about what begins now: of what is full also that, so that it is known
-        when one more may begin."""
-        notes = Admissions([], [], [])
+        """Return the admissions to record for the runs that start now.
+
+        Full lanes and shares are included, so that the instant of the next admission is known.
+        """
+        admissions = Admissions([], [], [])
         kinds: set[tuple[str, bool]] = set()
         for lane, share, count in sorted(
             (lane, share, n) for (kind, lane, share), n in taken.items() if kind == claiming.BEGIN
         ):
-            window, limits = self.seen.get((lane, share), NOTHING), self.rates[lane, share != ""]
+            window = self.seen.get((lane, share), NOTHING)
+            limits = self.rates[lane, share != ""]
             total = window.total + count
-            notes.began.append(
+            admissions.began.append(
                 {
                     "lane": lane,
                     "share": share,
@@ -105,19 +107,19 @@ class RateWindows:
                 }
             )
             if window.room(limits.limit) <= count:
-                notes.full.append(
+                admissions.full.append(
                     {"lane": lane, "share": share, "edge": total - limits.limit, "per": limits.per}
                 )
             kinds.add((lane, share != ""))
-        notes.gone.extend(
+        admissions.gone.extend(
             (lane, by_share, now - self.rates[lane, by_share].per)
             for lane, by_share in sorted(kinds)
         )
-        return notes
+        return admissions
 
 
 def free(tx: Transaction, full: Iterable[Row]) -> None:
-    """Note when one more may begin where none may now."""
+    """Record when the next run may start in lanes and shares that are full."""
     lanes = [
         {name: value for name, value in row.items() if name != "share"}
         for row in full
@@ -131,18 +133,18 @@ def free(tx: Transaction, full: Iterable[Row]) -> None:
 
 
 def apply_new_rate(tx: Transaction, lane: Lane) -> None:
-    """Let a rate hold from now on for what began of late, too."""
+    """Apply a changed rate limit to recent admissions, too."""
     tx.change("spend_rate", name=lane.name, free_at=0)
     tx.change("free_shares", lane=lane.name)
     full: list[Row] = []
     for row in tx.rows("admitted_shares", lane=lane.name):
         limits = claiming.share_rate_of(lane) if row["share"] else claiming.rate_of(lane)
         if limits is not None:
-            found = {
+            full_share = {
                 "lane": lane.name,
                 "share": row["share"],
                 "edge": row["number"] - limits.limit,
                 "per": limits.per,
             }
-            full.append(found)
+            full.append(full_share)
     free(tx, full)

@@ -1,4 +1,8 @@
-"""The holder's write: events, where the run stands after them, and all that goes with it."""
+"""Apply `Advance`: the commit of a run's holder, with its events, new status and effects.
+
+The lease is checked by the guarded write itself; only commits that must read before they write
+check it by a query of its own.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ from holdfast.store.transitions.stopping import (
     children_to_stop,
     request_cancel,
 )
-from holdfast.store.transitions.streaming import write as put_out
+from holdfast.store.transitions.streaming import write as append_output
 from holdfast.store.transitions.touching import notify_parent, release_schedule
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
@@ -55,18 +59,18 @@ _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
 
 def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | BudgetRefused:
-    """Record what the holder of a run has to say."""
-    data, below = None, None
+    """Record progress of a run as its holder. Raises LeaseLost."""
+    data = None
+    descendants = None
     if op.had_children and op.status in FINAL:
-        below = children_to_stop(tx, op.run_id)
-        if below and len(below) + len(op.children) > PORTION:
-            return _stop_first(tx, op, below)
+        descendants = children_to_stop(tx, op.run_id)
+        if descendants and len(descendants) + len(op.children) > PORTION:
+            return _stop_first(tx, op, descendants)
     if (op.spends or op.demands) and (refused := _refused(tx, op)) is not None:
         return refused
     if op.body is not None:
-        changed = _changed(
-            op, _lease(tx, op)
-        )  # before user code runs: what is refused must leave no trace
+        # Before user code runs, not after: a refused commit must leave no trace of it.
+        changed = _changed(op, _lease(tx, op))
         if changed is not None:
             return changed
         data = tx.call(op.body)
@@ -80,7 +84,7 @@ def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | Budget
         append(tx, op.run_id, op.events)
     _write_beside(tx, op)
     answer = Advanced(now=tx.now, data=data)
-    _side_effects(tx, op, answer, below)
+    _side_effects(tx, op, answer, descendants)
     if op.grows:
         answer.born = _grow(tx, op)
     if op.spends or op.settles or op.settles_all:
@@ -88,11 +92,13 @@ def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | Budget
     return answer
 
 
-def _stop_first(tx: Transaction, op: Advance, below: Sequence[str]) -> Advanced:
-    """Ask a portion of the children to stop before their parent ends: an ended run cancels nothing
-    after a crash."""
+def _stop_first(tx: Transaction, op: Advance, descendants: Sequence[str]) -> Advanced:
+    """Cancel a portion of the children before their parent ends.
+
+    An ended parent would cancel nothing after a crash.
+    """
     _lease(tx, op)
-    cancel_children(tx, op.run_id, _why_children_stop(op), below)
+    cancel_children(tx, op.run_id, _why_children_stop(op), descendants)
     return Advanced(now=tx.now, unasked=True)
 
 
@@ -101,7 +107,7 @@ def _why_children_stop(op: Advance) -> str:
 
 
 def _write_beside(tx: Transaction, op: Advance) -> None:
-    """Write what is kept apart from the history."""
+    """Write output and offloaded payloads, which are stored apart from the history."""
     if op.output is not None or op.closes is not None:
         _show(tx, op)
     if op.payloads:
@@ -109,26 +115,27 @@ def _write_beside(tx: Transaction, op: Advance) -> None:
 
 
 def _grow(tx: Transaction, op: Advance) -> list[tuple[NewRun, int]]:
-    """Add to the graph of the run; return the members that were born leased. Raises BadGraph when
-    the run only looks like one."""
+    """Extend the graph of the run. Return the new members that were started as leased. Raises
+    BadGraph."""
     if not tx.rows("member", run_id=op.run_id):
-        raise BadGraph(run=op.run_id, why="this run is no member of a graph")
-    born = [one for grown in op.grows for one in extend_graph(tx, grown).born]
-    return [(one.run, one.started.now) for one in born if one.started.leased]
+        raise BadGraph(
+            run=op.run_id, why="the run is not a member of a graph, so it cannot extend one"
+        )
+    members = [member for extension in op.grows for member in extend_graph(tx, extension).born]
+    return [(member.run, member.started.now) for member in members if member.started.leased]
 
 
 def _show(tx: Transaction, op: Advance) -> None:
-    """Write what the run puts out, and close its streams."""
+    """Append the output of the run, and close its streams."""
     if op.output is not None:
-        put_out(
-            tx, [(op.run_id, op.output)]
-        )  # what comes too late for its stream must not hold up the run
+        # Refusals are ignored: output that is too late for its stream must not stop the run.
+        append_output(tx, [(op.run_id, op.output)])
     if op.closes is not None:
         tx.change("close_streams", run_id=op.run_id, now=tx.now, reason=op.closes, least=1)
 
 
 def _refused(tx: Transaction, op: Advance) -> RevisionChanged | BudgetRefused | None:
-    """Take what is spent; say what does not let the run go on like that."""
+    """Spend from budgets, or return why the commit is refused."""
     if op.spends and op.body is None and (breach := try_spend(tx, op)) is not None:
         return BudgetRefused(breach)
     if op.demands:
@@ -139,13 +146,16 @@ def _refused(tx: Transaction, op: Advance) -> RevisionChanged | BudgetRefused | 
 
 
 def _account(tx: Transaction, op: Advance) -> Breach | None:
-    """Count what was spent, and give back what was set aside for it. What a transactional body
-    spends is known by now only."""
+    """Record facts of spending and release reservations. Return the hard limit that was exceeded.
+
+    The spending of a transactional body is known only now, after it ran: a refusal raises, so that
+    the body is rolled back.
+    """
     if op.body is not None and (refused := try_spend(tx, op)) is not None:
         raise budget_rules.exceeded(
-            refused, budget_rules.added(one.amounts for one in op.spends if not one.fact)
+            refused, budget_rules.added(entry.amounts for entry in op.spends if not entry.fact)
         )
-    breach = record_spend(tx, op.run_id, op.budgets, [one for one in op.spends if one.fact])
+    breach = record_spend(tx, op.run_id, op.budgets, [entry for entry in op.spends if entry.fact])
     release_reservations(tx, op.run_id, op.settles)
     if op.settles_all:
         release_reservations_of_run(tx, op.run_id)
@@ -155,13 +165,15 @@ def _account(tx: Transaction, op: Advance) -> Breach | None:
 def _sealed(
     seal: Callable[[bytes, list[Payload]], bytes], data: bytes
 ) -> tuple[bytes, list[Payload]]:
-    found: list[Payload] = []
-    return seal(data, found), found
+    offloaded: list[Payload] = []
+    return seal(data, offloaded), offloaded
 
 
 def _keep(tx: Transaction, op: Advance) -> None:
-    """Keep what is kept apart of the run's own values; signals bring theirs to the runs that they
-    are sent to."""
+    """Store the offloaded payloads of the run's own values.
+
+    Payloads of signals are stored with the runs that receive them.
+    """
     values = [
         op.result,
         op.error,
@@ -172,8 +184,10 @@ def _keep(tx: Transaction, op: Advance) -> None:
 
 
 def is_one_event(op: Operation) -> TypeGuard[Advance]:
-    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence,
-    what happens most often."""
+    """Return whether *op* writes one event of a leased run and nothing else.
+
+    That is the commit of a step in sequence, the most frequent one; it has a fast path.
+    """
     if type(op) is not Advance or len(op.events) != 1:
         return False
     return op == Advance(
@@ -186,7 +200,8 @@ def is_one_event(op: Operation) -> TypeGuard[Advance]:
 
 
 def append_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced | LeaseLost]:
-    """Write one event for each of these; answer with a refusal where the lease was lost."""
+    """Write one event per run in one statement. Return LeaseLost for runs whose lease was lost."""
+    # Fast path: if all rows were written all leases are valid, which saves a read per run.
     if tx.many("append_guarded", [guarded(op, op.events[0], tx.now) for op in ops]) == len(ops):
         return [Advanced(now=tx.now) for _ in ops]
     return [_appended(tx, op) for op in ops]
@@ -201,8 +216,7 @@ def _appended(tx: Transaction, op: Advance) -> Advanced | LeaseLost:
 
 
 def is_end(op: Operation) -> TypeGuard[Advance]:
-    """Say whether *op* ends a held run with a few lines of history, and nobody but a graph must
-    hear of it."""
+    """Return whether *op* ends a leased run and only its graph, if any, must learn of it."""
     if type(op) is not Advance or op.status not in FINAL:
         return False
     return op == Advance(
@@ -219,17 +233,17 @@ def is_end(op: Operation) -> TypeGuard[Advance]:
 
 
 def end_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced] | None:
-    """End these runs; None if one of them must not be: then nothing of it may stay."""
+    """End these runs. Return None if a lease was lost: the caller must then roll back."""
     if tx.many("finish_run", [ended(op, tx.now) for op in ops]) < len(ops):
         return None
     tx.many("append", [line(op, event, tx.now) for op in ops for event in op.events])
     tx.hints.finished.update(op.run_id for op in ops)
-    tx.news += [news for op in ops if (news := news_of(op)) is not None]
+    tx.news += [outcome for op in ops if (outcome := news_of(op)) is not None]
     return [Advanced(now=tx.now) for _ in ops]
 
 
 def ended(op: Advance, now: int) -> dict[str, object]:
-    """Return the end of a run as what is written if the lease is still held."""
+    """Return the end of a run as parameters of the write that the lease guards."""
     return {
         "run_id": op.run_id,
         "generation": op.generation,
@@ -241,7 +255,7 @@ def ended(op: Advance, now: int) -> dict[str, object]:
 
 
 def line(op: Advance, event: Event, now: int) -> dict[str, object]:
-    """Return an event as what is written when the lease is known to be held."""
+    """Return an event as parameters of an unguarded insert, for runs whose lease was checked."""
     event.at = event.at or now
     return {
         "run_id": op.run_id,
@@ -257,7 +271,7 @@ def line(op: Advance, event: Event, now: int) -> dict[str, object]:
 
 
 def news_of(op: Advance) -> MemberOutcome | None:
-    """Return what a graph will hear of the end of a run, if it is a member of one."""
+    """Return the member outcome for the run's graph, or None if the run is not a member."""
     if MARK not in op.run_id or op.status is None:
         return None
     return MemberOutcome(
@@ -266,7 +280,7 @@ def news_of(op: Advance) -> MemberOutcome | None:
 
 
 def guarded(op: Advance, event: Event, now: int) -> dict[str, object]:
-    """Return an event as what is written if the lease is still held."""
+    """Return an event as parameters of the insert that the lease guards."""
     event.at = event.at or now
     return {
         "run_id": op.run_id,
@@ -290,10 +304,10 @@ def _append_guarded(tx: Transaction, op: Advance) -> None:
 
 
 def _lease(tx: Transaction, op: Advance) -> Row:
-    found = tx.rows("lease_of", run_id=op.run_id)
-    if not found or found[0]["generation"] != op.generation or found[0]["session_id"] is None:
+    leases = tx.rows("lease_of", run_id=op.run_id)
+    if not leases or leases[0]["generation"] != op.generation or leases[0]["session_id"] is None:
         raise LeaseLost(run=op.run_id, generation=op.generation)
-    return found[0]
+    return leases[0]
 
 
 def _changed(op: Advance, lease: Row) -> RevisionChanged | None:
@@ -303,14 +317,14 @@ def _changed(op: Advance, lease: Row) -> RevisionChanged | None:
 
 
 def _move(tx: Transaction, op: Advance, status: Status) -> RevisionChanged | None:
-    """Write where the run stands now; the lease is checked by the write itself."""
+    """Write the new status of the run. The write itself checks the lease."""
     if status in FINAL:
         _finish(tx, op)
         return None
     if _place(tx, op, status, unless=Status.CANCELLING if status in _AT_WORK else None):
         return None
     changed = _changed(op, _lease(tx, op))
-    if changed is None:  # somebody asked the run to stop, and its holder has not heard of it yet
+    if changed is None:  # a cancellation arrived that the holder has not seen yet
         _place(
             tx,
             op,
@@ -348,7 +362,7 @@ def _place(
     }
     if op.keep:
         return tx.change("move_run", **place, seen=op.revision)
-    if status is Status.RUNNING:  # nobody runs what nobody holds
+    if status is Status.RUNNING:  # a run without a holder cannot be running
         status = place["status"] = after(status, Move.RELEASE)
     if asked:
         place |= {"waits": None, "wake_at": None}
@@ -363,7 +377,7 @@ def _place(
 
 
 def _side_effects(
-    tx: Transaction, op: Advance, answer: Advanced, below: Sequence[str] | None
+    tx: Transaction, op: Advance, answer: Advanced, descendants: Sequence[str] | None
 ) -> None:
     if op.children or op.fanouts:
         answer.started = _start_children(tx, op)
@@ -385,30 +399,33 @@ def _side_effects(
     if op.gates:
         move_gates(tx, op.gates)
     if op.status is not None and op.status in FINAL:
-        _tell_of_the_end(tx, op, op.status, below)
+        _report_end(tx, op, op.status, descendants)
 
 
-def _tell_of_the_end(
-    tx: Transaction, op: Advance, status: Status, below: Sequence[str] | None
+def _report_end(
+    tx: Transaction, op: Advance, status: Status, descendants: Sequence[str] | None
 ) -> None:
-    """Let all hear of it who wait for the end of this run; *below* are the runs below it that are
-    known to live."""
+    """Report the end of the run to its children, parent, schedule and graph.
+
+    *descendants* are the live ones, if they were read before.
+    """
     if op.had_children:
-        started = len(op.children)  # they are not known to live yet, and none may be left
+        # Children started by this very commit are not in *descendants*: they must be read again.
+        started = len(op.children)
         room = PORTION + started
         cancel_children(
-            tx, op.run_id, _why_children_stop(op), None if started else below, room=room
+            tx, op.run_id, _why_children_stop(op), None if started else descendants, room=room
         )
     if op.parent is not None:
         notify_parent(tx, op.parent, completed=status == Status.COMPLETED)
     if op.scheduled:
         release_schedule(tx, op.run_id)
-    if (news := news_of(op)) is not None:
-        tx.news.append(news)
+    if (outcome := news_of(op)) is not None:
+        tx.news.append(outcome)
 
 
 def _start_children(tx: Transaction, op: Advance) -> list[Started]:
-    """Start children and count them; one that was there before, as after a replay, is not counted
+    """Start children and count them. A child that exists already (a replay) is not counted
     again."""
     started = start_runs(tx, StartRuns(op.children))
     old = [
@@ -429,15 +446,15 @@ def _start_children(tx: Transaction, op: Advance) -> list[Started]:
 
 
 def _write_waits(tx: Transaction, op: Advance) -> None:
-    mine = {"run_id": op.run_id}
+    own = {"run_id": op.run_id}
     steps: dict[str, list[dict[str, object]]] = {
         "open_wait": [_new_wait(wait) for wait in op.opened],
-        "reopen_wait": [{**mine, "step": step} for step in op.reopened],
-        "escalate_wait": [{**mine, "step": step, "now": tx.now} for step in op.escalated],
-        "close_wait": [{**mine, "step": step, "now": tx.now, "by": by} for step, by in op.closed],
+        "reopen_wait": [{**own, "step": step} for step in op.reopened],
+        "escalate_wait": [{**own, "step": step, "now": tx.now} for step in op.escalated],
+        "close_wait": [{**own, "step": step, "now": tx.now, "by": by} for step, by in op.closed],
         "set_alarm": []
         if op.alarm is None
-        else [{**mine, "until": op.alarm, "generation": op.generation, "policy": b"{}"}],
+        else [{**own, "until": op.alarm, "generation": op.generation, "policy": b"{}"}],
     }
     for query, values in steps.items():
         if values:
@@ -455,7 +472,7 @@ def _send(tx: Transaction, op: SignalRun) -> None:
     try:
         signal_run(tx, op)
     except (RunNotFound, RunFinished, TooManySignals):
-        return  # the one it was meant for is gone, or hears nothing more; the sender goes on
+        return  # the receiver has ended or is full: that must not stop the sender
 
 
 def _cancel_if_live(tx: Transaction, run_id: str, reason: str) -> None:

@@ -1,5 +1,11 @@
-"""Budgets: what is spent is counted, what is wanted is set aside or refused, and room that appears
-wakes whoever waits for it."""
+"""Apply the operations on budgets: spend, reserve, release, set, raise and reset.
+
+Spending is counted, reservations are granted or refused, and a raised or reset limit wakes the runs
+that are blocked on it.
+
+Lock order: the run, then budget lines by budget and dimension. Every statement that locks lines
+uses this order.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +33,7 @@ from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import Row, Transaction, append, load
 
 REMEMBERED = 30 * 86_400 * 1_000_000
-"""Microseconds for which a key is remembered at least, when a budget is reset again and again."""
+"""Microseconds for which a key is remembered at least, even if its budget is reset often."""
 
 
 # What runs do
@@ -36,18 +42,18 @@ REMEMBERED = 30 * 86_400 * 1_000_000
 def record_spend(
     tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterable[SpendEntry]
 ) -> Breach | None:
-    """Count what was spent, whatever the limits say. Answers the first hard limit that it
-    passed."""
+    """Count spending that has happened, regardless of limits. Return the first hard limit it
+    exceeds."""
     breach: Breach | None = None
     for spending in spendings:
         if spending.key is not None and not _is_new(
             tx, f"{budget_rules.RUN}{run_id}", spending.key, run_id
         ):
             continue
-        found = _count(tx, run_id, names, spending.amounts)
+        exceeded = _count(tx, run_id, names, spending.amounts)
         if spending.under is not None:
             _draw(tx, run_id, spending.under, spending.amounts)
-        breach = breach or found
+        breach = breach or exceeded
     return breach
 
 
@@ -64,13 +70,13 @@ def _count(
     lines = [BudgetLine(**dict(row)) for row in rows]
     due = sorted({line.budget for line in lines if budget_rules.is_due(line, tx.now)})
     if due:
-        lines = _begin_anew(tx, due, lines, amounts)
+        lines = _reset_due(tx, due, lines, amounts)
     soft = budget_rules.crossed(lines, amounts)
     passed = [line for line in lines if line.hard is not None and line.used > line.hard]
     if not (soft or passed):
         return None
-    _note(tx, soft, hard=0)
-    _note(tx, passed, hard=1)
+    _count_breach(tx, soft, hard=0)
+    _count_breach(tx, passed, hard=1)
     return (
         budget_rules.excess(passed, _load(tx, [line.budget for line in passed]), tx.now)
         if passed
@@ -78,11 +84,10 @@ def _count(
     )
 
 
-def _begin_anew(
+def _reset_due(
     tx: Transaction, due: Sequence[str], lines: list[BudgetLine], amounts: Mapping[str, int]
 ) -> list[BudgetLine]:
-    """Reset budgets whose time has come, and count for them what was just counted. Returns all
-    lines as they stand then."""
+    """Reset budgets that are due, and add the amounts of this call again. Return all lines."""
     for name in due:
         _reset(tx, _load(tx, [name])[name])
         tx.many(
@@ -93,11 +98,15 @@ def _begin_anew(
 
 
 def try_spend(tx: Transaction, op: Advance) -> Breach | None:
-    """Take what a step spends that is no fact yet, all of it or nothing. Answers the limit that
-    does not allow it. Raises LeaseLost."""
+    """Spend the entries that are not facts, all of them or none. Return the limit that refuses.
+
+    Raises LeaseLost.
+    """
     asked = [spending for spending in op.spends if not spending.fact]
     if not asked:
         return None
+    # Fast path: lease check, limit check and spending in one statement instead of five. No row
+    # means that it did not apply; the slow path then spends, or finds the limit that refuses.
     if len(asked) == 1 and asked[0].key is None and asked[0].under is None and not op.settles:
         amounts = asked[0].amounts
         rows = tx.rows(
@@ -110,43 +119,46 @@ def try_spend(tx: Transaction, op: Advance) -> Breach | None:
             now=tx.now,
         )
         if rows:
-            _note(
+            _count_breach(
                 tx, budget_rules.crossed([BudgetLine(**dict(row)) for row in rows], amounts), hard=0
             )
             return None
-    return _take(tx, op, asked)
+    return _spend_by_parts(tx, op, asked)
 
 
-def _take(tx: Transaction, op: Advance, asked: Sequence[SpendEntry]) -> Breach | None:
-    """The same, step by step: with keys, with what was set aside for it, or to find out why not."""
+def _spend_by_parts(tx: Transaction, op: Advance, asked: Sequence[SpendEntry]) -> Breach | None:
+    """Spend with keys or reservations, or find the limit that refuses. Raises LeaseLost."""
     _check_lease(tx, op.run_id, op.generation)
     account = f"{budget_rules.RUN}{op.run_id}"
-    new = [one for one in asked if one.key is None or _is_new(tx, account, one.key, op.run_id)]
-    wanted = budget_rules.added(one.amounts for one in new)
-    keys = dict.fromkeys([*op.settles, *(one.under for one in new if one.under is not None)])
-    facts = budget_rules.added(one.amounts for one in op.spends if one.fact)
-    aside = budget_rules.added(_credit(tx, op.run_id, key) for key in keys)
-    credit = {name: max(amount - facts.get(name, 0), 0) for name, amount in aside.items()}
-    breach = _gate(tx, op.budgets, wanted, credit)
+    new = [
+        entry for entry in asked if entry.key is None or _is_new(tx, account, entry.key, op.run_id)
+    ]
+    wanted = budget_rules.added(entry.amounts for entry in new)
+    keys = dict.fromkeys([*op.settles, *(entry.under for entry in new if entry.under is not None)])
+    facts = budget_rules.added(entry.amounts for entry in op.spends if entry.fact)
+    reserved = budget_rules.added(_credit(tx, op.run_id, key) for key in keys)
+    credit = {name: max(amount - facts.get(name, 0), 0) for name, amount in reserved.items()}
+    breach = _check_limits(tx, op.budgets, wanted, credit)
     if breach is not None:
-        for one in new:
-            if one.key is not None:
-                tx.change("delete_receipt_of_key", budget=account, key=one.key)
+        # A refused key must not be remembered: the next attempt with it has to count.
+        for entry in new:
+            if entry.key is not None:
+                tx.change("delete_receipt_of_key", budget=account, key=entry.key)
         return breach
     record_spend(
-        tx, op.run_id, op.budgets, [SpendEntry(one.amounts, None, one.under) for one in new]
+        tx, op.run_id, op.budgets, [SpendEntry(entry.amounts, None, entry.under) for entry in new]
     )
     return None
 
 
 def spend(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetRefused:
-    """Take from the budgets of a run, or refuse."""
+    """Spend from the budgets of a run, or refuse. Raises LeaseLost."""
     _check_lease(tx, op.run_id, op.generation)
     if op.key is not None and not _is_new(tx, f"{budget_rules.RUN}{op.run_id}", op.key, op.run_id):
         append(tx, op.run_id, [op.event])
         return BudgetSpent(tx.now, counted=False)
     credit = _credit(tx, op.run_id, op.under)
-    breach = None if op.force else _gate(tx, op.budgets, op.amounts, credit)
+    breach = None if op.force else _check_limits(tx, op.budgets, op.amounts, credit)
     if breach is not None:
         if op.key is not None:
             tx.change("delete_receipt_of_key", budget=f"{budget_rules.RUN}{op.run_id}", key=op.key)
@@ -157,7 +169,7 @@ def spend(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetRefused:
 
 
 def reserve(tx: Transaction, op: ReserveBudget) -> BudgetSpent | BudgetRefused:
-    """Have so much set aside under a key, or refuse and leave what is."""
+    """Set the reservation under a key to these amounts, or refuse and leave it as it was."""
     _check_lease(tx, op.run_id, op.generation)
     old = {
         (row["budget"], row["dimension"]): row["amount"]
@@ -166,7 +178,7 @@ def reserve(tx: Transaction, op: ReserveBudget) -> BudgetSpent | BudgetRefused:
     credit = {dimension: amount for (_, dimension), amount in old.items()}
     for dimension, amount in _credit(tx, op.run_id, op.under).items():
         credit[dimension] = credit.get(dimension, 0) + amount
-    breach = None if op.force else _gate(tx, op.budgets, op.amounts, credit)
+    breach = None if op.force else _check_limits(tx, op.budgets, op.amounts, credit)
     if breach is not None:
         return BudgetRefused(breach)
     lines = [line for line in _lines(tx, op.budgets) if line.dimension in op.amounts]
@@ -194,7 +206,7 @@ def _reservation(tx: Transaction, op: ReserveBudget, line: BudgetLine) -> Row:
 
 
 def _credit(tx: Transaction, run_id: str, under: str | None) -> dict[str, int]:
-    """Return what is left of what was set aside for this, in any one budget."""
+    """Return the rest of the reservation *under*, by dimension."""
     if under is None:
         return {}
     return {
@@ -203,58 +215,60 @@ def _credit(tx: Transaction, run_id: str, under: str | None) -> dict[str, int]:
 
 
 def _draw(tx: Transaction, run_id: str, key: str, amounts: Mapping[str, int]) -> None:
-    """What was spent of what was set aside is set aside no more."""
-    found = tx.rows("reservation", run_id=run_id, key=key)
-    taken = [(row, min(row["amount"], amounts.get(row["dimension"], 0))) for row in found]
+    """Reduce a reservation by the amounts that were spent from it."""
+    reservations = tx.rows("reservation", run_id=run_id, key=key)
+    taken = [(row, min(row["amount"], amounts.get(row["dimension"], 0))) for row in reservations]
     drawn = [
         {"budget": row["budget"], "dimension": row["dimension"], "amount": -amount}
         for row, amount in taken
         if amount
     ]
-    tx.many("draw_reservation", [{"run_id": run_id, "key": key, **one} for one in drawn])
+    tx.many("draw_reservation", [{"run_id": run_id, "key": key, **draw} for draw in drawn])
     tx.many("add_reserved", drawn)
 
 
 def release_reservations(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
-    """Give back what is set aside under these keys."""
+    """Release the reservations under these keys."""
     for key in keys:
-        found = tx.rows("reservation", run_id=run_id, key=key)
-        tx.many("add_reserved", [_given_back(row) for row in found])
+        reservations = tx.rows("reservation", run_id=run_id, key=key)
+        tx.many("add_reserved", [_released(row) for row in reservations])
         tx.change("delete_one_reservation", run_id=run_id, key=key)
 
 
 def release_reservations_of_run(tx: Transaction, run_id: str) -> None:
-    """Give back all that a run has set aside: it has ended."""
-    _give_back(tx, tx.rows("reservations_of_run", run_id=run_id))
+    """Release all reservations of a run that has ended."""
+    _release(tx, tx.rows("reservations_of_run", run_id=run_id))
 
 
 def release_reservations_of_holder(tx: Transaction, run_id: str) -> None:
-    """Give back what the steps of a run have set aside: it is taken from its holder."""
-    _give_back(
+    """Release the reservations of a run's steps: its lease is taken from its holder."""
+    _release(
         tx, [row for row in tx.rows("reservations_of_run", run_id=run_id) if not row["lasting"]]
     )
 
 
 def release_reservations_of_session(tx: Transaction, session_id: str) -> None:
-    """Give back what the steps have set aside that a session was at work on: they will be done
-    again, or not."""
-    _give_back(tx, tx.rows("reservations_of_session", session_id=session_id))
+    """Release the reservations of the steps that an ended session was running.
+
+    Whether these steps run again is decided later, with new reservations.
+    """
+    _release(tx, tx.rows("reservations_of_session", session_id=session_id))
 
 
-def _give_back(tx: Transaction, found: Sequence[Row]) -> None:
-    if found:
-        tx.many("add_reserved", [_given_back(row) for row in found])
-        keys = sorted({(row["run_id"], row["key"]) for row in found})
+def _release(tx: Transaction, reservations: Sequence[Row]) -> None:
+    if reservations:
+        tx.many("add_reserved", [_released(row) for row in reservations])
+        keys = sorted({(row["run_id"], row["key"]) for row in reservations})
         tx.many("delete_one_reservation", [{"run_id": run_id, "key": key} for run_id, key in keys])
 
 
-def _given_back(row: Row) -> Row:
+def _released(row: Row) -> Row:
     return {"budget": row["budget"], "dimension": row["dimension"], "amount": -row["amount"]}
 
 
 def is_blocked(tx: Transaction, names: Sequence[str], demands: Sequence[Mapping[str, int]]) -> bool:
-    """Say whether there is still no room for one of these demands; an empty one only asks that no
-    limit be passed."""
+    """Return whether one of these demands still does not fit. An empty demand only requires that
+    no limit is exceeded."""
     lines = _fresh(tx, names)
     known = _load(tx, names)
     return any(_stops(lines, known, demand, tx.now) for demand in demands)
@@ -263,24 +277,24 @@ def is_blocked(tx: Transaction, names: Sequence[str], demands: Sequence[Mapping[
 def _stops(
     lines: Sequence[BudgetLine], known: Mapping[str, Budget], demand: Mapping[str, int], now: int
 ) -> bool:
-    found = (
+    breach = (
         budget_rules.refusal(lines, demand, known)
         if demand
         else budget_rules.excess(lines, known, now)
     )
-    return found is not None
+    return breach is not None
 
 
 # When runs start
 
 
 def check_names(tx: Transaction, runs: Sequence[NewRun]) -> None:
-    """Refuse runs that name a budget that is not there. Raises BudgetNotFound."""
+    """Check that the budgets of new runs exist. Raises BudgetNotFound."""
     check_budgets(tx, {name for run in runs for name in run.budgets})
 
 
 def check_budgets(tx: Transaction, names: Iterable[str]) -> None:
-    """Refuse the names of budgets that are not there; those of trees come with their runs. Raises
+    """Check that budgets exist. Budgets of trees are created with their runs. Raises
     BudgetNotFound."""
     wanted = {name for name in names if not name.startswith(budget_rules.TREE)}
     missing = sorted(wanted - set(_load(tx, sorted(wanted)))) if wanted else []
@@ -289,7 +303,7 @@ def check_budgets(tx: Transaction, names: Iterable[str]) -> None:
 
 
 def open_trees(tx: Transaction, runs: Sequence[NewRun]) -> None:
-    """Make the budgets of new runs that came with limits of their own."""
+    """Create the tree budgets of new runs that have limits of their own."""
     for run in runs:
         if run.limits is not None:
             _save(
@@ -306,7 +320,8 @@ def open_trees(tx: Transaction, runs: Sequence[NewRun]) -> None:
 
 
 def set_budget(tx: Transaction, op: SetBudget) -> None:
-    """Create a budget or change it."""
+    """Create a budget or change it. Raises BudgetNotFound if only limits are given and it is
+    missing."""
     old = _load(tx, [op.name]).get(op.name)
     if old is None and op.only_limits:
         raise BudgetNotFound(budget=op.name)
@@ -325,9 +340,13 @@ def _save(
     old: Budget | None,
     lines: Mapping[str, BudgetLine],
 ) -> None:
-    resets, zone, at = op.resets, op.zone, None
+    resets = op.resets
+    zone = op.zone
+    at = None
     if op.only_limits and old is not None:
-        resets, zone, at = old.resets, old.zone, old.reset_at
+        resets = old.resets
+        zone = old.zone
+        at = old.reset_at
     elif resets is not None:
         at = old.reset_at if old is not None and (old.resets, old.zone) == (resets, zone) else None
         at = at or budget_rules.next_reset(resets, zone, tx.now, tx.now)
@@ -358,7 +377,7 @@ def _save(
 
 
 def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:
-    """Add to hard limits."""
+    """Add to hard limits, once per key. Return whether anything changed."""
     lines = {line.dimension: line for line in _known(tx, op.name)}
     budget_rules.check_dimensions(op.amounts, lines)
     if op.key is not None and not _is_new(
@@ -382,32 +401,33 @@ def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:
 
 
 def reset_budget(tx: Transaction, op: ResetBudget) -> None:
-    """Begin anew."""
+    """Set the used amounts to zero, start the next period, and wake the runs that wait for room."""
     _known(tx, op.name)
     _reset(tx, _load(tx, [op.name])[op.name])
     _wake(tx, op.name)
 
 
 def spend_budget(tx: Transaction, op: SpendBudget) -> BudgetSpent | BudgetRefused:
-    """Count what somebody outside any run has spent."""
+    """Count what a program outside any run has spent, or refuse."""
     lines = _known(tx, op.name)
     budget_rules.check_dimensions(op.amounts, [line.dimension for line in lines])
-    breach = _gate(tx, [op.name], op.amounts, {}, noted=False)
+    # Not counted as a breach yet: a repeated key is answered before a refusal.
+    breach = _check_limits(tx, [op.name], op.amounts, {}, noted=False)
     if op.key is not None and not _is_new(tx, op.name, op.key, lines[0].run_id):
         return BudgetSpent(tx.now, counted=False)
     if breach is not None:
-        _note(tx, [line for line in lines if line.dimension == breach.dimension], hard=1)
+        _count_breach(tx, [line for line in lines if line.dimension == breach.dimension], hard=1)
         if op.key is not None:
             tx.change("delete_receipt_of_key", budget=op.name, key=op.key)
         return BudgetRefused(breach)
     counted = [line for line in _lines(tx, [op.name]) if line.dimension in op.amounts]
     tx.many("add_used", [_amount(line, op.amounts[line.dimension]) for line in counted])
-    _note(tx, budget_rules.crossed(_lines(tx, [op.name], op.amounts), op.amounts), hard=0)
+    _count_breach(tx, budget_rules.crossed(_lines(tx, [op.name], op.amounts), op.amounts), hard=0)
     return BudgetSpent(tx.now)
 
 
 def _wake(tx: Transaction, name: str) -> None:
-    """Whoever waits for room in this budget looks again."""
+    """Wake the runs that wait for room in this budget."""
     waiting = [
         row["id"]
         for row in tx.rows("blocked_runs")
@@ -422,7 +442,7 @@ def _wake(tx: Transaction, name: str) -> None:
 # Lines
 
 
-def _gate(
+def _check_limits(
     tx: Transaction,
     names: Sequence[str],
     amounts: Mapping[str, int],
@@ -430,13 +450,13 @@ def _gate(
     *,
     noted: bool = True,
 ) -> Breach | None:
-    """Say which limit does not let so much be taken, and count that it did not."""
+    """Return the limit that refuses these amounts, and count the breach if *noted*."""
     lines = _fresh(tx, names)
     breach = budget_rules.refusal(lines, amounts, _load(tx, names), credit) or budget_rules.excess(
         lines, _load(tx, names), tx.now
     )
     if breach is not None and noted:
-        _note(
+        _count_breach(
             tx,
             [
                 line
@@ -449,7 +469,7 @@ def _gate(
 
 
 def _fresh(tx: Transaction, names: Sequence[str]) -> list[BudgetLine]:
-    """Return the lines of budgets, locked; those whose time has come are reset first."""
+    """Return the lines of budgets, locked. Budgets that are due are reset first."""
     lines = _lines(tx, names)
     due = sorted({line.budget for line in lines if budget_rules.is_due(line, tx.now)})
     for name in due:
@@ -464,7 +484,7 @@ def _reset(tx: Transaction, budget: Budget) -> None:
     tx.change("forget_receipts", budget=budget.name, before=tx.now - REMEMBERED)
 
 
-def _note(tx: Transaction, lines: Sequence[BudgetLine], *, hard: int) -> None:
+def _count_breach(tx: Transaction, lines: Sequence[BudgetLine], *, hard: int) -> None:
     noted = [
         {
             "name": line.budget,
@@ -482,16 +502,15 @@ def _note(tx: Transaction, lines: Sequence[BudgetLine], *, hard: int) -> None:
 def _lines(
     tx: Transaction, names: Sequence[str], dimensions: Iterable[str] | None = None
 ) -> list[BudgetLine]:
-    found = (
+    lines = (
         [BudgetLine(**dict(row)) for row in tx.rows("lock_allowances", budgets=tx.as_list(names))]
         if names
         else []
     )
-    return (
-        found
-        if dimensions is None
-        else [line for line in found if line.dimension in set(dimensions)]
-    )
+    if dimensions is None:
+        return lines
+    wanted = set(dimensions)
+    return [line for line in lines if line.dimension in wanted]
 
 
 def _known(tx: Transaction, name: str) -> list[BudgetLine]:
@@ -521,6 +540,6 @@ def _is_new(tx: Transaction, budget: str, key: str, run_id: str | None) -> bool:
 
 
 def _check_lease(tx: Transaction, run_id: str, generation: int) -> None:
-    found = tx.rows("lease_of", run_id=run_id)
-    if not found or found[0]["generation"] != generation or found[0]["session_id"] is None:
+    leases = tx.rows("lease_of", run_id=run_id)
+    if not leases or leases[0]["generation"] != generation or leases[0]["session_id"] is None:
         raise LeaseLost(run=run_id, generation=generation)

@@ -1,5 +1,4 @@
-"""Claiming: what waited until now becomes ready, and the best of what is ready is leased to a
-session."""
+"""Claim runs: promote delayed runs that are due, and lease the best ranked ones to a session."""
 
 from __future__ import annotations
 
@@ -11,58 +10,62 @@ from holdfast.store.transitions.sharing import LaneRoom, move_clocks, ready_from
 from holdfast.store.transitions.transaction import Transaction, lanes_from, run_from
 
 WOKEN = (Status.PENDING, Status.WAITING, Status.BLOCKED, Status.CANCELLING)
-"""Whoever waits for an instant is in one of these."""
+"""The statuses in which a run can wait for an instant."""
 
 PROMOTED_AT_ONCE = 5000
-"""How many due runs one claim makes ready at most; the next claim goes on."""
+"""How many due runs one claim promotes at most; the next claim promotes more."""
 
 
 def claim(tx: Transaction, op: Claim) -> ClaimedRuns:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
     if not tx.rows("session", session_id=op.session_id):
-        return ClaimedRuns()  # it was taken for dead, and what it leased now nobody would ever free
+        # The session was ended as dead: a run leased to it now would never be freed.
+        return ClaimedRuns()
     _promote(tx)
     lanes = {lane.name: lane for lane in lanes_from(*tx.sifted("lanes"))}
-    rooms = LaneRoom(tx, lanes, op.limit)
+    room = LaneRoom(tx, lanes, op.limit)
     ready: list[claiming.Claimable] = []
     for route_id, lane in op.routes:
-        if lane in rooms.lanes:
-            ready += rooms.ready(route_id, lane)
+        if lane in room.lanes:
+            ready += room.ready(route_id, lane)
             continue
         ready += ready_from(tx.rows("ready", route_id=route_id, limit=op.limit), lane)
-    chosen = rooms.choose(ready + _suspects(tx, op))
+    chosen = room.choose(ready + _suspects(tx, op))
     if not chosen:
         return ClaimedRuns(
             behind=bool(ready)
-            or any(tx.rows("ready", route_id=one, limit=1) for one in _by_share(op, rooms))
+            or any(tx.rows("ready", route_id=route_id, limit=1) for route_id in _by_share(op, room))
         )
     move_clocks(tx, chosen)
     return ClaimedRuns(lease(tx, op.session_id, [run.id for run in chosen]))
 
 
-def _by_share(op: Claim, rooms: LaneRoom) -> list[int]:
-    return [route_id for route_id, lane in op.routes if lane in rooms.lanes]
+def _by_share(op: Claim, room: LaneRoom) -> list[int]:
+    return [route_id for route_id, lane in op.routes if lane in room.lanes]
 
 
 def _suspects(tx: Transaction, op: Claim) -> list[claiming.Claimable]:
-    """What may have killed its worker is tried alone, so that its neighbours are not blamed for it
-    again and again."""
+    """Return the runs that may have killed their worker, unless the session already runs one.
+
+    They run one at a time, so that other runs are not blamed for the next crash.
+    """
     if not tx.rows("any_suspect") or holds_suspect(tx, op.session_id):
         return []
-    found = [(lane, tx.rows("ready_suspect", route_id=route_id)) for route_id, lane in op.routes]
-    return [run for lane, rows in found for run in ready_from(rows, lane, suspect=True)]
+    ready_by_lane = [
+        (lane, tx.rows("ready_suspect", route_id=route_id)) for route_id, lane in op.routes
+    ]
+    return [run for lane, rows in ready_by_lane for run in ready_from(rows, lane, suspect=True)]
 
 
 def holds_suspect(tx: Transaction, session_id: str) -> bool:
-    """Return whether a session is at work on what may have killed its worker, and has not got any
-    further with it."""
+    """Return whether a session runs a suspect that has not made progress yet."""
     return bool(
         tx.rows("held_suspect", session_id=session_id, no_progress=tx.as_list(claiming.NO_PROGRESS))
     )
 
 
 def _promote(tx: Transaction) -> None:
-    """Make claimable what waited until now."""
+    """Make delayed runs that are due claimable."""
     if not tx.rows("due", now=tx.now):
         return
     for was in WOKEN:
@@ -78,13 +81,13 @@ def _promote(tx: Transaction) -> None:
 
 
 def lease(tx: Transaction, session_id: str, ids: list[str]) -> list[RunRecord]:
-    """Lease these runs, as far as they can be claimed."""
+    """Lease the claimable ones of these runs, and return them in the order of *ids*."""
     if not ids:
         return []
-    wanted, claimed = tx.as_list(ids), 0
-    for was in sorted(
-        CLAIMABLE, reverse=True
-    ):  # first those that are pending, which is most of them
+    wanted = tx.as_list(ids)
+    claimed = 0
+    # Pending first: most runs are, and then the other statuses need no statement.
+    for was in sorted(CLAIMABLE, reverse=True):
         if claimed < len(ids):
             status = after(was, Move.CLAIM)
             claimed += tx.change(

@@ -1,4 +1,4 @@
-"""Encrypting a database, and what may be written to it in clear all the same."""
+"""Encrypt a database, and admit single values in clear where the caller allows it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from holdfast.store.transitions.transaction import Transaction
 
 
 def encrypt_store(tx: Transaction, op: EncryptStore) -> bool:
-    """Note that the database is encrypted, and let it refuse values in clear, if this role may
-    create triggers."""
+    """Mark the database as encrypted, and make it refuse values in clear.
+
+    Return whether it refuses them: that needs the privilege to create triggers.
+    """
     guarded = tx.refuse_clear_values()
     tx.change("save_setting", name=ENCRYPTION, value=GUARDED if guarded else "on")
     return guarded
@@ -21,15 +23,15 @@ def encrypt_store(tx: Transaction, op: EncryptStore) -> bool:
 
 @contextmanager
 def clear_values_accepted(tx: Transaction) -> Iterator[None]:
-    """Accept values in clear in this transaction. No other one sees the setting that says so."""
-    found = tx.rows("setting", name=ENCRYPTION)
-    if not found or found[0]["value"] != GUARDED:
+    """Accept values in clear within this transaction; other transactions do not see the setting."""
+    settings = tx.rows("setting", name=ENCRYPTION)
+    if not settings or settings[0]["value"] != GUARDED:
         yield
         return
     tx.change("save_setting", name=CLEAR_VALUES, value="on")
     try:
         yield
-    except RunExists:  # the transaction goes on; after all other errors it is rolled back
+    except RunExists:  # the caller continues; after all other errors it rolls back
         tx.change("delete_setting", name=CLEAR_VALUES)
         raise
     tx.change("delete_setting", name=CLEAR_VALUES)

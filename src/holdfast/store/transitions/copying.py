@@ -1,4 +1,4 @@
-"""Bringing runs from elsewhere: single ones, or all that another store holds."""
+"""Import single runs, and copy all data of another store."""
 
 from __future__ import annotations
 
@@ -50,27 +50,30 @@ _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step"
 
 
 def import_run(tx: Transaction, op: ImportRun) -> None:
-    """Write a run and its history as they were elsewhere. One that was at work there is claimable
-    here."""
+    """Write a run and its history as they were elsewhere. A run that was running becomes claimable.
+
+    Raises RunExists, and RunNotFound if a payload that it refers to was deleted meanwhile.
+    """
     run = _woken(op.run) if op.touched else op.run
     below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
     events = [msgspec.structs.replace(event, id=0) for event in op.events]
-    one = RunSnapshot(run, op.tags, events, list(op.signals), below=below)
+    snapshot = RunSnapshot(run, op.tags, events, list(op.signals), below=below)
     staged = op.staged
     with clear_values_accepted(tx):
         if staged is not None:
-            _take_staged(
-                tx, run.id, staged
-            )  # before the other events: they are read in the order in which they are written
-        _write(tx, [one])
+            # Before the other events: subscribers read events in the order of their writing.
+            _take_staged(tx, run.id, staged)
+        _write(tx, [snapshot])
     for payload in op.payloads:
         insert_payload(tx, payload)
-    if not refer(tx, op.run.id, _referred(one).union(staged.digests if staged is not None else ())):
+    if not refer(
+        tx, op.run.id, _referred(snapshot).union(staged.digests if staged is not None else ())
+    ):
         raise RunNotFound(run=op.run.forked_from or op.run.id, why="it was deleted meanwhile")
 
 
 def stage_events(tx: Transaction, op: StageEvents) -> None:
-    """Write events that belong to no run yet."""
+    """Write events that belong to no run yet. Raises StageGone."""
     tx.change("insert_stage", id=op.stage_id, due_at=tx.now + STALE)
     stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
     if stage["discarded"]:
@@ -82,7 +85,7 @@ def stage_events(tx: Transaction, op: StageEvents) -> None:
 
 
 def _take_staged(tx: Transaction, run_id: str, staged: StagedEvents) -> None:
-    """Copy the events of a stage to a run, and give the stage up."""
+    """Copy the events of a stage to a run, and discard the stage. Raises StageGone."""
     stages = tx.rows("stage_to_change", stage_id=staged.stage_id)
     if (
         not stages
@@ -94,7 +97,7 @@ def _take_staged(tx: Transaction, run_id: str, staged: StagedEvents) -> None:
 
 
 def _woken(run: RunRecord) -> RunRecord:
-    """Return a parked run as it stands after something has reached it."""
+    """Return a parked run as it is after a wake-up."""
     if not claiming.is_parked({"status": run.status, "waits": run.waits}):
         return run
     return msgspec.structs.replace(
@@ -102,24 +105,26 @@ def _woken(run: RunRecord) -> RunRecord:
     )
 
 
-def _referred(one: RunSnapshot) -> set[bytes]:
-    """Return the digests of all values of a run that are kept apart."""
-    run = one.run
-    events = [value for event in one.events for value in (event.data, event.error)]
+def _referred(snapshot: RunSnapshot) -> set[bytes]:
+    """Return the digests of all offloaded values of a run."""
+    run = snapshot.run
+    events = [value for event in snapshot.events for value in (event.data, event.error)]
     return digests_of(
-        run.input, run.result, run.error, *events, *(signal.payload for signal in one.signals)
+        run.input, run.result, run.error, *events, *(signal.payload for signal in snapshot.signals)
     )
 
 
 def copy_runs(tx: Transaction, op: CopyRuns) -> None:
-    """Write runs as they stand elsewhere."""
+    """Write runs as they are elsewhere."""
     with clear_values_accepted(tx):
         _write(tx, op.runs)
 
 
 def begin_copy(tx: Transaction, op: BeginCopy) -> None:
-    """Empty the store of what an interrupted copy has left, and mark it until this one has
-    ended."""
+    """Empty the store of the rest of an interrupted copy, and mark it until this copy has ended.
+
+    Raises StoreNotEmpty, StoreInUse.
+    """
     _refuse_workers(tx)
     if not tx.rows("setting", name=HALF_COPIED) and tx.rows("any_run"):
         raise StoreNotEmpty()
@@ -137,7 +142,7 @@ def begin_copy(tx: Transaction, op: BeginCopy) -> None:
 
 
 def begin_import(tx: Transaction, op: BeginImport) -> None:
-    """Mark the store until all runs are there."""
+    """Mark the store until all runs are imported. Raises StoreNotEmpty, StoreInUse."""
     _refuse_workers(tx)
     if tx.rows("any_run"):
         raise StoreNotEmpty()
@@ -145,15 +150,17 @@ def begin_import(tx: Transaction, op: BeginImport) -> None:
 
 
 def _refuse_workers(tx: Transaction) -> None:
-    """Refuse to bring runs while a session is open, which could claim them. None is opened before
-    the copy ends."""
+    """Raise StoreInUse if a session is open, because it could claim the runs.
+
+    The tables are locked first: no session can be opened before the copy ends.
+    """
     tx.lock_tables()
     if tx.rows("any_session"):
         raise StoreInUse()
 
 
 def end_copy(tx: Transaction, op: EndCopy) -> None:
-    """Take the mark off."""
+    """Remove the mark of an unfinished copy."""
     tx.change("delete_setting", name=HALF_COPIED)
     tx.rows("settle_numbers")
     tx.hints.ready = True
@@ -162,8 +169,7 @@ def end_copy(tx: Transaction, op: EndCopy) -> None:
 
 
 def seal_store(tx: Transaction, op: SealStore) -> bool:
-    """Refuse all writes from now on, if nothing speaks against it while no other transaction can
-    write."""
+    """Refuse all writes from now on, if *op.check* agrees while no other transaction can write."""
     tx.lock_tables()
     if not op.check():
         return False
@@ -177,7 +183,7 @@ def _seal(tx: Transaction, seal: Seal) -> None:
 
 
 def unseal_store(tx: Transaction, op: UnsealStore) -> Seal | None:
-    """Accept writes again."""
+    """Accept writes again. Return the seal that was removed, or None."""
     rows = tx.rows("setting", name=SEALED)
     if not rows:
         return None
@@ -188,7 +194,7 @@ def unseal_store(tx: Transaction, op: UnsealStore) -> Seal | None:
 
 
 def _write(tx: Transaction, runs: Sequence[RunSnapshot]) -> None:
-    if tx.many("import_run", [_columns(tx, one) for one in runs]) < len(runs):
+    if tx.many("import_run", [_columns(tx, snapshot) for snapshot in runs]) < len(runs):
         raise RunExists(
             run=runs[0].run.id
             if len(runs) == 1
@@ -201,16 +207,16 @@ def _write(tx: Transaction, runs: Sequence[RunSnapshot]) -> None:
         "import_signal": [],
         "insert_fanout": [],
     }
-    for one in runs:
-        for query, row in _belongings(one):
-            below[query].append({"run_id": one.run.id, **row})
+    for snapshot in runs:
+        for query, row in _belongings(snapshot):
+            below[query].append({"run_id": snapshot.run.id, **row})
     for query, rows in below.items():
         tx.many(query, rows)
     for table in BELOW_RUNS:
         rows = [
-            {"run_id": one.run.id, **_row(table, cells)}
-            for one in runs
-            for cells in one.below.get(table.name, ())
+            {"run_id": snapshot.run.id, **_row(table, cells)}
+            for snapshot in runs
+            for cells in snapshot.below.get(table.name, ())
         ]
         tx.many(f"copy_{table.name}", rows)
     tx.hints.ready = True
@@ -220,27 +226,27 @@ def _row(table: StoredTable, cells: list[Cell]) -> dict[str, object]:
     return dict(zip(table.columns, cells, strict=True))
 
 
-def _belongings(one: RunSnapshot) -> Iterator[tuple[str, Row]]:
-    """Say of all that belongs to a run by which query it is written, and with what values."""
-    for name, value in one.tags.items():
+def _belongings(snapshot: RunSnapshot) -> Iterator[tuple[str, Row]]:
+    """Yield the query and the values that write each row that belongs to a run."""
+    for name, value in snapshot.tags.items():
         yield "insert_tag", {"name": name, "value": value}
-    for event in one.events:
+    for event in snapshot.events:
         row = {name: getattr(event, name) for name in _EVENT}
         yield ("copy_event", {**row, "id": event.id}) if event.id else ("append", row)
-    for signal in one.signals:
+    for signal in snapshot.signals:
         yield (
             "import_signal",
             {**{name: getattr(signal, name) for name in _SIGNAL}, "taken": int(signal.taken)},
         )
-    for fanout in one.fanouts:
+    for fanout in snapshot.fanouts:
         yield (
             "insert_fanout",
             {"step": fanout.step, "remaining": fanout.remaining, "eager": int(fanout.eager)},
         )
 
 
-def _columns(tx: Transaction, one: RunSnapshot) -> dict[str, object]:
-    run = one.run
+def _columns(tx: Transaction, snapshot: RunSnapshot) -> dict[str, object]:
+    run = snapshot.run
     route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
     values = msgspec.structs.asdict(run)
     for name in ("namespace", "workflow", "version", "lane", "capabilities", "session_id"):
@@ -250,12 +256,12 @@ def _columns(tx: Transaction, one: RunSnapshot) -> dict[str, object]:
     if values["status"] is Status.PENDING:
         values["waits"] = None
     sleeps = values["waits"] is not None or values["wake_at"] is not None
-    ready = claiming.rank(tx.now, run.priority) if one.rank is None else one.rank
+    ready = claiming.rank(tx.now, run.priority) if snapshot.rank is None else snapshot.rank
     values["rank"] = ready if values["status"] in CLAIMABLE and not sleeps else None
     values["budgets"] = "\n".join(run.budgets) or None
     values["on_parent_end"] = run.on_parent_end if run.parent_id else None
     return values | {
         "route_id": tx.route_id(route),
         "key": stored_key(route, run.key),
-        "crash_seq": one.crash_seq,
+        "crash_seq": snapshot.crash_seq,
     }

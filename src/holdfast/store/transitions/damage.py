@@ -1,8 +1,7 @@
-"""Setting damaged rows aside, so that they hold nothing else up: a run becomes stuck, a schedule is
-paused, a flow sleeps on.
+"""Set damaged rows aside so that they block nothing else: stuck runs, paused schedules, idle flows.
 
-What is damaged stays as it is, for the one who repairs it; only what makes others look at the row
-is taken away.
+The damaged values stay in place for their repair. Only the fields are cleared through which others
+would find the row again.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ log = logging.getLogger("holdfast")
 
 
 def set_aside(tx: Transaction, op: SetAside) -> int:
-    """Set damaged rows aside and return how many were not aside before."""
+    """Set damaged rows aside. Return how many were not aside before."""
     return sum(_set_aside(tx, damage) for damage in op.damages)
 
 
@@ -33,20 +32,20 @@ def _set_aside(tx: Transaction, damage: RowDamaged) -> bool:
         done = how(tx, damage)
     else:
         run_id = damage.place.get("run_id")
-        done = run_id is not None and _stick(tx, run_id, damage)
+        done = run_id is not None and _mark_stuck(tx, run_id, damage)
     if done:
         log.warning("a damaged row is set aside: %s", damage)
     return done
 
 
 def _run(tx: Transaction, damage: RowDamaged) -> bool:
-    return "id" in damage.place and _stick(tx, damage.place["id"], damage)
+    return "id" in damage.place and _mark_stuck(tx, damage.place["id"], damage)
 
 
-def _stick(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
-    """Make a run stuck, unless it has ended or is stuck already."""
+def _mark_stuck(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
+    """Mark a run as stuck, unless it has ended or is stuck already. Return whether it changed."""
     error = msgspec.json.encode(
-        {"type": "RowDamaged", "message": str(damage), "facts": _told(damage)}
+        {"type": "RowDamaged", "message": str(damage), "facts": _facts(damage)}
     )
     if not tx.change("set_run_aside", run_id=run_id, error=error):
         return False
@@ -58,7 +57,7 @@ def _stick(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
     return True
 
 
-def _told(damage: RowDamaged) -> dict[str, str]:
+def _facts(damage: RowDamaged) -> dict[str, str]:
     return {name: str(value) for name, value in damage.facts.items()}
 
 
@@ -73,20 +72,24 @@ def _schedule(tx: Transaction, damage: RowDamaged) -> bool:
 
 
 def _flow(tx: Transaction, damage: RowDamaged) -> bool:
-    """Let a flow sleep on. What is damaged may be a line about it, which the next line would be
-    numbered after."""
+    """Remove the wake-up time of a flow.
+
+    The damage may be in one of its audit entries, after which the next entry would be numbered.
+    """
     return bool(tx.change("set_flow_aside", id=damage.place.get("id", damage.place.get("flow_id"))))
 
 
 def _stage(tx: Transaction, damage: RowDamaged) -> bool:
-    """Let a stage never become due: the sweep would meet it first, every time. Its time is one that
-    no row may hold, so that `db check` names the stage until it is repaired."""
+    """Postpone a stage for ever, because the sweep would find it first every time.
+
+    Its time is one that no valid row has, so that `db check` names the stage until it is repaired.
+    """
     return bool(tx.change("set_stage_aside", never=duration.LAST_INSTANT + 1, **damage.place))
 
 
 def _task(tx: Transaction, damage: RowDamaged) -> bool:
     run_id = damage.place.get("run_id")
-    return bool(tx.change("set_task_aside", run_id=run_id)) | _stick(tx, run_id, damage)
+    return bool(tx.change("set_task_aside", run_id=run_id)) | _mark_stuck(tx, run_id, damage)
 
 
 _COUNTERS = {
@@ -96,7 +99,7 @@ _COUNTERS = {
     "upkeep": "forget_damaged_upkeep",
     "knock": "forget_damaged_knock",
 }
-"""Rows that only count or announce are deleted: without them, counting begins anew."""
+"""Rows that only count or notify are deleted; counting then starts from zero."""
 
 
 def _forget(tx: Transaction, damage: RowDamaged) -> bool:

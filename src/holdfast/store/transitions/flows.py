@@ -1,5 +1,4 @@
-"""Managed flows: each change and the line of the audit trail that tells of it, in one
-transaction."""
+"""Apply the operations on managed flows: each change and its audit entry in one transaction."""
 
 from __future__ import annotations
 
@@ -30,17 +29,17 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def create_flow(tx: Transaction, op: CreateFlow) -> FlowRecord:
-    """Create a flow with the first line of its audit trail."""
+    """Create a flow with the first entry of its audit trail. Raises FlowExists."""
     flow = msgspec.structs.replace(op.flow, created_at=tx.now, updated_at=tx.now)
     if not tx.change("insert_flow", **_columns(flow)):
         raise FlowExists(flow=flow.id)
-    told = {"controller": flow.controller, "goal": flow.goal, "current_step": flow.current_step}
-    _tell(tx, flow.id, "created", told)
+    created = {"controller": flow.controller, "goal": flow.goal, "current_step": flow.current_step}
+    _audit(tx, flow.id, "created", created)
     return _act(tx, flow, flow_model.StartFlow()) if op.start else flow
 
 
 def move_flow(tx: Transaction, op: MoveFlow) -> FlowRecord:
-    """Do something to a flow. Nobody can overtake whoever does."""
+    """Apply an action to a flow, which is locked until the commit. Raises FlowChanged."""
     flow = _load(tx, op.flow_id, op.namespace, op.owner)
     if op.revision is not None and op.revision != flow.revision:
         raise FlowChanged(flow=flow.id, expected=op.revision, actual=flow.revision)
@@ -48,9 +47,9 @@ def move_flow(tx: Transaction, op: MoveFlow) -> FlowRecord:
 
 
 def deliver_flow_event(tx: Transaction, op: DeliverFlowEvent) -> FlowRecord | None:
-    """Resume a flow that waits for exactly this event."""
-    found = tx.rows("flow_to_move", flow_id=op.flow_id)
-    flow = flow_from(found[0]) if found else None
+    """Resume a flow that waits for exactly this event. Return None if it does not."""
+    flows = tx.rows("flow_to_move", flow_id=op.flow_id)
+    flow = flow_from(flows[0]) if flows else None
     if (
         flow is None
         or flow.namespace != op.namespace
@@ -66,7 +65,7 @@ def deliver_flow_event(tx: Transaction, op: DeliverFlowEvent) -> FlowRecord | No
 
 
 def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
-    """Note how a piece of work stands; the flow itself stays as it is."""
+    """Record the status of a step; the flow itself does not change."""
     step = op.step
     _load(tx, step.flow_id, op.namespace, op.owner)
     tx.change(
@@ -81,7 +80,7 @@ def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
         now=tx.now,
     )
     stored = step_from(tx.rows("flow_step", flow_id=step.flow_id, run_id=step.run_id)[0])
-    _tell(
+    _audit(
         tx,
         step.flow_id,
         "step_observed",
@@ -91,14 +90,13 @@ def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
 
 
 def wake_flows(tx: Transaction, op: WakeFlows) -> FlowsWoken:
-    """Let time do what it does to waiting flows."""
+    """Resume or cancel waiting flows whose time has come."""
     due = tx.rows("due_flows", now=tx.now, limit=op.limit, namespace=op.namespace)
     woken = FlowsWoken(resumed=0, cancelled=0, more=len(due) == op.limit)
     for row in due:
-        found = tx.rows(
-            "flow_to_move", flow_id=row["id"]
-        )  # somebody else may have moved it meanwhile, and even pruned it
-        flow = flow_from(found[0]) if found else None
+        # Read again with a lock: another process may have moved or pruned the flow meanwhile.
+        locked = tx.rows("flow_to_move", flow_id=row["id"])
+        flow = flow_from(locked[0]) if locked else None
         action = None if flow is None else flow_rules.due(flow, tx.now)
         if flow is not None and action is not None:
             after = _act(tx, flow, action)
@@ -108,7 +106,7 @@ def wake_flows(tx: Transaction, op: WakeFlows) -> FlowsWoken:
 
 
 def prune_flows(tx: Transaction, op: PruneFlows) -> int:
-    """Delete flows that ended long ago, and all about them."""
+    """Delete flows that ended before *op.before*, with their steps and audit trails."""
     gone = [
         {"flow_id": row["id"]}
         for row in tx.rows("old_flows", before=op.before, namespace=op.namespace, limit=op.limit)
@@ -119,8 +117,8 @@ def prune_flows(tx: Transaction, op: PruneFlows) -> int:
 
 
 def _load(tx: Transaction, flow_id: str, namespace: str, owner: str | None) -> FlowRecord:
-    found = tx.rows("flow_to_move", flow_id=flow_id)
-    flow = flow_from(found[0]) if found else None
+    flows = tx.rows("flow_to_move", flow_id=flow_id)
+    flow = flow_from(flows[0]) if flows else None
     if flow is None or flow.namespace != namespace:
         raise FlowNotFound(flow=flow_id)
     if owner is not None and flow.owner != owner:
@@ -129,17 +127,16 @@ def _load(tx: Transaction, flow_id: str, namespace: str, owner: str | None) -> F
 
 
 def _act(tx: Transaction, flow: FlowRecord, action: FlowAction) -> FlowRecord:
-    """Write what an action makes of a flow, and tell of it."""
+    """Apply an action to a flow, and write its audit entry."""
     acted = flow_rules.act(flow, action, tx.now)
     if acted is None:
         return flow
     after = _columns(acted.flow)
     tx.change("move_flow", flow_id=flow.id, **{name: after[name] for name in _CHANGING})
-    _tell(tx, flow.id, acted.kind, acted.payload)
+    _audit(tx, flow.id, acted.kind, acted.payload)
     if after["wake_at"] is not None:
-        tx.hints.ready = (
-            True  # time will do something to it: whoever works must know until when to sleep
-        )
+        # Workers must compute again how long they may sleep.
+        tx.hints.ready = True
     return acted.flow
 
 
@@ -164,7 +161,7 @@ def _columns(flow: FlowRecord) -> dict[str, object]:
     }
 
 
-def _tell(tx: Transaction, flow_id: str, kind: str, payload: Mapping[str, object]) -> None:
+def _audit(tx: Transaction, flow_id: str, kind: str, payload: Mapping[str, object]) -> None:
     tx.change(
         "append_flow_event",
         flow_id=flow_id,
@@ -175,7 +172,7 @@ def _tell(tx: Transaction, flow_id: str, kind: str, payload: Mapping[str, object
 
 
 def flow_from(row: Row) -> FlowRecord:
-    """Return the flow that a row holds."""
+    """Return the flow of a row."""
     values = dict(row)
     values |= {
         "status": FlowStatus(values["status"]),
@@ -188,7 +185,7 @@ def flow_from(row: Row) -> FlowRecord:
 
 
 def step_from(row: Row) -> FlowStepRecord:
-    """Return the step that a row holds."""
+    """Return the step of a row."""
     values = dict(row)
     values |= {
         "status": FlowStepStatus(values["status"]),

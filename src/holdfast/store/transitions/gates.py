@@ -1,7 +1,9 @@
-"""Gates: opened by the holder of a run, decided by people. When one closes its run is touched like
-by a signal.
+"""Apply the operations on gates: the holder of a run opens them, people decide them.
 
-The run is locked before its gates, always, so that no two wait for each other.
+When a gate closes, its run is notified or woken as by a signal.
+
+Lock order: the run, then its gates. Every writer of both uses this order, so that no two
+transactions deadlock.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _BLOBS = ("assignees", "roles")
 
 
 def decide_gate(tx: Transaction, op: DecideGate) -> Gate:
-    """Write down what somebody has decided, and close the gate when that is enough."""
+    """Record a person's decision, and close the gate if the decision completes it."""
     state, gate, entries = _load(tx, op)
     entry, verdict = gate_rules.decide(gate, entries, op.decision, now=tx.now)
     _add(tx, gate, entry)
@@ -53,7 +55,7 @@ def decide_gate(tx: Transaction, op: DecideGate) -> Gate:
 
 
 def delegate_gate(tx: Transaction, op: DelegateGate) -> Gate:
-    """Let somebody else decide."""
+    """Delegate one person's right to decide to another person."""
     _, gate, entries = _load(tx, op)
     changed = gate_rules.delegated(gate, entries, op.by, op.to, op.roles, now=tx.now)
     entry = GateEntry(
@@ -63,7 +65,7 @@ def delegate_gate(tx: Transaction, op: DelegateGate) -> Gate:
 
 
 def reassign_gate(tx: Transaction, op: ReassignGate) -> Gate:
-    """Name others who may decide."""
+    """Replace the people and roles that may decide."""
     _, gate, entries = _load(tx, op)
     gate_rules.refuse_if_closed(gate, entries, tx.now)
     changed = msgspec.structs.replace(gate, assignees=op.assignees, roles=op.roles)
@@ -80,21 +82,21 @@ def reassign_gate(tx: Transaction, op: ReassignGate) -> Gate:
 
 
 def update_gate(tx: Transaction, op: UpdateGate) -> Gate:
-    """Change what is to be decided on; whoever has decided may, and must, do so again."""
+    """Replace the data to decide on. Earlier decisions lapse: those people must decide again."""
     _, gate, entries = _load(tx, op)
     gate_rules.refuse_if_closed(gate, entries, tx.now)
-    found = hash_of(op.data)
-    if found == gate.hash:
+    content_hash = hash_of(op.data)
+    if content_hash == gate.hash:
         return gate
     tx.change("lapse_decisions", gate_id=gate.id)
     entry = GateEntry(
-        kind=GateAction.UPDATED, at=tx.now, person=op.by, reason=op.reason, hash=found
+        kind=GateAction.UPDATED, at=tx.now, person=op.by, reason=op.reason, hash=content_hash
     )
-    return _save(tx, msgspec.structs.replace(gate, data=op.data, hash=found), entries, entry)
+    return _save(tx, msgspec.structs.replace(gate, data=op.data, hash=content_hash), entries, entry)
 
 
 def withdraw_gate(tx: Transaction, op: WithdrawGate) -> Gate:
-    """Close a gate undecided; its workflow is told."""
+    """Close a gate without a decision, and notify its workflow."""
     state, gate, entries = _load(tx, op)
     if gate.status != OPEN:
         gate_rules.refuse_if_closed(gate, entries, tx.now)
@@ -103,23 +105,23 @@ def withdraw_gate(tx: Transaction, op: WithdrawGate) -> Gate:
 
 
 def _load(tx: Transaction, op: Any) -> tuple[Row, Gate, list[GateEntry]]:
-    """Return a run, locked, one of its gates, and what was done to it. Raises GateNotFound."""
+    """Return the run (locked), its gate, and the entries of the gate. Raises GateNotFound."""
     state = tx.rows("load_state", run_id=op.run_id)
-    found = tx.rows("gate", gate_id=op.gate_id)
-    if not state or not found or found[0]["run_id"] != op.run_id:
+    gate_rows = tx.rows("gate", gate_id=op.gate_id)
+    if not state or not gate_rows or gate_rows[0]["run_id"] != op.run_id:
         raise GateNotFound(gate=op.gate_id)
     return (
         state[0],
-        gate_from(found[0]),
+        gate_from(gate_rows[0]),
         [entry_of(row) for row in tx.rows("gate_entries", gate_id=op.gate_id)],
     )
 
 
 def _save(tx: Transaction, gate: Gate, entries: Sequence[GateEntry], entry: GateEntry) -> Gate:
-    """Write a gate that stays open, with what was done to it."""
+    """Update a gate that stays open, and add the entry that changed it."""
     tx.change("save_gate", **{name: values(gate)[name] for name in _CHANGING})
     _add(tx, gate, entry)
-    _seat(tx, gate, [*entries, entry])
+    _save_assignments(tx, gate, [*entries, entry])
     return gate
 
 
@@ -138,7 +140,7 @@ def _add(tx: Transaction, gate: Gate, entry: GateEntry) -> None:
     )
 
 
-def _seat(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
+def _save_assignments(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
     tx.change("delete_seats", gate_id=gate.id)
     rows: list[dict[str, object]] = [
         {"kind": seat.kind, "name": seat.name, "gate_id": gate.id, "run_id": gate.run_id}
@@ -148,14 +150,14 @@ def _seat(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
 
 
 def _close(tx: Transaction, state: Row, gate: Gate, verdict: GateVerdict) -> Gate:
-    _shut(tx, gate.id, verdict)
+    _close_row(tx, gate.id, verdict)
     notify_or_wake(tx, state)
     return msgspec.structs.replace(
         gate, status=verdict.status, closed_at=tx.now, choice=verdict.choice, reason=verdict.reason
     )
 
 
-def _shut(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
+def _close_row(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
     written = tx.change(
         "close_gate",
         gate_id=gate_id,
@@ -172,7 +174,7 @@ def _shut(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
 
 
 def expire_gates(tx: Transaction, op: ExpireGates) -> int:
-    """Close those whose time is over."""
+    """Close the gates of a run whose deadline has passed. Return how many."""
     state = tx.rows("load_state", run_id=op.run_id)
     overdue = [
         row["id"] for row in tx.rows("open_gates", run_id=op.run_id) if _is_over(row, tx.now)
@@ -180,7 +182,7 @@ def expire_gates(tx: Transaction, op: ExpireGates) -> int:
     for gate_id in overdue:
         gate = gate_from(tx.rows("gate", gate_id=gate_id)[0])
         _add(tx, gate, GateEntry(kind=GateAction.EXPIRED, at=tx.now))
-        _shut(tx, gate_id, gate_rules.expired(gate))
+        _close_row(tx, gate_id, gate_rules.expired(gate))
     if overdue:
         notify_or_wake(tx, state[0])
     return len(overdue)
@@ -194,15 +196,14 @@ def _is_over(row: Row, now: int) -> bool:
 
 
 def move_gates(tx: Transaction, moves: Sequence[GateMove]) -> None:
-    """Open gates, and write down what became of others, as part of what the holder of their run has
-    to say."""
+    """Open, withdraw and change gates, as part of the commit of the run's holder."""
     for move in moves:
         if isinstance(move, Gate):
             tx.change(
                 "insert_gate",
                 **{name: value for name, value in values(move).items() if name in _OPENING},
             )
-            _seat(tx, move, [])
+            _save_assignments(tx, move, [])
         elif move.kind == GateAction.WITHDRAWN:
             _withdraw(tx, move.gate_id, move.reason)
         else:
@@ -226,10 +227,10 @@ _OPENING = (
 
 
 def _change(tx: Transaction, move: GateChange) -> None:
-    found = tx.rows("gate", gate_id=move.gate_id)
-    if not found or found[0]["closed_at"] is not None:
+    gate_rows = tx.rows("gate", gate_id=move.gate_id)
+    if not gate_rows or gate_rows[0]["closed_at"] is not None:
         return
-    gate = gate_from(found[0])
+    gate = gate_from(gate_rows[0])
     entries = [entry_of(row) for row in tx.rows("gate_entries", gate_id=gate.id)]
     if move.kind == GateAction.REMINDED:
         _save(
@@ -249,17 +250,21 @@ def _change(tx: Transaction, move: GateChange) -> None:
 
 
 def _withdraw(tx: Transaction, gate_id: str, reason: str) -> None:
-    found = tx.rows("gate", gate_id=gate_id)
-    if found and found[0]["closed_at"] is None:
+    gate_rows = tx.rows("gate", gate_id=gate_id)
+    if gate_rows and gate_rows[0]["closed_at"] is None:
         _add(
-            tx, gate_from(found[0]), GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, reason=reason)
+            tx,
+            gate_from(gate_rows[0]),
+            GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, reason=reason),
         )
-        _shut(tx, gate_id, gate_rules.withdrawn(reason))
+        _close_row(tx, gate_id, gate_rules.withdrawn(reason))
 
 
 def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:
-    """Close all open gates of a run that ends without its holder, and say so in its history from
-    *seq* on; return the next."""
+    """Close all open gates of a run that ends without its holder, and record it in the history.
+
+    The events are numbered from *seq* on. Return the next free number.
+    """
     for row in tx.rows("open_gates", run_id=run_id):
         _withdraw(tx, row["id"], reason)
         data = msgspec.json.encode({"gate": row["id"], "reason": reason})
@@ -274,16 +279,16 @@ def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:
 
 
 def gate_from(row: Row) -> Gate:
-    """Return the gate that a row holds."""
-    found = dict(row)
-    found["terms"] = msgspec.json.decode(bytes(found["terms"]), type=GateTerms)
+    """Return the gate of a row."""
+    columns = dict(row)
+    columns["terms"] = msgspec.json.decode(bytes(columns["terms"]), type=GateTerms)
     for name in _BLOBS:
-        found[name] = msgspec.json.decode(bytes(found[name]), type=tuple[str, ...])
-    found["data"] = None if found["data"] is None else bytes(found["data"])
-    return Gate(**found)
+        columns[name] = msgspec.json.decode(bytes(columns[name]), type=tuple[str, ...])
+    columns["data"] = None if columns["data"] is None else bytes(columns["data"])
+    return Gate(**columns)
 
 
 def values(gate: Gate) -> dict[str, object]:
-    """Return the columns of a gate."""
-    found = {name: getattr(gate, name) for name in Gate.__struct_fields__}
-    return found | {name: msgspec.json.encode(getattr(gate, name)) for name in ("terms", *_BLOBS)}
+    """Return the columns of a gate, its structured fields encoded as JSON."""
+    columns = {name: getattr(gate, name) for name in Gate.__struct_fields__}
+    return columns | {name: msgspec.json.encode(getattr(gate, name)) for name in ("terms", *_BLOBS)}

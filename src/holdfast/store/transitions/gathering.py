@@ -1,5 +1,4 @@
-"""Starts that are gathered: until a run begins, further starts of its key go into it instead of
-beside it."""
+"""Debounce starts: until a run begins, further starts with its key are merged into it."""
 
 from __future__ import annotations
 
@@ -17,15 +16,15 @@ from holdfast.store.transitions.transaction import Transaction
 
 
 def debounce_start(tx: Transaction, op: DebounceStart) -> list[Started]:
-    """Put a start into the run that gathers those of its key, or start one that does."""
-    key, latest = stored_key(op.run.route, op.key), tx.now + op.longest
-    first = tx.change(
-        "open_gathering", run_id=op.run.id, key=key, latest=latest
-    )  # of several at once, one
+    """Merge a start into the pending run of its key, or start such a run."""
+    key = stored_key(op.run.route, op.key)
+    latest = tx.now + op.longest
+    # An insert decides: of several concurrent first starts exactly one succeeds.
+    first = tx.change("open_gathering", run_id=op.run.id, key=key, latest=latest)
     if not first:
-        found = tx.rows("gathering", key=key)
-        if found and _join(tx, op, found[0]):
-            return [Started(id=found[0]["run_id"], created=False, leased=False, now=tx.now)]
+        gatherings = tx.rows("gathering", key=key)
+        if gatherings and _join(tx, op, gatherings[0]):
+            return [Started(id=gatherings[0]["run_id"], created=False, leased=False, now=tx.now)]
     begins = tx.now if op.size == 1 else min(tx.now + op.quiet, latest)
     run = msgspec.structs.replace(op.run, available_at=begins, session_id=None, key=None)
     if not first:
@@ -33,31 +32,29 @@ def debounce_start(tx: Transaction, op: DebounceStart) -> list[Started]:
     return start_runs(tx, StartRuns([run]))
 
 
-def _join(tx: Transaction, op: DebounceStart, found: dict[str, int]) -> bool:
-    """Put it into a run that has not begun; say whether there was one."""
-    old = tx.rows("gathered_input", run_id=found["run_id"])
+def _join(tx: Transaction, op: DebounceStart, gathering: dict[str, int]) -> bool:
+    """Merge a start into a run that has not begun. Return False if the run has begun."""
+    old = tx.rows("gathered_input", run_id=gathering["run_id"])
     if not old:
         return False
-    count = found["count"] + 1
+    count = gathering["count"] + 1
     full = op.size is not None and count >= op.size
-    data, payloads = _merged(tx, op, str(found["run_id"]), bytes(old[0]["input"]))
-    wake_at = (
-        None
-        if full
-        else min(tx.now + op.quiet, found["latest"])
-        if op.size is None
-        else found["latest"]
-    )
+    data, payloads = _merged(tx, op, str(gathering["run_id"]), bytes(old[0]["input"]))
+    wake_at: int | None = gathering["latest"]
+    if full:
+        wake_at = None
+    elif op.size is None:
+        wake_at = min(tx.now + op.quiet, gathering["latest"])
     rank = claiming.rank(tx.now, old[0]["priority"]) if full else None
-    tx.change("gather_into", run_id=found["run_id"], input=data, wake_at=wake_at, rank=rank)
+    tx.change("gather_into", run_id=gathering["run_id"], input=data, wake_at=wake_at, rank=rank)
     if payloads:
-        keep(tx, str(found["run_id"]), payloads)
+        keep(tx, str(gathering["run_id"]), payloads)
     tx.change(
         "save_gathering",
-        run_id=found["run_id"],
+        run_id=gathering["run_id"],
         key=stored_key(op.run.route, op.key),
         count=count,
-        latest=found["latest"],
+        latest=gathering["latest"],
     )
     tx.hints.ready = True
     return True
@@ -66,7 +63,7 @@ def _join(tx: Transaction, op: DebounceStart, found: dict[str, int]) -> bool:
 def _merged(
     tx: Transaction, op: DebounceStart, run_id: str, old: bytes
 ) -> tuple[bytes, Sequence[Payload]]:
-    """Return the input that stands now, and what is kept apart of it."""
+    """Return the merged input, and its offloaded payloads."""
     return (
         (op.run.input, op.run.payloads)
         if op.merge is None

@@ -1,5 +1,4 @@
-"""The keys that sign tokens: the first makes itself, the next ones replace each other with a time
-of grace."""
+"""Create and rotate the keys that sign tokens. A rotated key stays valid for a grace period."""
 
 from __future__ import annotations
 
@@ -10,22 +9,23 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def need_key(tx: Transaction, op: NeedKey) -> SigningKey:
-    """Return the key that signs."""
+    """Return the signing key, creating it if there is none."""
     return current_key(tx, op.offered)
 
 
 def current_key(tx: Transaction, offered: OfferedKey) -> SigningKey:
-    """Return the key that signs; the offered one, from now on, if there is none yet."""
-    found = tokens.current(_keys(tx))
-    if found is None:
+    """Return the signing key. If there is none, the offered key becomes it."""
+    key = tokens.current(_keys(tx))
+    if key is None:
         _insert(tx, SigningKey(offered.kid, offered.secret, tx.now))
-        found = tokens.current(_keys(tx))  # somebody else may have been quicker
-    assert found is not None
-    return found
+        # Read again: another process may have inserted its key first.
+        key = tokens.current(_keys(tx))
+    assert key is not None
+    return key
 
 
 def rotate_key(tx: Transaction, op: RotateKey) -> RotatedKey:
-    """Let a new key sign. Tried again when somebody made the very first one at the same time."""
+    """Make a new key the signing key. Retry if another process inserted the first key meanwhile."""
     while True:
         tx.rows("lock_keys")
         known = _keys(tx)
@@ -45,12 +45,12 @@ def rotate_key(tx: Transaction, op: RotateKey) -> RotatedKey:
 
 
 def reseal_key(tx: Transaction, op: ResealKey) -> bool:
-    """Put the secret of a signing key into another seal."""
+    """Replace the sealed secret of a signing key by the same secret under another seal."""
     return bool(tx.change("reseal_key", kid=op.kid, old=op.old, new=op.new))
 
 
 def key_from(row: Row) -> SigningKey:
-    """Return the key that a row holds."""
+    """Return the signing key of a row."""
     return SigningKey(row["kid"], bytes(row["secret"]), row["created_at"], row["expires_at"])
 
 

@@ -1,4 +1,4 @@
-"""Explicit leases, and what operators do to leases."""
+"""Apply the operations of remote workers (explicit leases) and of operators on leases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from holdfast.store.transitions.claiming import claim, lease
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children
-from holdfast.store.transitions.suspending import error_of, look_at_the_clock
+from holdfast.store.transitions.suspending import error_of, resolve_overdue
 from holdfast.store.transitions.touching import (
     note_member_outcome,
     notify_holder,
@@ -56,8 +56,7 @@ from holdfast.store.transitions.transaction import (
 
 
 class LeasedRun(NamedTuple):
-    """A run that was just leased, what its next holder must know of its history, and the signals
-    that no wait has taken."""
+    """A run that was just leased, its history, and a function that reads its untaken signals."""
 
     leased: LeasedTask
     history: Sequence[Event]
@@ -65,25 +64,30 @@ class LeasedRun(NamedTuple):
 
 
 class ClaimStrategy(NamedTuple):
-    """How a database claims: its own ways, where it has any."""
+    """How a database claims and writes: each adapter may replace the plain way by a faster one."""
 
     lease: Callable[[Any, ClaimLeases], list[LeasedRun]]
     write: Callable[[Any, Sequence[Advance]], None]
-    """Writes what the holders of different runs have to say."""
+    """Writes the changes of several runs, each in the name of its holder."""
 
 
 def claim_leases(
-    tx: Transaction, op: ClaimLeases, ways: ClaimStrategy | None = None
+    tx: Transaction, op: ClaimLeases, strategy: ClaimStrategy | None = None
 ) -> list[LeasedTask]:
-    """Lease ready runs, and arm the attempts that may take only so long."""
-    ways = ways or PLAIN
-    found = ways.lease(tx, op)
-    for one in found:
-        if one.leased.policy is not None or one.leased.run.deadline is not None:
-            _arm(tx, one.leased)
+    """Lease ready runs, and set the alarm of those with a timeout or a deadline."""
+    strategy = strategy or PLAIN
+    leased_runs = strategy.lease(tx, op)
+    for leased_run in leased_runs:
+        if leased_run.leased.policy is not None or leased_run.leased.run.deadline is not None:
+            _arm(tx, leased_run.leased)
     if op.judge is not None:
-        _judge(tx, [one for one in found if one.leased.seq], op.judge, ways.write)
-    return [one.leased for one in found]
+        _judge(
+            tx,
+            [leased_run for leased_run in leased_runs if leased_run.leased.seq],
+            op.judge,
+            strategy.write,
+        )
+    return [leased_run.leased for leased_run in leased_runs]
 
 
 def lease_each(
@@ -92,8 +96,10 @@ def lease_each(
     claim: Callable[[Any, Claim], list[RunRecord]],
     lease: Callable[[Any, str, list[str]], list[RunRecord]],
 ) -> list[LeasedRun]:
-    """Lease runs as *claim* does or, if it is to be a certain one, as *lease* does, and read what
-    must be known of them."""
+    """Lease runs through *claim*, or the run of *op* through *lease*, and read their facts.
+
+    Histories are read only for runs that have one, and only if *op* has a judge.
+    """
     if op.run_id is None:
         runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
     else:
@@ -111,7 +117,7 @@ def lease_each(
         else {}
     )
     leased = [_leased(run, facts[run.id]) for run in runs]
-    histories: dict[str, list[Event]] = {one.run.id: [] for one in leased if one.seq}
+    histories: dict[str, list[Event]] = {task.run.id: [] for task in leased if task.seq}
     for row in (
         tx.rows("lease_histories", ids=tx.as_list(histories))
         if histories and op.judge is not None
@@ -124,8 +130,8 @@ def lease_each(
         return [Signal(**dict(row)) for row in tx.rows("signals", run_id=run_id)]
 
     return [
-        LeasedRun(one, histories.get(one.run.id, ()), partial(signals, one.run.id))
-        for one in leased
+        LeasedRun(task, histories.get(task.run.id, ()), partial(signals, task.run.id))
+        for task in leased
     ]
 
 
@@ -139,7 +145,7 @@ def _advance_each(tx: Transaction, changes: Sequence[Advance]) -> None:
 
 
 PLAIN = ClaimStrategy(_lease_plainly, _advance_each)
-"""The ways that both databases understand."""
+"""The strategy that works with both databases."""
 
 
 def _leased(run: RunRecord, row: Row) -> LeasedTask:
@@ -148,35 +154,43 @@ def _leased(run: RunRecord, row: Row) -> LeasedTask:
 
 def _judge(
     tx: Transaction,
-    found: list[LeasedRun],
+    leased_runs: list[LeasedRun],
     judge: Judge,
     write: Callable[[Any, Sequence[Advance]], None],
 ) -> None:
-    """Write what the waits of these runs came to, so that whoever holds them can be told."""
-    changes = [judge(one.leased, list(one.history), one.signals) for one in found]
+    """Write the outcomes of the waits of these runs, so that they can be handed to the holders."""
+    changes = [
+        judge(leased_run.leased, list(leased_run.history), leased_run.signals)
+        for leased_run in leased_runs
+    ]
     write(tx, [change for change in changes if change is not None])
 
 
 def complete_leases(tx: Transaction, op: CompleteLeases) -> list[bool]:
-    """End leased runs well, as far as their leases stand."""
+    """Complete leased runs. Return for each whether its lease was still valid."""
+    # The guard on the generation is part of the write, which saves a read per run.
     end: dict[str, Any] = {"status": Status.COMPLETED, "error": None, "now": tx.now}
-    stood = [
+    valid = [
         bool(
             tx.change(
-                "finish_run", run_id=one.run_id, generation=one.generation, result=one.result, **end
+                "finish_run",
+                run_id=completion.run_id,
+                generation=completion.generation,
+                result=completion.result,
+                **end,
             )
         )
-        for one in op.done
+        for completion in op.done
     ]
-    done = [one for one, written in zip(op.done, stood, strict=True) if written]
+    done = [completion for completion, written in zip(op.done, valid, strict=True) if written]
     if done:
-        _tell_of_completion(tx, done)
-    return stood
+        _record_completions(tx, done)
+    return valid
 
 
-def _tell_of_completion(tx: Transaction, done: Sequence[TaskCompletion]) -> None:
-    """Write the last line of each, and close what their attempts have put out."""
-    line: dict[str, object] = {
+def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None:
+    """Append the last event of each run, and close the streams of their attempts."""
+    columns: dict[str, object] = {
         "kind": EventKind.RUN_COMPLETED,
         "step": None,
         "attempt": 1,
@@ -185,15 +199,20 @@ def _tell_of_completion(tx: Transaction, done: Sequence[TaskCompletion]) -> None
         "started_at": None,
         "at": tx.now,
     }
-    tx.many("append", [{"run_id": one.run_id, "seq": one.seq + 1, **line} for one in done])
-    ids = [one.run_id for one in done]
+    tx.many(
+        "append",
+        [
+            {"run_id": completion.run_id, "seq": completion.seq + 1, **columns}
+            for completion in done
+        ],
+    )
+    ids = [completion.run_id for completion in done]
     tx.change("close_streams_of", ids=tx.as_list(ids), now=tx.now, reason=CloseReason.COMPLETED)
     tx.hints.finished.update(ids)
 
 
 def _arm(tx: Transaction, leased: LeasedTask) -> None:
-    """See to it that an attempt is taken back when it takes too long, or when the time of its run
-    is over."""
+    """Set the alarm that revokes the lease at the attempt's timeout or the run's deadline."""
     policy = (
         None
         if leased.policy is None
@@ -216,11 +235,15 @@ def _arm(tx: Transaction, leased: LeasedTask) -> None:
 
 
 def renew_leases(tx: Transaction, op: RenewLeases) -> int | None:
-    """Keep what a session holds, if it holds it still. Nobody answers knocks for it: its holder
-    asks by itself."""
+    """Extend the session of a remote worker, if it still holds the given run. Return the new
+    expiry.
+
+    Pending notifications of the session are deleted: a remote worker polls instead of being
+    notified.
+    """
     if op.run_id is not None:
-        found = tx.rows("lease_state", run_id=op.run_id)
-        if not found or (found[0]["session_id"], found[0]["generation"]) != (
+        states = tx.rows("lease_state", run_id=op.run_id)
+        if not states or (states[0]["session_id"], states[0]["generation"]) != (
             op.session_id,
             op.generation,
         ):
@@ -233,23 +256,24 @@ def renew_leases(tx: Transaction, op: RenewLeases) -> int | None:
 
 
 def expire_attempts(tx: Transaction, op: ExpireAttempts) -> int:
-    """Take back what has been at work for too long."""
-    found = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)
-    for row in found:
+    """Revoke the leases of overdue attempts, and resolve suspended runs whose time is up."""
+    overdue = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)
+    for row in overdue:
+        # Also for attempts that have ended since: an alarm that has rung must not be found again.
         tx.change("disarm_attempt", run_id=row["run_id"])
-    late = [row for row in found if row["held"]]
+    late = [row for row in overdue if row["held"]]
     for row in late:
         _time_out(tx, row, op.dice)
-    parked = [row["run_id"] for row in found if row["parked"]]
+    parked = [row["run_id"] for row in overdue if row["parked"]]
     for run_id in parked:
         _wake_or_end(tx, run_id)
     return len(late) + len(parked)
 
 
 def _wake_or_end(tx: Transaction, run_id: str) -> None:
-    """See to a run that its holder has suspended, now that its time is up."""
+    """Process a run that its holder has suspended and whose time is up."""
     state = _load(tx, run_id)
-    status = look_at_the_clock(tx, state)
+    status = resolve_overdue(tx, state)
     if status is None:
         return
     error = error_of(state["waits"])
@@ -259,24 +283,23 @@ def _wake_or_end(tx: Transaction, run_id: str) -> None:
 
 
 def _time_out(tx: Transaction, row: Row, dice: float) -> None:
-    run_id, policy = (
-        row["run_id"],
-        msgspec.json.decode(bytes(row["policy"]), type=task_policy.TaskPolicy),
-    )
-    state, seq = _load(tx, run_id), last_seq(tx, run_id)
+    run_id = row["run_id"]
+    policy = msgspec.json.decode(bytes(row["policy"]), type=task_policy.TaskPolicy)
+    state = _load(tx, run_id)
+    seq = last_seq(tx, run_id)
     if state["deadline"] is not None and state["deadline"] <= tx.now:
         error = msgspec.json.encode({"type": Status.EXPIRED.value, "message": DEADLINE})
         append_from_outside(tx, [(run_id, Event(EventKind.RUN_EXPIRED, error=error, seq=seq + 1))])
         _end(tx, state, Status.EXPIRED, None, error)
         return
     history = [
-        Event(kind=one["kind"], data=one["data"])
-        for one in tx.rows("history", run_id=run_id, after=0)
+        Event(kind=event_row["kind"], data=event_row["data"])
+        for event_row in tx.rows("history", run_id=run_id, after=0)
     ]
     wait = task_policy.decide(
         policy, task_policy.FailureKind.TIMEOUT, task_policy.failures_in(history), dice
     )
-    told = {
+    failure = {
         "kind": task_policy.FailureKind.TIMEOUT,
         "until": None if wait is None else tx.now + wait,
     }
@@ -288,7 +311,7 @@ def _time_out(tx: Transaction, row: Row, dice: float) -> None:
                 run_id,
                 Event(
                     EventKind.ATTEMPT_FAILED,
-                    data=msgspec.json.encode(told),
+                    data=msgspec.json.encode(failure),
                     error=error,
                     seq=seq + 1,
                 ),
@@ -303,7 +326,7 @@ def _time_out(tx: Transaction, row: Row, dice: float) -> None:
 
 
 def revoke_lease(tx: Transaction, op: RevokeLease) -> bool:
-    """Take a run from its holder."""
+    """Revoke the lease of a run. Return False if it has none, or another holder than *op* names."""
     state = _load(tx, op.run_id, op.namespace)
     if state["session_id"] is None or op.session_id not in (None, state["session_id"]):
         return False
@@ -332,13 +355,12 @@ def _take_back(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
 
 
 def set_priority(tx: Transaction, op: SetPriority) -> int:
-    """Change the priority of a run, and with it its place among those that wait."""
+    """Change the priority of a run, and its place in the queue. Return the old priority."""
     state = _load(tx, op.run_id, op.namespace)
     old: int = state["priority"]
     if old != op.priority:
-        if (
-            state["session_id"] is None
-        ):  # the history of a run that is held is its holder's to write
+        # Only the holder may append to the history of a leased run.
+        if state["session_id"] is None:
             _note(tx, op.run_id, EventKind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
         tx.change(
             "save_priority",
@@ -351,7 +373,7 @@ def set_priority(tx: Transaction, op: SetPriority) -> int:
 
 
 def override_run(tx: Transaction, op: OverrideRun) -> Status:
-    """End a run as an operator says."""
+    """End a run with the status and result that an operator gives."""
     state = _load(tx, op.run_id, op.namespace)
     _note(tx, op.run_id, EventKind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
     kind = EventKind.RUN_COMPLETED if op.status is Status.COMPLETED else EventKind.RUN_FAILED
@@ -384,12 +406,12 @@ def _end(
 
 
 def _load(tx: Transaction, run_id: str, namespace: str | None = None) -> Row:
-    found = tx.rows("lease_state", run_id=run_id)
-    if not found or namespace not in (None, found[0]["namespace"]):
+    states = tx.rows("lease_state", run_id=run_id)
+    if not states or namespace not in (None, states[0]["namespace"]):
         raise RunNotFound(run=run_id)
-    if found[0]["finished_at"] is not None:
-        raise RunFinished(run=run_id, status=found[0]["status"])
-    return found[0]
+    if states[0]["finished_at"] is not None:
+        raise RunFinished(run=run_id, status=states[0]["status"])
+    return states[0]
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: Mapping[str, object]) -> None:

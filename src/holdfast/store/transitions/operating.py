@@ -1,4 +1,4 @@
-"""What people do to runs and lanes: resume, replay, prune, set limits."""
+"""Apply the operations of operators on runs and lanes: resume, replay, prune, set limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from holdfast.store.transitions.trees import cut, sizes_of
 
 
 def resume_run(tx: Transaction, op: ResumeRun) -> Status:
-    """Put a stuck run back to work; one that was being cancelled goes on with that."""
+    """Make a stuck run claimable; a run that was being cancelled continues to cancel. Raises
+    IllegalMove."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
@@ -56,8 +57,8 @@ def resume_run(tx: Transaction, op: ResumeRun) -> Status:
 
 
 def replay_run(tx: Transaction, op: ReplayRun) -> Status:
-    """Put a finished run back to work, without the events that no longer count, and its failed
-    children with it."""
+    """Make a finished run claimable again, without its void events; replay its failed children,
+    too."""
     state = load(tx, op.run_id)
     if state["finished_at"] is None:
         raise RunNotFinished(run=op.run_id, status=state["status"])
@@ -66,8 +67,7 @@ def replay_run(tx: Transaction, op: ReplayRun) -> Status:
 
 
 def replay_each(tx: Transaction, ops: Sequence[ReplayRun]) -> None:
-    """Put finished runs back to work, each with its failed children. Raises what `replay_run`
-    raises."""
+    """Replay finished runs, each with its failed children. Raises as `replay_run` does."""
     states = _states(tx, ops)
     for op in ops:
         if states[op.run_id]["finished_at"] is None:
@@ -76,13 +76,15 @@ def replay_each(tx: Transaction, ops: Sequence[ReplayRun]) -> None:
 
 
 def replay_runs(tx: Transaction, op: ReplayRuns) -> None:
-    """Put finished runs back to work before the run that they are below."""
+    """Replay finished runs before the run that they are descendants of."""
     _replay_children(tx, op.replays)
 
 
 def _replay_children(tx: Transaction, ops: Sequence[ReplayRun]) -> list[str]:
-    """Replay children with their parent, unless they are at work already; return those that are
-    replayed. One that is stopping would fail its parent once more."""
+    """Replay the finished ones of these children with their parent, and return their ids.
+
+    Raises RunNotFinished for a cancelling child, because it would fail its parent once more.
+    """
     states = _states(tx, ops)
     ended: list[ReplayRun] = []
     for op in ops:
@@ -96,9 +98,9 @@ def _replay_children(tx: Transaction, ops: Sequence[ReplayRun]) -> list[str]:
 
 
 def _states(tx: Transaction, ops: Sequence[ReplayRun]) -> dict[str, Row]:
-    """Lock runs and return their states. Raises RunNotFound."""
-    found = tx.rows("states_by_id", ids=tx.as_list(sorted(op.run_id for op in ops))) if ops else []
-    states = {state["id"]: state for state in found}
+    """Lock runs in the order of their ids, and return their states. Raises RunNotFound."""
+    rows = tx.rows("states_by_id", ids=tx.as_list(sorted(op.run_id for op in ops))) if ops else []
+    states = {state["id"]: state for state in rows}
     for op in ops:
         if op.run_id not in states:
             raise RunNotFound(run=op.run_id)
@@ -106,8 +108,7 @@ def _states(tx: Transaction, ops: Sequence[ReplayRun]) -> dict[str, Row]:
 
 
 def _put_back(tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Row]) -> None:
-    """Put finished runs back to work, whose states are locked: with few statements, however many
-    they are."""
+    """Make finished, locked runs claimable again, with few statements however many they are."""
     if not ops:
         return
     lasts = last_seqs(tx, [op.run_id for op in ops])
@@ -118,7 +119,8 @@ def _put_back(tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Ro
     lines: list[tuple[str, Event]] = []
     rows: list[dict[str, object]] = []
     for op in ops:
-        state, seq = states[op.run_id], lasts[op.run_id] + 1
+        state = states[op.run_id]
+        seq = lasts[op.run_id] + 1
         for step in op.detach:
             _detach(tx, op.run_id, step, seq)
         data: dict[str, object] = {"void": list(op.void)}
@@ -144,7 +146,7 @@ def _put_back(tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Ro
 
 
 def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
-    """Count children of maps that are at work again."""
+    """Count up the fan-outs of parents whose children run again."""
     maps = Counter(
         (state["parent_id"], state["parent_step"])
         for state in states
@@ -155,10 +157,10 @@ def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
 
 
 def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
-    """Separate the children of a start that is void from those that the same step starts next.
+    """Separate the children of a void start from the children that the same step starts next.
 
-    Those that are at work keep their parent's step in the memory of their worker. This matters
-    where children are counted, so a map is not started again before all of its children have ended.
+    Running children keep their parent's step in the memory of their worker. This matters where
+    children are counted, so a map is not started again before all of its children have ended.
     """
     for child in tx.rows("live_child_of_map", run_id=run_id, step=step):
         raise RunNotFinished(run=child["id"], status=child["status"])
@@ -167,7 +169,7 @@ def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
 
 
 def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
-    """What was agreed when a task was started limits how often it is replayed."""
+    """Check the limit on replays in the policy of a task. Raises NotReclaimable."""
     for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)):
         if facts["policy"] is None:
             continue
@@ -176,13 +178,15 @@ def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
             Event(kind=row["kind"]) for row in tx.rows("history", run_id=facts["run_id"], after=0)
         ]
         if task_policy.replays_in(history) >= limit:
-            why = f"it was replayed {limit} times, and no more was agreed: start it anew"
+            why = f"it was replayed {limit} times, the limit of its policy: start a new run"
             raise NotReclaimable(run=facts["run_id"], why=why)
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:
-    told = None if data is None else msgspec.json.encode(data)
-    append_from_outside(tx, [(run_id, Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told))])
+    encoded = None if data is None else msgspec.json.encode(data)
+    append_from_outside(
+        tx, [(run_id, Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=encoded))]
+    )
 
 
 _BELOW = (
@@ -196,8 +200,8 @@ _BELOW = (
 
 
 def prune(tx: Transaction, op: Prune) -> Pruned:
-    """Delete finished trees, roots first found first gone; a tree with a live branch stays."""
-    found = tx.rows(
+    """Delete finished trees in the order of their roots. A tree with a live run is kept."""
+    rows = tx.rows(
         "prunable",
         before=op.before,
         statuses=tx.as_list(op.statuses),
@@ -206,21 +210,22 @@ def prune(tx: Transaction, op: Prune) -> Pruned:
         after=op.after,
         limit=op.limit,
     )
-    roots = [row["id"] for row in found]
+    roots = [row["id"] for row in rows]
     chosen = cut(roots, sizes_of(tx, "tree_sizes", roots, op.before), op)
-    doomed = [
+    run_ids = [
         row["id"] for root in chosen.whole for row in tx.rows("descendants", run_id=root)
     ] + chosen.whole
     if chosen.part is not None:
-        forget_history(tx, chosen.part)  # what is left of the tree must not be replayed
-        doomed = [
+        # Of a tree that is deleted in parts the rest must not be replayed.
+        forget_history(tx, chosen.part)
+        run_ids = [
             row["id"] for row in tx.rows("last_descendants", run_id=chosen.part, limit=trees.RUNS)
         ]
-    payloads = [digest for run_id in doomed for digest in digests_used(tx, run_id)]
+    payloads = [digest for run_id in run_ids for digest in digests_used(tx, run_id)]
     for query in _BELOW:
-        tx.many(query, [{"run_id": run_id} for run_id in doomed])
+        tx.many(query, [{"run_id": run_id} for run_id in run_ids])
     collect(tx, payloads)
-    return Pruned(runs=len(doomed), last=chosen.last)
+    return Pruned(runs=len(run_ids), last=chosen.last)
 
 
 def set_lane(tx: Transaction, op: SetLane) -> None:

@@ -1,5 +1,8 @@
-"""Values that are kept apart: kept with the row that refers to them, gone with the last that
-did."""
+"""Store offloaded payloads with the rows that refer to them, and delete them with the last such
+row.
+
+Lock order: payloads by digest.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +36,15 @@ Ask = Callable[..., list[Row]]
 
 
 def keep(tx: Transaction, run_id: str, payloads: Iterable[Payload]) -> None:
-    """Keep payloads that a run refers to from now on; what is there already is not written
-    again."""
-    for payload in sorted(
-        payloads, key=lambda one: one.digest
-    ):  # in the same order for all, so that two never wait in a ring
+    """Store payloads that a run refers to from now on. Existing ones are not written again."""
+    # Sorted: two transactions that store the same payloads must not deadlock.
+    for payload in sorted(payloads, key=lambda payload: payload.digest):
         insert_payload(tx, payload)
         tx.change("use_payload", run_id=run_id, digest=payload.digest)
 
 
 def insert_payload(tx: Transaction, payload: Payload) -> None:
-    """Keep a payload; one that is there already is only held on to."""
+    """Store a payload, or protect the existing one from collection."""
     made = tx.rows(
         "keep_payload",
         digest=payload.digest,
@@ -63,7 +64,7 @@ def insert_payload(tx: Transaction, payload: Payload) -> None:
 
 
 def refer(tx: Transaction, run_id: str, digests: Iterable[bytes]) -> bool:
-    """Note that a run refers to payloads that are there; False if one of them is not."""
+    """Record that a run refers to existing payloads. Return False if one of them does not exist."""
     for digest in sorted(digests):
         if not tx.change("touch_payload", digest=digest, now=tx.now):
             return False
@@ -72,30 +73,28 @@ def refer(tx: Transaction, run_id: str, digests: Iterable[bytes]) -> bool:
 
 
 def collect(tx: Transaction, digests: Iterable[bytes]) -> None:
-    """Delete those payloads that nobody refers to any more."""
+    """Delete the ones of these payloads that no row refers to."""
     for digest in sorted(set(digests)):
         tx.rows("lock_payload", digest=digest)
-        if not tx.rows(
-            "payload_in_use", digest=digest
-        ):  # asked after the lock: who came before it is seen
+        # After the lock, not before: only then all references that were committed are visible.
+        if not tx.rows("payload_in_use", digest=digest):
             tx.change("delete_payload_parts", digest=digest)
             tx.change("delete_payload", digest=digest)
 
 
 def digests_used(tx: Transaction, run_id: str) -> list[bytes]:
-    """Return what a run refers to, as noted."""
+    """Return the recorded references of a run to payloads."""
     return [bytes(row["digest"]) for row in tx.rows("payloads_of_run", run_id=run_id)]
 
 
 def fetch(ask: Ask, digest: bytes) -> Payload | None:
-    """Return a payload with all its parts."""
-    parts = ask(
-        "payload_parts", digest=digest
-    )  # first: if it is deleted before the next query, all of it is gone
-    found = ask("payload", digest=digest)
-    if not found:
+    """Return a payload with all its parts, or None if it does not exist."""
+    # Parts first: if the payload is deleted between the queries, the second one shows it.
+    parts = ask("payload_parts", digest=digest)
+    rows = ask("payload", digest=digest)
+    if not rows:
         return None
-    row = found[0]
+    row = rows[0]
     return Payload(
         bytes(row["digest"]),
         row["key"],
@@ -106,14 +105,16 @@ def fetch(ask: Ask, digest: bytes) -> Payload | None:
 
 
 def sent(payloads: Sequence[Payload], value: bytes) -> list[Payload]:
-    """Return the payload that a value refers to, if it is one of these."""
+    """Return the one of these payloads that a value refers to, as a list."""
     digest = digest_of(value) if payloads else None
     return [payload for payload in payloads if payload.digest == digest]
 
 
-def _settle_uses(tx: Transaction, run_id: str) -> None:
-    """Let what is noted be what a run refers to, after its values have changed; what nobody refers
-    to any more goes."""
+def _update_references(tx: Transaction, run_id: str) -> None:
+    """Recompute the recorded references of a run after its values have changed.
+
+    Payloads that no row refers to any more are deleted.
+    """
     now = digests_of(*(bytes(row["head"]) for row in tx.rows("sealed_of_run", run_id=run_id)))
     gone = [digest for digest in digests_used(tx, run_id) if digest not in now]
     tx.many("drop_use", [{"run_id": run_id, "digest": digest} for digest in gone])
@@ -121,11 +122,11 @@ def _settle_uses(tx: Transaction, run_id: str) -> None:
 
 
 def copy_payloads(tx: Transaction, op: CopyPayloads) -> None:
-    """Take in payloads before the runs that refer to them."""
+    """Store payloads before the runs that refer to them."""
     if not tx.rows("setting", name=_HALF_COPIED):
         raise BadOption(
             option="payloads",
-            why="nobody refers to them: only a store that is being copied into takes them",
+            why="no run refers to them: only a store that is being copied into accepts them",
         )
     for payload in op.payloads:
         insert_payload(tx, payload)
@@ -148,7 +149,7 @@ _RESEAL = frozenset(
 
 
 def reseal(tx: Transaction, op: Reseal) -> int:
-    """Put values into another seal, if they are what they were."""
+    """Replace sealed values by the same values under another seal, unless they have changed."""
     if not tx.rows("load_state", run_id=op.run_id):
         return 0
     done = 0
@@ -163,15 +164,15 @@ def reseal(tx: Transaction, op: Reseal) -> int:
             values["seq"] = change.seq
         done += tx.change(query, **values)
     keep(tx, op.run_id, op.payloads)
-    _settle_uses(tx, op.run_id)
+    _update_references(tx, op.run_id)
     return done
 
 
 def forget(tx: Transaction, op: Forget) -> Pruned:
-    """Delete a part of the history of finished trees; a tree with a live branch stays as it is."""
+    """Delete a part of the history of finished trees. A tree with a live run is kept as it is."""
     if op.what not in FORGETTABLE:
         raise BadOption(option="what", value=op.what, known=", ".join(FORGETTABLE))
-    found = tx.rows(
+    rows = tx.rows(
         f"prunable_{op.what}",
         before=op.before,
         statuses=tx.as_list(op.statuses),
@@ -180,7 +181,7 @@ def forget(tx: Transaction, op: Forget) -> Pruned:
         after=op.after,
         limit=op.limit,
     )
-    roots = [row["id"] for row in found]
+    roots = [row["id"] for row in rows]
     chosen = cut(roots, sizes_of(tx, f"tree_sizes_{op.what}", roots, op.before), op)
     runs = [run_id for root in chosen.whole for run_id in (*_below(tx, op.what, root), root)]
     if chosen.part is not None:
@@ -191,25 +192,24 @@ def forget(tx: Transaction, op: Forget) -> Pruned:
     )
 
 
-def _below(tx: Transaction, what: str, root: str) -> list[str]:
-    """Return runs below a root that still have this part of their history, as many as one
-    transaction trims."""
-    return [row["id"] for row in tx.rows(f"descendants_{what}", run_id=root, limit=trees.RUNS)]
+def _below(tx: Transaction, kind: str, root: str) -> list[str]:
+    """Return descendants that still have this part of their history, at most one portion."""
+    return [row["id"] for row in tx.rows(f"descendants_{kind}", run_id=root, limit=trees.RUNS)]
 
 
-def _forget(tx: Transaction, what: str, run_id: str) -> bool:
+def _forget(tx: Transaction, kind: str, run_id: str) -> bool:
     """Delete a part of the history of one run, if it has ended."""
     state = tx.rows("load_state", run_id=run_id)
     if not state or state[0]["finished_at"] is None:
         return False
-    if what != "events":
-        return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[what].deletes][:1])
+    if kind != "events":
+        return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[kind].deletes][:1])
     return forget_history(tx, run_id)
 
 
 def forget_history(tx: Transaction, run_id: str) -> bool:
-    """Delete the events of a run, which leave one line behind that says so: the run cannot be
-    replayed any more."""
+    """Delete the events of a run and record that in one event. The run cannot be replayed any
+    more."""
     (events,) = tx.rows("count_events", run_id=run_id)
     if events["deleted"] or not events["events"]:
         return False
@@ -225,24 +225,24 @@ def forget_history(tx: Transaction, run_id: str) -> bool:
             )
         ],
     )
-    _settle_uses(tx, run_id)
+    _update_references(tx, run_id)
     return True
 
 
 def save_retention(tx: Transaction, op: SaveRetention) -> None:
-    """Make a rule, or another one of it."""
+    """Create or replace a retention rule."""
     values: dict[str, Any] = msgspec.structs.asdict(op.rule)
     tx.change("save_retention", **{**values, "statuses": ",".join(op.rule.statuses)})
 
 
 def remove_retention(tx: Transaction, op: RemoveRetention) -> None:
-    """Remove a rule."""
+    """Remove a retention rule. Raises RetentionNotFound."""
     if not tx.change("delete_retention", name=op.name):
         raise RetentionNotFound(name=op.name)
 
 
 def take_upkeep(tx: Transaction, op: TakeMaintenanceLock) -> bool:
-    """Take a duty, if it is due and free."""
+    """Take a maintenance lock, if it is due and free. Return whether it was taken."""
     tx.change("begin_upkeep", name=op.name)
     return bool(
         tx.change(
@@ -256,12 +256,12 @@ def take_upkeep(tx: Transaction, op: TakeMaintenanceLock) -> bool:
 
 
 def end_upkeep(tx: Transaction, op: EndMaintenance) -> None:
-    """Give a duty back until it is due again."""
+    """Release a maintenance lock until it is due again."""
     tx.change(
         "end_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.pause
     )
 
 
 def save_setting(tx: Transaction, op: SaveSetting) -> None:
-    """Note something about the installation."""
+    """Store a setting of the installation."""
     tx.change("save_setting", name=op.name, value=op.value)

@@ -1,5 +1,4 @@
-"""Schedules: they are made, paused and removed; and when they tick, the runs and the next tick are
-written together."""
+"""Create, change, pause and fire schedules. A tick's runs and the next tick commit together."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ from holdfast.store.transitions.transaction import Row, Transaction
 log = logging.getLogger("holdfast")
 
 _WAITS = ("queue", "cancel")
-"""The overlaps with which a tick waits for the end of a run."""
+"""The overlap policies with which a tick waits until a run ends."""
 
 _KEPT = (
     "paused",
@@ -54,12 +53,11 @@ _KEPT = (
     "note",
     "created_at",
 )
-"""What a schedule keeps when it is made anew under its name."""
+"""The fields that a schedule keeps when it is saved again under its name."""
 
 
 def schedule_from(row: Row) -> Schedule:
-    """Return the schedule that a row holds. Raises RowDamaged when no schedule can follow its
-    rule."""
+    """Return the schedule of a row. Raises RowDamaged if its rule is invalid."""
     values = dict(row)
     fault = rules.fault(values["rule"])
     if fault is not None:
@@ -84,19 +82,22 @@ def _save(tx: Transaction, schedule: Schedule) -> None:
 
 
 def _load(tx: Transaction, namespace: str, name: str) -> Schedule:
-    found = tx.rows("load_schedule", namespace=namespace, name=name)
-    if not found:
+    rows = tx.rows("load_schedule", namespace=namespace, name=name)
+    if not rows:
         raise ScheduleNotFound(schedule=name, namespace=namespace)
-    return schedule_from(found[0])
+    return schedule_from(rows[0])
 
 
 # Making and changing
 
 
 def set_schedule(tx: Transaction, op: SetSchedule) -> str:
-    """Create a schedule, or change it and keep what was done about its ticks."""
-    found = tx.rows("load_schedule", namespace=op.schedule.namespace, name=op.schedule.name)
-    old = schedule_from(found[0]) if found else None
+    """Create a schedule, or change it and keep its record of ticks.
+
+    Return ``created``, ``changed`` or ``unchanged``.
+    """
+    rows = tx.rows("load_schedule", namespace=op.schedule.namespace, name=op.schedule.name)
+    old = schedule_from(rows[0]) if rows else None
     new = _fresh(tx, op.schedule) if old is None else _changed(tx, old, op.schedule)
     new.wake_at = _wake(tx, new)
     if new == old:
@@ -115,14 +116,14 @@ def _from_now_on(tx: Transaction, schedule: Schedule) -> Schedule:
     schedule.next_at = plan.rule_of(schedule).after(tx.now)
     if schedule.next_at is None:
         raise BadSchedule(
-            schedule=schedule.name, rule=schedule.rule, why="it never ticks from now on"
+            schedule=schedule.name, rule=schedule.rule, why="the rule never ticks after now"
         )
     return schedule
 
 
 def _changed(tx: Transaction, old: Schedule, wanted: Schedule) -> Schedule:
     if old.origin == CODE and wanted.origin == CALL:
-        why = "a decorator in the code has made it: change it there, or take another name"
+        why = "a decorator in the code defines it: change the decorator, or use another name"
         raise BadSchedule(schedule=old.name, why=why)
     new = msgspec.structs.replace(wanted, **{name: getattr(old, name) for name in _KEPT})
     if old.paused == GONE or old.paused is None:
@@ -130,7 +131,8 @@ def _changed(tx: Transaction, old: Schedule, wanted: Schedule) -> Schedule:
     if new.overlap not in _WAITS:
         new.queued = []
     if (old.rule, old.zone) != (new.rule, new.zone):
-        new.anchor, new.queued = tx.now, []
+        new.anchor = tx.now
+        new.queued = []
         return _from_now_on(tx, new)
     return (
         _from_now_on(tx, new)
@@ -140,14 +142,15 @@ def _changed(tx: Transaction, old: Schedule, wanted: Schedule) -> Schedule:
 
 
 def pause_schedule(tx: Transaction, op: PauseSchedule) -> None:
-    """Let it start nothing."""
+    """Pause a schedule: it starts no runs."""
     schedule = _load(tx, op.namespace, op.name)
-    schedule.paused, schedule.wake_at = op.reason, None
+    schedule.paused = op.reason
+    schedule.wake_at = None
     _save(tx, schedule)
 
 
 def resume_schedule(tx: Transaction, op: ResumeSchedule) -> None:
-    """Let it go on from now on."""
+    """Resume a paused schedule with its next tick after now."""
     schedule = _load(tx, op.namespace, op.name)
     if schedule.paused is None:
         return
@@ -159,11 +162,11 @@ def resume_schedule(tx: Transaction, op: ResumeSchedule) -> None:
 
 
 def remove_schedule(tx: Transaction, op: RemoveSchedule) -> None:
-    """Forget it."""
+    """Delete a schedule. Raises BadSchedule if a decorator defines it."""
     schedule = _load(tx, op.namespace, op.name)
     if schedule.origin == CODE and schedule.paused != GONE:
         why = (
-            "a decorator in the code would bring it back: remove the decorator, or pause the"
+            "a decorator in the code would create it again: remove the decorator, or pause the"
             " schedule"
         )
         raise BadSchedule(schedule=op.name, why=why)
@@ -171,8 +174,8 @@ def remove_schedule(tx: Transaction, op: RemoveSchedule) -> None:
 
 
 def _wake(tx: Transaction, schedule: Schedule) -> int | None:
-    """When somebody must see to it: at its next tick, or now when one waits and nothing holds it
-    up."""
+    """Return when to process the schedule: now if a queued tick can start, else at its next
+    tick."""
     if schedule.paused is None and schedule.queued and not _live(tx, schedule):
         return tx.now
     return plan.wake_at(schedule)
@@ -182,15 +185,14 @@ def _wake(tx: Transaction, schedule: Schedule) -> int | None:
 
 
 def fire_schedules(tx: Transaction, op: FireSchedules) -> list[str]:
-    """See to all ticks that are due."""
+    """Process all ticks that are due. Return the ids of the runs that were started."""
     started: list[str] = []
     for row in tx.rows("due_schedules", now=tx.now, limit=op.limit):
         schedule = schedule_from(row)
         try:
             plan.rule_of(schedule)
-        except (
-            BadSchedule
-        ) as error:  # this machine does not know its zone: the others tick all the same
+        except BadSchedule as error:
+            # This machine does not know the time zone: skip the schedule, fire the others.
             _report(schedule.namespace, schedule.name, str(error))
             continue
         started += _fire(tx, schedule, op)
@@ -201,7 +203,7 @@ def fire_schedules(tx: Transaction, op: FireSchedules) -> list[str]:
 
 @cache
 def _report(namespace: str, name: str, why: str) -> None:
-    """Log, once, that a schedule does not tick here."""
+    """Log, once per process, that a schedule does not tick here."""
     log.warning("schedule %s of namespace %s does not tick: %s", name, namespace, why)
 
 
@@ -211,7 +213,7 @@ def _fire(tx: Transaction, schedule: Schedule, op: FireSchedules) -> list[str]:
     if due.missed is not None:
         first, last = due.missed
         span = _moment(first) if first == last else f"{_moment(first)} to {_moment(last)}"
-        schedule.note = f"missed {span}: nobody was at work (misfire is {schedule.misfire})"
+        schedule.note = f"missed {span}: no worker was running (misfire is {schedule.misfire})"
     if schedule.overlap == "allow":
         return [
             run
@@ -227,7 +229,7 @@ def _fire(tx: Transaction, schedule: Schedule, op: FireSchedules) -> list[str]:
         if run is not None:
             started.append(run)
         elif live or started:
-            _skip(schedule, tick, f"run {(live or started)[0]} was still at work")
+            _skip(schedule, tick, f"run {(live or started)[0]} was still running")
     return started
 
 
@@ -263,8 +265,7 @@ def _stop_others(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> No
 
 
 def _live(tx: Transaction, schedule: Schedule) -> list[str]:
-    """Return the runs for whose end others may have to wait; those that have ended are struck off
-    first."""
+    """Return the live runs of a schedule. Ticks whose runs have ended are struck off first."""
     which = {"namespace": schedule.namespace, "schedule": schedule.name}
     tx.change("settle_ticks", **which)
     return [row["run_id"] for row in tx.rows("live_ticks", **which)]
@@ -278,7 +279,7 @@ def _skip(schedule: Schedule, tick: int, why: str) -> None:
 def _start(
     tx: Transaction, schedule: Schedule, tick: int, run_id: str, *, kind: str = "tick"
 ) -> str | None:
-    """Start the run of a tick; None when the tick has one already, as after a backfill."""
+    """Start the run of a tick. Return None if the tick has a run already, as after a backfill."""
     key = key_of(schedule.name, tick, trigger=run_id if kind == "trigger" else None)
     new = NewRun(
         id=run_id,
@@ -294,11 +295,12 @@ def _start(
     try:
         with clear_values_accepted(tx):  # the arguments of a schedule are stored in clear
             (answer,) = start_runs(tx, StartRuns([new]))
-    except RunExists:  # it was started with other input; the schedule has changed since
+    except RunExists:  # started before with another input, which the schedule had then
         return None
     if not answer.created:
         return None
-    counts, solo = kind != "backfill", kind != "backfill" and schedule.overlap != "allow"
+    counts = kind != "backfill"
+    solo = kind != "backfill" and schedule.overlap != "allow"
     tx.change(
         "insert_tick",
         run_id=run_id,
@@ -314,7 +316,7 @@ def _start(
 
 
 def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
-    """Start a run now, as if it ticked."""
+    """Start a run now, as if the schedule ticked. Raises ScheduleBusy."""
     schedule = _load(tx, op.namespace, op.name)
     live = [] if schedule.overlap == "allow" else _live(tx, schedule)
     if live and schedule.overlap == "skip":
@@ -327,7 +329,7 @@ def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
         _wait_in_line(tx, schedule, live)
     else:
         run = _start(tx, schedule, tx.now, op.run_id, kind="trigger")
-    schedule.last_at = last  # that is about ticks of its own
+    schedule.last_at = last  # a trigger does not count as a tick
     _save(tx, schedule)
     return Tick(tx.now, run, run is not None)
 
@@ -343,7 +345,7 @@ def _wait_in_line(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> N
 
 
 def backfill_schedule(tx: Transaction, op: BackfillSchedule) -> list[Tick]:
-    """Start what was not started in its time."""
+    """Start the runs of ticks that were not started in their time."""
     schedule = _load(tx, op.namespace, op.name)
     runs = [
         _start(tx, schedule, at, run_id, kind="backfill")

@@ -1,4 +1,4 @@
-"""Sessions: they open, beat and end, and what an ended one held goes back to the others."""
+"""Open, extend and end the sessions of workers, and free the runs of an ended session."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from holdfast.store.transitions.transaction import (
 )
 
 PORTION = 1000
-"""How many runs one transaction frees at most: other writers wait meanwhile."""
+"""How many runs one transaction frees at most, because other writers wait for it."""
 
 STAND_IN = " (ended)"
-"""The end of the id of a session that stands for one which held more."""
+"""Suffix of the id of a stand-in session, which takes over the runs beyond one portion."""
 
 
 class _Limited(msgspec.Struct):
@@ -36,18 +36,18 @@ class _Limited(msgspec.Struct):
 
 
 def open_session(tx: Transaction, op: OpenSession) -> None:
-    """Register a worker, or what it serves by now. Raises StoreHalfCopied."""
+    """Register a worker, or what it serves now. Raises StoreHalfCopied."""
     tx.change("insert_session", **msgspec.structs.asdict(op.session))
-    if tx.rows(
-        "setting", name=HALF_COPIED
-    ):  # after the insert, which waits for a copy that begins at the same time
+    # After the insert, not before: the insert waits for a copy that begins at the same time.
+    if tx.rows("setting", name=HALF_COPIED):
         raise StoreHalfCopied(
             why="its runs still continue in the database that they are copied from"
         )
 
 
 def heartbeat(tx: Transaction, op: Heartbeat) -> bool:
-    """Prolong a session and forget the knocks it has answered."""
+    """Extend a session, and delete the notifications that it has processed. Return whether it
+    exists."""
     if op.seen_knock:
         tx.change("delete_knocks", session_id=op.session_id, seen=op.seen_knock)
     return (
@@ -57,14 +57,13 @@ def heartbeat(tx: Transaction, op: Heartbeat) -> bool:
 
 
 def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
-    """Free all that a session held. Those who crash it again and again without any progress are
+    """Free the runs of a session. A run that crashes its worker repeatedly without progress is
     stuck."""
-    worker = (
-        tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []
-    )  # of a damaged row nothing is needed
-    tx.change(
-        "delete_session", session_id=op.session_id
-    )  # before the runs are read: who claims for it has it locked
+    # Damaged rows are dropped: the end of a session must not depend on them.
+    worker = tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []
+    # Before the runs are read: a claim for this session locks its row, so that after the delete
+    # no further run can be leased to it.
+    tx.change("delete_session", session_id=op.session_id)
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
     tx.change("forget_knocks", session_id=op.session_id)
@@ -78,14 +77,15 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
         reason = CloseReason.TAKEN_OVER if op.crashed else CloseReason.RELEASED
         tx.change("close_streams_of_session", session_id=op.session_id, now=tx.now, reason=reason)
         lines: list[tuple[str, Event]] = []
-        told = msgspec.json.encode(
+        lease_lost = msgspec.json.encode(
             {"session": op.session_id, "worker": worker[0]["worker"] if worker else None}
         )
         seqs = last_seqs(tx, [state["id"] for state in held])
         limit = op.limit if op.limit is not None else _crash_limit(worker)
-        fates = _fates(tx, held, seqs, crashed=op.crashed, limit=limit)
+        decisions = _recovery_decisions(tx, held, seqs, crashed=op.crashed, limit=limit)
         freed = [
-            _freed(op, state, fates[state["id"]], seqs[state["id"]], told, lines) for state in held
+            _freed(op, state, decisions[state["id"]], seqs[state["id"]], lease_lost, lines)
+            for state in held
         ]
         tx.many("free_run", freed)
         append_from_outside(tx, lines)
@@ -96,13 +96,16 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
 def _leave_rest(
     tx: Transaction, op: EndSession, last: str, worker: Sequence[Row]
 ) -> tuple[EndSession, str]:
-    """Leave what the session holds after the run *last* to a stand-in, a session without a process
-    that has expired: its worker cannot prolong it, and after a crash it is ended like any other.
-    Return what ends now, and the id of the stand-in."""
+    """Move the runs after *last* to a stand-in session. Return the operation to continue with, and
+    the id of the stand-in.
+
+    A stand-in has no process and has already expired: no worker can extend it, and after a crash it
+    is ended like any other session.
+    """
     own = op.session_id
     first = own.removesuffix(STAND_IN)
     rest = first + STAND_IN
-    told = (
+    description = (
         {"worker": worker[0]["worker"], "serves": bytes(worker[0]["serves"])}
         if worker
         else {"worker": own, "serves": b"{}"}
@@ -116,30 +119,28 @@ def _leave_rest(
         started_at=tx.now,
         beat_at=tx.now,
         expires_at=0,
-        **told,
+        **description,
     )
     if own != rest:
         tx.change("move_held_after", session_id=own, target=rest, last=last)
         return op, rest
-    tx.change(
-        "move_held_until", session_id=rest, target=first, last=last
-    )  # only these move from now on
+    # The session that ends is a stand-in itself: move the first portion out of it instead.
+    tx.change("move_held_until", session_id=rest, target=first, last=last)
     return msgspec.structs.replace(op, session_id=first), rest
 
 
 def _crash_limit(sessions: Sequence[Row]) -> int:
-    """Return the limit that the session that ends was opened with."""
+    """Return the crash limit that the session was opened with, or the default."""
     for row in sessions:
         with suppress(msgspec.DecodeError, TypeError):  # a damaged row must not keep its runs
             return msgspec.json.decode(bytes(row["serves"]), type=_Limited).crash_limit
     return claiming.CRASH_LIMIT
 
 
-def _fates(
+def _recovery_decisions(
     tx: Transaction, held: Sequence[Row], seqs: Mapping[str, int], *, crashed: bool, limit: int
 ) -> dict[str, claiming.RecoveryDecision]:
-    """Decide what becomes of each run; *seqs* are the numbers of the last lines of their
-    histories."""
+    """Decide how each run continues. *seqs* has the number of the last event of each history."""
     progress = last_progress(tx, seqs) if crashed else dict.fromkeys(seqs, 0)
     return {
         run_id: claiming.recovery_decision(
@@ -158,26 +159,28 @@ def _fates(
 def _freed(
     op: EndSession,
     state: Row,
-    fate: claiming.RecoveryDecision,
+    decision: claiming.RecoveryDecision,
     seq: int,
-    told: bytes,
+    lease_lost: bytes,
     lines: list[tuple[str, Event]],
 ) -> dict[str, object]:
     crash_seq = 0
-    if fate.stuck is not None:
-        lines.append((state["id"], Event(kind=EventKind.RUN_STUCK, seq=seq + 1, error=fate.stuck)))
+    if decision.stuck is not None:
+        lines.append(
+            (state["id"], Event(kind=EventKind.RUN_STUCK, seq=seq + 1, error=decision.stuck))
+        )
     elif op.crashed and not claiming.is_parked(state):
-        lines.append((state["id"], Event(kind=EventKind.LEASE_LOST, seq=seq + 1, data=told)))
-        crash_seq = seq + 1  # that line is no progress
-    sleeps = fate.rank is None and fate.stuck is None
+        lines.append((state["id"], Event(kind=EventKind.LEASE_LOST, seq=seq + 1, data=lease_lost)))
+        crash_seq = seq + 1  # the lost lease itself does not count as progress
+    sleeps = decision.rank is None and decision.stuck is None
     return {
         "run_id": state["id"],
         "session_id": op.session_id,
-        "status": fate.status,
-        "rank": fate.rank,
+        "status": decision.status,
+        "rank": decision.rank,
         "waits": state["waits"] if sleeps else None,
         "wake_at": state["wake_at"] if sleeps else None,
-        "crashes": fate.crashes,
-        "crash_seq": crash_seq or fate.crash_seq,
-        "error": fate.stuck,
+        "crashes": decision.crashes,
+        "crash_seq": crash_seq or decision.crash_seq,
+        "error": decision.stuck,
     }

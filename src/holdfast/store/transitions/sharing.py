@@ -1,5 +1,7 @@
-"""Shares of lanes: what each may have at work or begin, and whose turn it is. Costs only lanes and
-runs that use shares."""
+"""Fair queueing: limit what each share of a lane may run or start, and rank runs by virtual time.
+
+Lanes and runs without shares pay nothing for it.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,19 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 class LaneUsage(NamedTuple):
-    """How many runs are at work."""
+    """How many runs are running."""
 
     shares: dict[tuple[str, str], int]
     """By lane and share, in the lanes that limit their shares."""
     lanes: Counter[str]
 
 
-def take_down(rows: Iterable[Row], held: LaneUsage, windows: RateWindows) -> None:
-    """Take down what rows say about what is held, of a lane or of a share, and about what began."""
+def enter_usage(rows: Iterable[Row], held: LaneUsage, windows: RateWindows) -> None:
+    """Enter the rows of a query on usage: running by lane or share, and started in the rate
+    window."""
     for row in rows:
         if row["what"] == "began":
-            windows.see(row["lane"], row["share"], row["one"], row["three"], row["two"])
+            windows.enter(row["lane"], row["share"], row["one"], row["three"], row["two"])
         elif row["share"] is None:
             held.lanes[row["lane"]] = row["one"]
         else:
@@ -34,16 +37,18 @@ def take_down(rows: Iterable[Row], held: LaneUsage, windows: RateWindows) -> Non
 
 
 class LaneRoom:
-    """What limited lanes and their shares have left."""
+    """The remaining capacity of limited lanes and of their shares."""
 
     def __init__(self, tx: Transaction, lanes: Mapping[str, Lane], limit: int) -> None:
-        self.tx, self.limit, self._all = tx, limit, lanes
+        self.tx = tx
+        self.limit = limit
+        self._all = lanes
         self.lanes = {name: lane for name, lane in lanes.items() if lane.by_share}
         self._held = held_places(tx, lanes)
         self._full = {
             key
-            for key, count in self._held.shares.items()
-            if count >= (lanes[key[0]].per_share or count + 1)
+            for key, running in self._held.shares.items()
+            if running >= (lanes[key[0]].per_share or running + 1)
         }
         for name, lane in self.lanes.items():
             if lane.share_rate_limit is not None:
@@ -52,7 +57,7 @@ class LaneRoom:
                 }
 
     def ready(self, route_id: int, lane: str) -> list[claiming.Claimable]:
-        """Return the best of a route, some of each share that is not full."""
+        """Return the best ranked runs of a route, some of each share that is not full."""
         full = self.tx.as_list([share for name, share in self._full if name == lane])
         each = claiming.most_of_a_share(self.lanes[lane], self.limit)
         rows = (
@@ -68,9 +73,9 @@ class LaneRoom:
         return ready_from(rows, lane)
 
     def choose(self, ready: list[claiming.Claimable]) -> list[claiming.Claimable]:
-        """Choose what may go, and take for it what is limited by time."""
+        """Choose the runs to start, and record their admissions to rate-limited lanes."""
         windows = RateWindows(self._all)
-        windows.look(self.tx, ready)
+        windows.read(self.tx, ready)
         chosen, notes = choose(
             ready, self._all, self._held, windows, now=self.tx.now, limit=self.limit
         )
@@ -87,7 +92,7 @@ def choose(
     now: int,
     limit: int,
 ) -> tuple[list[claiming.Claimable], Admissions]:
-    """Choose what may go, and say what is to be written about it."""
+    """Choose the runs that may start. Return them, and the admissions to record."""
     left = {
         **claiming.places(lanes.values(), held.lanes),
         **_shares_left(ready, lanes, held),
@@ -100,7 +105,7 @@ def choose(
 def _shares_left(
     ready: Sequence[claiming.Claimable], lanes: Mapping[str, Lane], held: LaneUsage
 ) -> dict[claiming.Account, int]:
-    """Say how many places the shares have left of which something is ready."""
+    """Return how many more runs each share with ready runs may have running."""
     keys = {(run.lane, run.share) for run in ready if run.share is not None and run.lane in lanes}
     most = [(lane, share, lanes[lane].per_share) for lane, share in keys]
     return {
@@ -113,7 +118,7 @@ def _shares_left(
 def ready_from(
     rows: Sequence[Row], lane: str, *, suspect: bool = False
 ) -> list[claiming.Claimable]:
-    """Return what rows of a lane say that can be claimed."""
+    """Return the claimable runs of the rows of a lane."""
     return [
         claiming.Claimable(
             row["rank"],
@@ -128,8 +133,10 @@ def ready_from(
 
 
 def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> LaneUsage:
-    """Return how many runs are at work: of each share in the lanes that limit them, and of each
-    lane. Asks only for a limit."""
+    """Return how many runs are running, by share where a lane limits its shares, and by lane.
+
+    Reads nothing if no lane has such a limit.
+    """
     held = LaneUsage({}, Counter())
     if any(lane.per_share is not None for lane in lanes.values()):
         for row in tx.rows("held_by_share"):
@@ -142,8 +149,7 @@ def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> LaneUsage:
 
 
 def latest_turns(chosen: Sequence[claiming.Claimable]) -> dict[str, int]:
-    """Say where the virtual time of lanes stands: that of a lane is that of the last run that it
-    let go."""
+    """Return the virtual time of each lane: the rank of the last run that it admitted."""
     latest: dict[str, int] = {}
     for run in chosen:
         if run.share is not None:
@@ -152,20 +158,22 @@ def latest_turns(chosen: Sequence[claiming.Claimable]) -> dict[str, int]:
 
 
 def move_clocks(tx: Transaction, chosen: Sequence[claiming.Claimable]) -> None:
-    """Let the virtual time of lanes go on."""
+    """Advance the virtual time of lanes to the last run that was chosen."""
     for lane, vtime in latest_turns(chosen).items():
         tx.change("set_share_clock", lane=lane, share="", vtime=vtime)
 
 
 Clocks = dict[tuple[str, str], tuple[int, float]]
-"""Where the virtual time of a share stands, and what the share weighs, by lane and share."""
+"""Virtual time and weight of a share, by lane and share."""
 
 
 def rank_fairly(
     tx: Transaction, runs: Sequence[NewRun], rows: Sequence[Row]
 ) -> tuple[Clocks, set[str]]:
-    """Rank new runs that can be claimed by the virtual time of their share. Writes nothing; answers
-    where the clocks stand then, and which lanes begin anew."""
+    """Set the rank of new claimable runs by the virtual time of their share.
+
+    Writes nothing. Return the clocks as they stand afterwards, and the lanes that were idle.
+    """
     clocks: Clocks = {}
     idle: set[str] = set()
     for run, row in zip(runs, rows, strict=True):
@@ -173,13 +181,13 @@ def rank_fairly(
             continue
         key = (run.route.lane, run.share)
         if key not in clocks:
-            (found,) = tx.rows("share_clock", lane=key[0], share=key[1])
-            if not found["busy"]:
+            (clock,) = tx.rows("share_clock", lane=key[0], share=key[1])
+            if not clock["busy"]:
                 idle.add(key[0])
             start = fairness.begin(
-                found["lane_vtime"], found["vtime"], busy=bool(found["busy"]), now=tx.now
+                clock["lane_vtime"], clock["vtime"], busy=bool(clock["busy"]), now=tx.now
             )
-            clocks[key] = (start, fairness.weight_of(found["weights"], run.share))
+            clocks[key] = (start, fairness.weight_of(clock["weights"], run.share))
         start, weight = clocks[key]
         row["rank"] = claiming.rank(start, run.priority)
         clocks[key] = (fairness.after(start, weight), weight)
@@ -187,7 +195,7 @@ def rank_fairly(
 
 
 def set_clocks(tx: Transaction, clocks: Clocks, idle: set[str]) -> None:
-    """Remember how far the shares have got; a lane that was idle has a history no more."""
+    """Store the clocks of the shares; the clocks of a lane that was idle are deleted first."""
     for lane in sorted(idle):
         tx.change("begin_share_clocks", lane=lane, now=tx.now)
     moved = [

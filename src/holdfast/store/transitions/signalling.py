@@ -1,12 +1,14 @@
-"""Signals: to a run, to a wait that was handed out, or a person's, which lets a wait go.
+"""Deliver signals: to a run by name, to a wait that was handed out, or as an operator's release.
 
-What the run is parked on is judged here, together with the new signal, so that a run is not woken
-for nothing: only when a condition is whole. Whoever holds the run judges again, from the same
-signals, and records which of them it was.
+The conditions that a run is parked on are evaluated here, with the new signal, so that the run is
+woken only when a condition is met. The holder evaluates them again, from the same signals, and
+records which signals met them.
 
-Invariant: the commit that satisfies a condition closes the waits that were handed out for it. A
-later signal to one of them would never be delivered, so its sender gets WaitClosed; so does the
-sender of a signal that comes after the condition's timeout.
+Invariants:
+- The commit that satisfies a condition closes the waits that were handed out for it. A later signal
+  to one of them would never be delivered, so its sender gets WaitClosed; so does the sender of a
+  signal that arrives after the condition's timeout.
+- Lock order: the run first. A wait that was read before is checked again after the lock.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from holdfast.store.transitions.transaction import (
 
 
 class _SignalView(msgspec.Struct):
-    """A signal that no wait has taken, as far as conditions care."""
+    """A signal that no wait has taken, with the fields that conditions evaluate."""
 
     name: str
     wait_id: str | None
@@ -61,7 +63,7 @@ class _SignalView(msgspec.Struct):
 
 
 class _StoredSignal(msgspec.Struct):
-    """A signal to be left."""
+    """A signal to be inserted."""
 
     name: str
     payload: bytes
@@ -74,12 +76,11 @@ class _StoredSignal(msgspec.Struct):
 
 
 def signal_run(tx: Transaction, op: SignalRun) -> WaitDelivery:
-    """Leave a signal and wake the run if it waits for it."""
+    """Store a signal, and wake the run if it completes a wait. Raises RunFinished, WaitNotFound."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None or op.wait_id is not None:
-        known = _repeated(
-            tx, op.run_id, op.key
-        )  # what was answered once is answered again, whatever has come since
+        # First of all: a repeated key gets its first answer, even if the run has ended since.
+        known = _repeated(tx, op.run_id, op.key)
         if known is not None:
             return known
     if state["finished_at"] is not None:
@@ -99,56 +100,69 @@ def signal_run(tx: Transaction, op: SignalRun) -> WaitDelivery:
 
 
 def deliver_signal(tx: Transaction, op: DeliverSignal) -> WaitDelivery:
-    """Leave a signal for a wait. Nothing is looked up before the token has proved that it was made
-    for this very wait."""
+    """Store a signal for a wait, on the authority of its token. Raises TokenRefused, WaitClosed.
+
+    Nothing is read before the token has proved that it was issued for this wait.
+    """
     keys = [key_from(row) for row in tx.rows("keys")]
     claims = tokens.check(op.token, WAIT_TOKEN, keys, now=tx.now, reveal=op.reveal)
     if claims.get("wait") != op.wait_id:
         raise TokenRefused()
     wait = _wait(tx, op.wait_id)
     if wait is None:
-        raise WaitClosed(wait=op.wait_id, why="its run is gone, or has asked anew")
+        raise WaitClosed(wait=op.wait_id, why="its run was deleted, or has opened a new wait")
     state = load(tx, wait["run_id"])
-    key = (
-        None if op.key is None else f"{op.wait_id} {op.key}"
-    )  # the keys of outsiders are nobody else's
+    # Prefixed, so that the key of an outside sender cannot collide with another sender's key.
+    key = None if op.key is None else f"{op.wait_id} {op.key}"
     known = _repeated(tx, wait["run_id"], key)
     if known is not None:
         return known
     if state["finished_at"] is not None:
         raise WaitClosed(wait=op.wait_id, why="its run has ended")
-    _check_open(tx, _wait(tx, op.wait_id))  # again, now that the run is locked
-    letter = _StoredSignal(
+    # Again: the wait may have been closed before the run was locked.
+    _check_open(tx, _wait(tx, op.wait_id))
+    signal = _StoredSignal(
         op.name or wait["name"], op.payload, op.limit, key, op.source, op.wait_id, None, op.payloads
     )
-    return _leave(tx, state, letter)
+    return _leave(tx, state, signal)
 
 
 def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
-    """Let a wait go: a signal to nothing but that step, which whoever holds the run finds."""
+    """Release a wait on an operator's order: store a signal for that step alone. Raises
+    WaitNotFound."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
     if op.step == BEFORE:
         return _begin_now(tx, op, state)
-    found = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
+    waits_of_step = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
     if not _sleeps(state, op.step) and (
-        not found or found[0]["id"] is not None or found[0]["closed_at"] is not None
+        not waits_of_step
+        or waits_of_step[0]["id"] is not None
+        or waits_of_step[0]["closed_at"] is not None
     ):
         raise WaitNotFound(run=op.run_id, step=op.step)
-    letter = _StoredSignal(
-        "release", op.payload, 1 << 60, source=op.by, step=op.step, payloads=op.payloads
-    )  # a person is heard
+    signal = _StoredSignal(
+        # The limit on untaken signals does not apply to operators.
+        "release",
+        op.payload,
+        1 << 60,
+        source=op.by,
+        step=op.step,
+        payloads=op.payloads,
+    )
     for wait in _conditional_waits(state):
         if wait["step"] == op.step:
             _close_handed_out(tx, op.run_id, wait, "a person")
-    return _insert(tx, state, letter, SignalEffect.SATISFIED, wakes=True)
+    return _insert(tx, state, signal, SignalEffect.SATISFIED, wakes=True)
 
 
 def _begin_now(tx: Transaction, op: ReleaseWait, state: Row) -> WaitDelivery:
-    """Let a run begin that was to begin later: its time has come."""
+    """Make a delayed run claimable now. Raises WaitNotFound if it is not delayed."""
     if tx.change("begin_now", run_id=op.run_id, now=tx.now) != 1:
-        raise WaitNotFound(run=op.run_id, why="it was not put off, or its time has come")
+        raise WaitNotFound(
+            run=op.run_id, why="the run is not delayed, or its start time has passed"
+        )
     event = Event(
         EventKind.RUN_RELEASED,
         data=msgspec.json.encode({"by": op.by}),
@@ -167,8 +181,8 @@ def _sleeps(state: Row, step: str) -> bool:
 
 
 def _wait(tx: Transaction, wait_id: str) -> Row | None:
-    found = tx.rows("wait_by_id", wait_id=wait_id)
-    return found[0] if found else None
+    waits = tx.rows("wait_by_id", wait_id=wait_id)
+    return waits[0] if waits else None
 
 
 def _check_open(tx: Transaction, wait: Row | None) -> None:
@@ -182,61 +196,62 @@ def _check_open(tx: Transaction, wait: Row | None) -> None:
 
 
 def _repeated(tx: Transaction, run_id: str, key: str | None) -> WaitDelivery | None:
-    """Return what was answered when this key came first."""
-    found = [] if key is None else tx.rows("signal_by_key", run_id=run_id, key=key)
+    """Return the answer to the first signal with this key, or None."""
+    signals = [] if key is None else tx.rows("signal_by_key", run_id=run_id, key=key)
     return (
-        WaitDelivery(found[0]["number"], found[0]["effect"] or SignalEffect.KEPT.value, new=False)
-        if found
+        WaitDelivery(
+            signals[0]["number"], signals[0]["effect"] or SignalEffect.KEPT.value, new=False
+        )
+        if signals
         else None
     )
 
 
-def _leave(tx: Transaction, state: Row, letter: _StoredSignal) -> WaitDelivery:
-    effect, wakes = _judge(tx, state, letter)
-    return _insert(tx, state, letter, effect, wakes=wakes)
+def _leave(tx: Transaction, state: Row, signal: _StoredSignal) -> WaitDelivery:
+    effect, wakes = _judge(tx, state, signal)
+    return _insert(tx, state, signal, effect, wakes=wakes)
 
 
 def _insert(
-    tx: Transaction, state: Row, letter: _StoredSignal, effect: SignalEffect, *, wakes: bool
+    tx: Transaction, state: Row, signal: _StoredSignal, effect: SignalEffect, *, wakes: bool
 ) -> WaitDelivery:
     run_id = state["id"]
     written = tx.rows(
         "insert_signal",
         run_id=run_id,
-        name=letter.name,
-        payload=letter.payload,
-        key=letter.key,
+        name=signal.name,
+        payload=signal.payload,
+        key=signal.key,
         at=tx.now,
-        wait_id=letter.wait_id,
-        source=letter.source,
-        step=letter.step,
+        wait_id=signal.wait_id,
+        source=signal.source,
+        step=signal.step,
         effect=effect.value,
-        limit=letter.limit,
+        limit=signal.limit,
     )
     if not written:
-        known = _repeated(tx, run_id, letter.key)
+        known = _repeated(tx, run_id, signal.key)
         if known is None:
-            raise TooManySignals(run=run_id, limit=letter.limit)
+            raise TooManySignals(run=run_id, limit=signal.limit)
         return known
-    if letter.payloads:
-        keep(tx, run_id, letter.payloads)
+    if signal.payloads:
+        keep(tx, run_id, signal.payloads)
     if state["session_id"] is not None and state["waits"] is not None and not wakes:
-        tx.change(
-            "bump_revision", run_id=run_id
-        )  # it is parked, and this changes nothing: its holder need not look
+        # Parked in its holder's memory, and still unsatisfied: saves the holder a wake-up.
+        tx.change("bump_revision", run_id=run_id)
     else:
         notify_or_wake(tx, state, wakes=wakes)
     return WaitDelivery(written[0]["number"], effect.value)
 
 
-def _judge(tx: Transaction, state: Row, letter: _StoredSignal) -> tuple[SignalEffect, bool]:
-    """Say what a signal comes to, and whether the run must look because of it. Raises
+def _judge(tx: Transaction, state: Row, signal: _StoredSignal) -> tuple[SignalEffect, bool]:
+    """Return the effect of a signal on the waits of a run, and whether to wake it. Raises
     WaitClosed."""
     if state["waits"] is None:
         return SignalEffect.KEPT, False
     waits = msgspec.json.decode(state["waits"])
-    found = [_effect(tx, state["id"], wait, letter) for wait in waits]
-    for wait, (effect, _) in zip(waits, found, strict=True):
+    effects = [_effect(tx, state["id"], wait, signal) for wait in waits]
+    for wait, (effect, _) in zip(waits, effects, strict=True):
         if effect is SignalEffect.SATISFIED and wait["kind"] == "wait":
             _close_handed_out(tx, state["id"], wait, "its signals")
     for strongest in (
@@ -245,21 +260,23 @@ def _judge(tx: Transaction, state: Row, letter: _StoredSignal) -> tuple[SignalEf
         SignalEffect.DUPLICATE,
         SignalEffect.IGNORED,
     ):
-        if any(one == strongest for one, _ in found):
-            return strongest, any(wakes for _, wakes in found)
-    if any(_has_timed_out(wait, letter, tx.now) for wait in waits):
-        raise WaitClosed(wait=letter.wait_id, why="by timeout")
+        if any(effect_of_wait == strongest for effect_of_wait, _ in effects):
+            return strongest, any(wakes for _, wakes in effects)
+    if any(_has_timed_out(wait, signal, tx.now) for wait in waits):
+        raise WaitClosed(wait=signal.wait_id, why="by timeout")
     return SignalEffect.KEPT, False
 
 
-def _has_timed_out(wait: Mapping[str, Any], letter: _StoredSignal, now: int) -> bool:
-    """Return whether a signal comes after the time of the wait, which its run closes as soon as a
-    worker continues it."""
-    if letter.wait_id is None or wait.get("kind") != "wait" or wait.get("on_timeout") == "escalate":
+def _has_timed_out(wait: Mapping[str, Any], signal: _StoredSignal, now: int) -> bool:
+    """Return whether the wait of the signal has timed out.
+
+    Its row is still open then: the run closes it when a worker continues the run.
+    """
+    if signal.wait_id is None or wait.get("kind") != "wait" or wait.get("on_timeout") == "escalate":
         return False
     gives_up = wait.get("gives_up")
     is_over = gives_up is not None and gives_up < now
-    return is_over and letter.wait_id in conditions.issued_waits(
+    return is_over and signal.wait_id in conditions.issued_waits(
         msgspec.convert(wait["condition"], Condition)
     )
 
@@ -270,60 +287,66 @@ def _conditional_waits(state: Row) -> list[dict[str, Any]]:
 
 
 def _close_handed_out(tx: Transaction, run_id: str, wait: Mapping[str, Any], by: str) -> None:
-    """Close the waits that were handed out for a condition that is over."""
+    """Close the waits that were handed out for a condition that has ended."""
     condition: Condition = msgspec.convert(wait["condition"], Condition)
-    for handed in conditions.issued_waits(condition).values():
-        tx.change("close_wait", run_id=run_id, step=handed.step, now=tx.now, by=by)
+    for issued_wait in conditions.issued_waits(condition).values():
+        tx.change("close_wait", run_id=run_id, step=issued_wait.step, now=tx.now, by=by)
 
 
 def _effect(
-    tx: Transaction, run_id: str, wait: Mapping[str, Any], letter: _StoredSignal
+    tx: Transaction, run_id: str, wait: Mapping[str, Any], signal: _StoredSignal
 ) -> tuple[SignalEffect | None, bool]:
-    """Say what a signal is to one wait; None when it is nothing to it."""
+    """Return the effect of a signal on one wait (None: no effect), and whether to wake the run."""
     gives_up = wait.get("until") if wait.get("kind") == "signal" else wait.get("gives_up")
     if gives_up is not None and gives_up < tx.now:
-        return None, False  # its time was up before, though no worker has seen to it yet
+        return None, False  # timed out already, though no worker has recorded it yet
     if wait.get("kind") == "signal":
-        mine = letter.wait_id is None and wait.get("name") == letter.name
+        mine = signal.wait_id is None and wait.get("name") == signal.name
         return (SignalEffect.SATISFIED, True) if mine else (None, False)
     if wait.get("kind") != "wait":
         return None, False
     condition: Condition = msgspec.convert(wait["condition"], Condition)
-    new = _SignalView(letter.name, letter.wait_id, letter.source, letter.payload)
+    new = _SignalView(signal.name, signal.wait_id, signal.source, signal.payload)
     if not conditions.concerns(condition, new):
         return None, False
-    tally = tally_so_far(tx, run_id, wait, condition, new)
+    tally = condition_progress(tx, run_id, wait, condition, new)
     if tally is None:
-        return SignalEffect.KEPT, True  # only whoever has the codec and the keys can read it
+        return SignalEffect.KEPT, True  # sealed: only a worker has the codec and the keys
     if tally.met:
         return SignalEffect.KEPT, True
     effect = tally.offer(new)
     return effect, effect is SignalEffect.SATISFIED
 
 
-def tally_so_far(
+def condition_progress(
     tx: Transaction,
     run_id: str,
     wait: Mapping[str, Any],
     condition: Condition,
     new: _SignalView | None = None,
 ) -> conditions.ConditionProgress | None:
-    """Say what of a condition is met by the signals that have come; None when they, or a *new* one,
-    cannot be read here."""
-    before = list(_heard(tx, run_id, condition))
+    """Return the progress of a condition by the signals so far.
+
+    None if the condition reads payloads, and they or the *new* one are sealed.
+    """
+    before = list(_untaken_signals(tx, run_id, condition))
     if conditions.reads_payloads(condition):
-        known = [heard for heard, _ in before] + ([] if new is None else [new])
+        known = [signal for signal, _ in before] + ([] if new is None else [new])
         if wait.get("sealed") or _any_sealed(known):
             return None
     tally = conditions.ConditionProgress(condition, _read)
-    for heard, times in before:
-        tally.offer(heard, times)
+    for signal, times in before:
+        tally.offer(signal, times)
     return tally
 
 
-def _heard(tx: Transaction, run_id: str, condition: Condition) -> Iterator[tuple[_SignalView, int]]:
-    """The signals that no wait has taken; whoever cares for no payload is told how many there are
-    of each kind."""
+def _untaken_signals(
+    tx: Transaction, run_id: str, condition: Condition
+) -> Iterator[tuple[_SignalView, int]]:
+    """Yield the untaken signals with their number.
+
+    If the condition reads no payloads they are counted by kind, which saves reading each of them.
+    """
     if conditions.reads_payloads(condition):
         for row in tx.rows("signals_to_judge", run_id=run_id):
             yield _SignalView(row["name"], row["wait_id"], row["source"], bytes(row["payload"])), 1
@@ -332,8 +355,8 @@ def _heard(tx: Transaction, run_id: str, condition: Condition) -> Iterator[tuple
             yield _SignalView(row["name"], row["wait_id"], row["source"]), row["times"]
 
 
-def _any_sealed(heard: Sequence[_SignalView]) -> bool:
-    return any(is_sealed(signal.payload) for signal in heard)
+def _any_sealed(signals: Sequence[_SignalView]) -> bool:
+    return any(is_sealed(signal.payload) for signal in signals)
 
 
 def _read(signal: _SignalView) -> Any:

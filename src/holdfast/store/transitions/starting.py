@@ -1,4 +1,4 @@
-"""Starting runs: those that are new are created, the others recognised."""
+"""Start runs: create new ones, and recognise existing ones with the same input."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
-    """Create the runs that are new and recognise the others."""
+    """Create the runs that are new and recognise the others. Raises RunExists, LaneDraining."""
     if any(run.budgets for run in op.runs):
         check_names(tx, op.runs)
-    births = StartLeases(tx)
-    leased = births.leased(op.runs)
+    start_leases = StartLeases(tx)
+    leased = start_leases.leased(op.runs)
     rows = [_row(tx, run, leased=place in leased) for place, run in enumerate(op.runs)]
     clocks, idle = (
         rank_fairly(tx, op.runs, rows)
@@ -29,7 +29,7 @@ def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
         else ({}, set())
     )
     new = tx.insert_runs(rows)
-    births.note(new)
+    start_leases.note(new)
     if clocks and new:
         set_clocks(tx, clocks, idle)
     open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
@@ -37,9 +37,9 @@ def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
         if run.payloads and run.id in new:
             keep(tx, run.id, run.payloads)
     _tag(tx, [run for run in op.runs if run.id in new])
-    agreed = [run for run in op.runs if run.policy is not None and run.id in new]
-    if agreed:
-        tx.many("insert_task", [{"run_id": run.id, "policy": run.policy} for run in agreed])
+    with_policy = [run for run in op.runs if run.policy is not None and run.id in new]
+    if with_policy:
+        tx.many("insert_task", [{"run_id": run.id, "policy": run.policy} for run in with_policy])
     return [_answer(tx, run, row, new) for run, row in zip(op.runs, rows, strict=True)]
 
 
@@ -61,7 +61,7 @@ def _is_delayed(tx: Transaction, run: NewRun) -> bool:
 def _answer(tx: Transaction, run: NewRun, row: Row, new: set[str]) -> Started:
     if run.id not in new:
         return _recognised(tx, run, row["key"])
-    new.discard(run.id)  # whoever comes with the same id after it is recognised
+    new.discard(run.id)  # a second run with this id in the same call is only recognised
     leased = row["session_id"] is not None
     if not leased:
         tx.hints.ready = True
@@ -96,16 +96,16 @@ def _row(tx: Transaction, run: NewRun, *, leased: bool) -> dict[str, object]:
 
 
 def stored_key(route: Route, key: str | None) -> str | None:
-    """A key is unique within its namespace and workflow."""
+    """Return a key as it is stored, unique within its namespace and workflow."""
     return None if key is None else f"{route.namespace}\n{route.workflow}\n{key}"
 
 
 def _recognised(tx: Transaction, run: NewRun, key: object) -> Started:
-    found = tx.rows("run_by_key", key=key) if key is not None else []
-    found = found or tx.rows("run_identity", id=run.id)
-    if not found:
+    runs = tx.rows("run_by_key", key=key) if key is not None else []
+    runs = runs or tx.rows("run_identity", id=run.id)
+    if not runs:
         raise LaneDraining(lane=run.route.lane)
-    old = found[0]
+    old = runs[0]
     routes = tx.rows("route", route_id=old["route_id"])
     if not routes:
         raise without_route(old["id"], old["route_id"])
@@ -120,8 +120,8 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> Started:
 
 
 def _is_same(tx: Transaction, run: NewRun, old_id: str, old: bytes) -> bool:
-    """Say whether a run that is there was started with the same input, whatever seal each of them
-    is in."""
+    """Return whether an existing run was started with the same input, even if it is sealed
+    otherwise."""
     return old == run.input or (
         run.same is not None and run.same(run, old_id, old, lambda digest: fetch(tx.rows, digest))
     )

@@ -1,9 +1,11 @@
-"""Stopping runs from outside: cancelled by somebody, or past their deadline.
+"""Cancel runs from outside, and end runs that are past their deadline.
 
-One transaction stops at most PORTION runs below a run, because other writers wait for it. The rest
-is stopped by further transactions: by the caller, who applies the same transition again, or by the
-program of the run itself, which cancels its children when it stops. A run that ends without its
-program ends in the last of these transactions, so that after a crash the next call finds it again.
+One transaction stops at most PORTION descendants of a run, because other writers wait for it.
+Further transactions stop the rest: the caller applies the same operation again, or the program of
+the run cancels its children when it stops. A run that ends without its program ends in the last of
+these transactions, so that after a crash the next call finds it again.
+
+Descendants are locked in the order of their ids.
 """
 
 from __future__ import annotations
@@ -44,26 +46,26 @@ PORTION = 500
 
 
 def request_cancel(tx: Transaction, op: RequestCancel) -> Status | PartlyCancelled:
-    """Ask a run to stop, and its children; end it at once when nothing of it was ever done, or when
-    forced."""
+    """Cancel a run and its descendants. End it at once if it never started, or if forced."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
-    below = children_to_stop(tx, op.run_id)
-    if len(below) > PORTION:
-        status = _ask_to_stop(
-            tx, state, op.reason
-        )  # not ended yet: after a crash, an ended run would not be cancelled again
-        cancel_children(tx, op.run_id, op.reason, below)
+    descendants = children_to_stop(tx, op.run_id)
+    if len(descendants) > PORTION:
+        # Not ended yet: after a crash, an ended run would not be cancelled again.
+        status = _ask_to_stop(tx, state, op.reason)
+        cancel_children(tx, op.run_id, op.reason, descendants)
         return PartlyCancelled(status)
     status = _stop(tx, state, op.reason, force=op.force)
-    cancel_children(tx, op.run_id, op.reason, below)
+    cancel_children(tx, op.run_id, op.reason, descendants)
     return status
 
 
 def children_to_stop(tx: Transaction, run_id: str, room: int = PORTION) -> list[str]:
-    """Return the runs below a run that were not asked to stop yet, parents first, without those
-    that may outlive their parent. One more than *room* says that there are more."""
+    """Return the descendants of a run that were not asked to stop yet, parents first.
+
+    Runs that may outlive their parent are left out. One more than *room* means that there are more.
+    """
     return [row["id"] for row in tx.rows("children_to_stop", run_id=run_id, limit=room + 1)]
 
 
@@ -76,51 +78,57 @@ def cancel_children(
     at: int | None = None,
     room: int = PORTION,
 ) -> int:
-    """Ask the runs below a run to stop, at most *room* of them, and return how many more there is
-    room for: 0 when some may be left. *below* are those that are known, *at* is the instant of the
-    request."""
-    met: set[str] = set()
-    found = children_to_stop(tx, run_id, room) if below is None else below
-    while room and (
-        new := [child for child in found if child not in met]
-    ):  # a damaged run is found again
+    """Ask at most *room* descendants to stop. Return the room that is left: 0 if some may remain.
+
+    *below* are the descendants if they were read before, *at* is the instant of the request.
+    """
+    processed: set[str] = set()
+    descendants = children_to_stop(tx, run_id, room) if below is None else below
+    # A damaged run is found again by each query, so it must be remembered as processed.
+    while room and (new := [child for child in descendants if child not in processed]):
         part = new[:room]
         room -= len(part)
-        met.update(part)
+        processed.update(part)
         states, damaged = tx.sifted("states_by_id", ids=tx.as_list(sorted(part)))
         set_aside(tx, SetAside(damaged))
         _stop_all(tx, [state for state in states if state["finished_at"] is None], reason, at)
-        # A child may have started others before it was asked, or locked.
-        found = children_to_stop(tx, run_id, room + len(met)) if room else ()
+        # Read again: a child may have started others before it was locked here.
+        descendants = children_to_stop(tx, run_id, room + len(processed)) if room else ()
     return room
 
 
 def expire_runs(tx: Transaction, op: ExpireRuns) -> int:
-    """End what is past its deadline: at once if it never ran, else through its own undoing. A
-    damaged run stays, and is stuck."""
+    """End runs past their deadline: at once if they never started, else through their compensation.
+
+    A damaged run is set aside as stuck. Return how many runs were processed.
+    """
     rows, damaged = tx.sifted("overdue", now=tx.now, limit=op.limit)
     set_aside(tx, SetAside(damaged))
     overdue = [
-        (state, row["deadline"]) for row in rows if (state := _sound(tx, row["id"])) is not None
+        (state, row["deadline"])
+        for row in rows
+        if (state := _load_or_set_aside(tx, row["id"])) is not None
     ]
     room = max(PORTION, len(overdue))
     for expired, (state, deadline) in enumerate(overdue):
         if room <= 0:
             return expired
         room -= 1
-        below = children_to_stop(tx, state["id"], room) if room else []
+        descendants = children_to_stop(tx, state["id"], room) if room else []
         if state["started_at"] is not None and state["status"] != Status.STUCK:
             _ask_to_stop(tx, state, DEADLINE, at=deadline)
-        elif len(below) <= room:
+        elif len(descendants) <= room:
             _end(tx, state, Move.EXPIRE, EventKind.RUN_EXPIRED, DEADLINE)
         if room:
-            room = cancel_children(tx, state["id"], DEADLINE, below, at=deadline, room=room)
+            room = cancel_children(tx, state["id"], DEADLINE, descendants, at=deadline, room=room)
     return len(overdue)
 
 
-def _sound(tx: Transaction, run_id: str) -> Row | None:
-    """Return the state of a run. One whose row is damaged is set aside, and None is returned: it
-    must not hold up the others, and one that is aside already would be met again by every try."""
+def _load_or_set_aside(tx: Transaction, run_id: str) -> Row | None:
+    """Return the state of a run, or None if its row is damaged; then it is set aside.
+
+    It must not block the others, and every later call would find it again.
+    """
     try:
         return load(tx, run_id)
     except RowDamaged as damage:
@@ -132,7 +140,7 @@ def _stop(
     tx: Transaction, state: Row, reason: str, *, force: bool = False, at: int | None = None
 ) -> Status:
     if force or (state["started_at"] is None and state["session_id"] is None):
-        if reason == DEADLINE:  # that of a parent is its children's, too
+        if reason == DEADLINE:  # children inherit the deadline of their parent
             return _end(tx, state, Move.EXPIRE, EventKind.RUN_EXPIRED, reason)
         return _end(tx, state, Move.END_CANCELLED, EventKind.RUN_CANCELLED, reason)
     return _ask_to_stop(tx, state, reason, at=at)
@@ -141,7 +149,7 @@ def _stop(
 def _ask_to_stop(tx: Transaction, state: Row, reason: str, *, at: int | None = None) -> Status:
     status = after(Status(state["status"]), Move.CANCEL)
     if state["status"] == status:
-        return status  # it was asked before, and the first reason stands
+        return status  # already cancelling: the first reason is kept
     tx.change("save_cancel", **_cancel_row(tx, state, reason, at))
     if state["session_id"] is not None:
         notify_holder(tx, state["session_id"], state["id"])
@@ -151,11 +159,11 @@ def _ask_to_stop(tx: Transaction, state: Row, reason: str, *, at: int | None = N
 
 
 def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Status:
-    """End a run without its program: nothing ran, nobody holds it, or somebody insists."""
+    """End a run without its program: it never started, has no holder, or the caller forces it."""
     status = after(Status(state["status"]), move)
     error = msgspec.json.encode({"type": status.value, "message": reason})
     seq = last_seq(tx, state["id"]) + 1
-    if state["started_at"] is not None:  # what never ran has opened nothing
+    if state["started_at"] is not None:  # a run that never started has no gates
         seq = withdraw_all(tx, state["id"], f"the run is {status.value}: {reason}", seq)
     append_from_outside(tx, [(state["id"], Event(kind=kind, seq=seq, error=error))])
     tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
@@ -174,42 +182,43 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
 
 
 def stop_runs(tx: Transaction, reasons: Mapping[str, str]) -> None:
-    """Ask many runs to stop, each for its reason, and all below them. None of them is a child."""
+    """Ask many runs to stop, each for its reason, with their descendants. None of them is a
+    child."""
     states = [
         state
         for state in tx.rows("states_by_id", ids=tx.as_list(sorted(reasons)))
         if state["finished_at"] is None
     ]
-    fresh = [state for state in states if _is_unbegun(state)]
-    if fresh:
-        _end_unbegun(tx, [(state, reasons[state["id"]]) for state in fresh])
-    begun = [state for state in states if not _is_unbegun(state)]
-    _ask_all(tx, [(state, reasons[state["id"]]) for state in begun])
+    unstarted = [state for state in states if _is_unstarted(state)]
+    if unstarted:
+        _end_unstarted(tx, [(state, reasons[state["id"]]) for state in unstarted])
+    started = [state for state in states if not _is_unstarted(state)]
+    _ask_all(tx, [(state, reasons[state["id"]]) for state in started])
     for child in (
-        tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in begun]))
-        if begun
+        tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in started]))
+        if started
         else []
     ):
         request_cancel(tx, RequestCancel(child["id"], "its parent was asked to stop"))
 
 
 def _stop_all(tx: Transaction, states: Sequence[Row], reason: str, at: int | None) -> None:
-    """Ask children to stop: those that never began end at once."""
-    fresh = [state for state in states if _is_unbegun(state)]
-    if fresh:
-        # The deadline of a parent is that of its children, too.
-        _end_unbegun(tx, [(state, reason) for state in fresh], expires=reason == DEADLINE)
-        _tell_parents(tx, fresh)
-    _ask_all(tx, [(state, reason) for state in states if not _is_unbegun(state)], at)
+    """Ask children to stop. Children that never started end at once."""
+    unstarted = [state for state in states if _is_unstarted(state)]
+    if unstarted:
+        # Children inherit the deadline of their parent.
+        _end_unstarted(tx, [(state, reason) for state in unstarted], expires=reason == DEADLINE)
+        _notify_parents(tx, unstarted)
+    _ask_all(tx, [(state, reason) for state in states if not _is_unstarted(state)], at)
 
 
-def _is_unbegun(state: Row) -> bool:
+def _is_unstarted(state: Row) -> bool:
     return state["started_at"] is None and state["session_id"] is None
 
 
 def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None = None) -> None:
-    """Ask runs that have begun to stop, each for its reason, unless they were asked before: the
-    first reason stands."""
+    """Ask started runs to stop, each for its reason. A run that is already cancelling keeps its
+    reason."""
     asked = [
         (state, reason)
         for state, reason in states
@@ -225,11 +234,10 @@ def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None 
     tx.hints.ready |= len(held) < len(asked)
 
 
-def _end_unbegun(
+def _end_unstarted(
     tx: Transaction, states: Sequence[tuple[Row, str]], *, expires: bool = False
 ) -> None:
-    """End runs that never began, each for its reason: they have opened nothing, and nothing is to
-    be undone."""
+    """End runs that never started, each for its reason: nothing to withdraw or to compensate."""
     move, kind = (
         (Move.EXPIRE, EventKind.RUN_EXPIRED)
         if expires
@@ -257,9 +265,8 @@ def _end_unbegun(
     tx.many("end_run", rows)
 
 
-def _tell_parents(tx: Transaction, ended: Sequence[Row]) -> None:
-    """Count children that were cancelled, and wake each of their parents once: one that has ended
-    hears nothing."""
+def _notify_parents(tx: Transaction, ended: Sequence[Row]) -> None:
+    """Count down cancelled children, and wake each live parent once."""
     for state in ended:
         if state["parent_index"] is not None:
             tx.rows("count_down", run_id=state["parent_id"], step=state["parent_step"])
@@ -270,13 +277,20 @@ def _tell_parents(tx: Transaction, ended: Sequence[Row]) -> None:
 def _cancel_row(
     tx: Transaction, state: Row, reason: str, at: int | None = None
 ) -> dict[str, object]:
-    held = state["session_id"] is not None
-    return {
+    row: dict[str, object] = {
         "run_id": state["id"],
         "status": after(Status(state["status"]), Move.CANCEL),
         "reason": reason,
         "at": tx.now if at is None else at,
-        "rank": None if held else claiming.rank(tx.now, state["priority"]),
-        "wake_at": state["wake_at"] if held else None,
-        "waits": state["waits"] if held else None,
+        "rank": None,
+        "wake_at": state["wake_at"],
+        "waits": state["waits"],
     }
+    if state["session_id"] is None:
+        # No holder: claimable at once, whatever the run waits for.
+        row |= {
+            "rank": claiming.rank(tx.now, state["priority"]),
+            "wake_at": None,
+            "waits": None,
+        }
+    return row

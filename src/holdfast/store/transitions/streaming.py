@@ -1,5 +1,4 @@
-"""What a run puts out: appended by whoever holds it, many runs at once where the database likes
-that better."""
+"""Append the output of runs, as their holders, for many runs with the same statements."""
 
 from __future__ import annotations
 
@@ -12,18 +11,18 @@ from holdfast.store.contract.streams import Appended, AppendFrames
 from holdfast.store.transitions.transaction import Row, Transaction
 
 Said = tuple[str, Output]
-"""A run, and what it puts out."""
+"""The id of a run, and the output to append."""
 
 _KEPT = {
     StreamMode.DURABLE.value: "durable",
     StreamMode.SUMMARY.value: "patches",
     StreamMode.BEST_EFFORT.value: "best_effort",
 }
-"""The parameter that counts how many are kept of a mode."""
+"""The parameter that counts the kept frames of each mode."""
 
 
 def append_frames(tx: Transaction, op: AppendFrames) -> Appended:
-    """Append what the holder of a run has to show."""
+    """Append output of a run as its holder. Raises LeaseLost, StreamClosed."""
     (answer,) = append_all(tx, [op])
     if isinstance(answer, HoldfastError):
         raise answer
@@ -31,16 +30,16 @@ def append_frames(tx: Transaction, op: AppendFrames) -> Appended:
 
 
 def append_all(tx: Transaction, ops: Sequence[AppendFrames]) -> list[Appended | HoldfastError]:
-    """Append for several runs, each of which is there once; a refused one changes nothing."""
+    """Append output for several runs, each given once. A refused run changes nothing."""
     leases = {
         row["id"]: row
         for row in tx.rows("leases_of", ids=tx.as_list(sorted({op.run_id for op in ops})))
     }
     answers: list[Any] = [_refusal(op, leases.get(op.run_id)) for op in ops]
-    good = [
+    accepted = [
         (op.run_id, op.output) for op, refused in zip(ops, answers, strict=True) if refused is None
     ]
-    written = iter(write(tx, good))
+    written = iter(write(tx, accepted))
     return [next(written) if refused is None else refused for refused in answers]
 
 
@@ -50,32 +49,33 @@ def _refusal(op: AppendFrames, lease: Row | None) -> HoldfastError | None:
     return None
 
 
-def write(tx: Transaction, said: Sequence[Said]) -> list[Appended | HoldfastError]:
-    """Write output whose lease was checked."""
-    if not said:
+def write(tx: Transaction, outputs: Sequence[Said]) -> list[Appended | HoldfastError]:
+    """Append output of runs whose lease was checked. Return for each how far it got, or the
+    refusal."""
+    if not outputs:
         return []
-    ids = tx.as_list(sorted({run_id for run_id, _ in said}))
+    ids = tx.as_list(sorted({run_id for run_id, _ in outputs}))
     heads = {row["run_id"]: row for row in tx.rows("outputs_of", ids=ids)}
     known = {_key(row["run_id"], row): _counts(row) for row in tx.rows("open_streams_of", ids=ids)}
-    books = [_Book(tx, run_id, output, heads.get(run_id), known) for run_id, output in said]
-    good = [book for book in books if book.refused is None and book.repeated is None]
+    plans = [_Book(tx, run_id, output, heads.get(run_id), known) for run_id, output in outputs]
+    accepted = [plan for plan in plans if plan.refused is None and plan.repeated is None]
     for query in ("insert_stream", "save_stream", "save_output", "insert_frame"):
-        tx.many(query, [row for book in good for row in book.rows[query]])
-    for book in good:
-        book.trim(tx)
-        if book.output.close_others is not None:
-            least = 1 if book.output.only_steps else 0
+        tx.many(query, [row for plan in accepted for row in plan.rows[query]])
+    for plan in accepted:
+        plan.trim(tx)
+        if plan.output.close_others is not None:
+            least = 1 if plan.output.only_steps else 0
             tx.change(
                 "close_streams",
-                run_id=book.run_id,
+                run_id=plan.run_id,
                 now=tx.now,
-                reason=book.output.close_others,
+                reason=plan.output.close_others,
                 least=least,
             )
-        tx.hints.frames.add(book.run_id)
+        tx.hints.frames.add(plan.run_id)
     return [
-        book.refused or Appended(book.last_seq if book.repeated is None else book.repeated)
-        for book in books
+        plan.refused or Appended(plan.last_seq if plan.repeated is None else plan.repeated)
+        for plan in plans
     ]
 
 
@@ -86,7 +86,7 @@ def _key(run_id: str, part: Any) -> tuple[str, str, int, int]:
 
 
 def _counts(row: Row) -> dict[str, Any]:
-    """Return a stored stream in the words of the query that saves it."""
+    """Return a stored stream as parameters of the query that saves it."""
     return {
         "number": row["number"],
         "frames": row["frames"],
@@ -100,12 +100,13 @@ def _counts(row: Row) -> dict[str, Any]:
 
 
 class _Book:
-    """What is to be written about the output of one run."""
+    """The rows to be written for the output of one run."""
 
     def __init__(
         self, tx: Transaction, run_id: str, output: Output, head: Row | None, known: dict[Any, Any]
     ) -> None:
-        self.run_id, self.output = run_id, output
+        self.run_id: str = run_id
+        self.output: Output = output
         self.refused: HoldfastError | None = None
         self.last_seq: int = head["last_seq"] if head else 0
         self._streams: int = head["streams"] if head else 0
@@ -127,8 +128,8 @@ class _Book:
         state = known.get(_key(self.run_id, part))
         if state is not None:
             return dict(state, new=False)
-        asked = {"step": part.step, "attempt": part.attempt, "generation": part.generation}
-        if tx.rows("stream_by_attempt", run_id=self.run_id, **asked):
+        attempt = {"step": part.step, "attempt": part.attempt, "generation": part.generation}
+        if tx.rows("stream_by_attempt", run_id=self.run_id, **attempt):
             self.refused = StreamClosed(run=self.run_id, step=part.step, attempt=part.attempt)
         self._streams += 1
         counts = {
@@ -143,12 +144,15 @@ class _Book:
             "number": self._streams,
             "first_seq": self.last_seq + 1,
             **counts,
-            **asked,
+            **attempt,
             "new": True,
         }
 
     def _compare(self, part: StreamPart, state: dict[str, Any], count: int) -> None:
-        """See whether a stream is where its writer believes it to be."""
+        """Compare the position of a stream with the position that its writer expects.
+
+        A part that was written before is answered again (`repeated`), a gap is refused.
+        """
         if part.place is not None and state["frames"] != part.place:
             if state["frames"] >= part.place + count:
                 self.repeated = self.last_seq - (state["frames"] - part.place - count)
@@ -160,8 +164,8 @@ class _Book:
                 )
         elif part.since is not None and state["version"] != part.since:
             why = (
-                f"somebody else has changed the summary, which is at version {state['version']}:"
-                " patch again"
+                f"another writer has changed the summary to version {state['version']}:"
+                " read it and patch again"
             )
             self.refused = BadOption(option="since", value=part.since, why=why)
 
@@ -187,22 +191,23 @@ class _Book:
             )
         for part, state in zip(self.output.streams, states, strict=True):
             self._save(tx, part, state)
-        told = self.output.progress
+        progress = self.output.progress
         self.rows["save_output"].append(
             {
                 "run_id": self.run_id,
                 "last_seq": self.last_seq,
                 "streams": self._streams,
-                "percent": told.percent if told else None,
-                "message": told.message if told else None,
-                "progress_at": told.at if told else None,
+                "percent": progress.percent if progress else None,
+                "message": progress.message if progress else None,
+                "progress_at": progress.at if progress else None,
             }
         )
 
     def _save(self, tx: Transaction, part: StreamPart, state: dict[str, Any]) -> None:
         for mode, keep in part.keep.items():
             self._trim(state, mode, state[_KEPT[mode]] - keep)
-        is_new, first_seq = state.pop("new"), state["first_seq"]
+        is_new = state.pop("new")
+        first_seq = state["first_seq"]
         row = {
             **state,
             "run_id": self.run_id,
@@ -240,7 +245,7 @@ class _Book:
             self._trims.append(("trim_passing", {**trim, "mode": mode}))
 
     def trim(self, tx: Transaction) -> None:
-        """Delete what is no longer kept."""
+        """Delete the frames beyond the limits of their modes."""
         for query, values in self._trims:
             tx.change(query, **values)
 

@@ -1,4 +1,5 @@
-"""Reading events under a name: the cursor moves with what was done about them."""
+"""Apply the operations on subscriptions: a cursor moves in the transaction that processed the
+events."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def subscribe(tx: Transaction, op: AddSubscription) -> Subscription:
-    """Create a subscription, or recognise it."""
+    """Create a subscription, or recognise an equal one. Raises SubscriptionExists."""
     return _opened(tx, op)
 
 
 def _opened(tx: Transaction, op: AddSubscription) -> Subscription:
-    found = tx.rows("lock_subscription", name=op.name)
-    if not found:
+    rows = tx.rows("lock_subscription", name=op.name)
+    if not rows:
         place = place_for(tx, op.start)
         tx.change(
             "insert_subscription",
@@ -55,15 +56,15 @@ def _opened(tx: Transaction, op: AddSubscription) -> Subscription:
             attempt_limit=op.attempt_limit,
         )
         tx.hints.subscriptions = tx.hints.subscriptions or op.kind == WEBHOOK
-        found = tx.rows("lock_subscription", name=op.name)
-    stored = subscription_from(found[0])
+        rows = tx.rows("lock_subscription", name=op.name)
+    stored = subscription_from(rows[0])
     if (stored.kind, stored.which, stored.url) != (op.kind, op.which, op.url):
         raise SubscriptionExists(subscription=op.name, kind=stored.kind)
     return stored
 
 
 def place_for(tx: Transaction, start: EventCursor | str) -> EventCursor:
-    """Return the place that ``beginning`` or ``now`` means."""
+    """Return the cursor that ``beginning`` or ``now`` means."""
     if isinstance(start, EventCursor):
         return start
     row = tx.rows("first_place" if start == BEGINNING else "last_place")[0]
@@ -71,14 +72,14 @@ def place_for(tx: Transaction, start: EventCursor | str) -> EventCursor:
 
 
 def unsubscribe(tx: Transaction, op: RemoveSubscription) -> None:
-    """Forget a subscription."""
+    """Delete a subscription and its dead letters. Raises SubscriptionNotFound."""
     if not tx.change("delete_subscription", name=op.name):
         raise SubscriptionNotFound(subscription=op.name)
     tx.change("delete_letters", name=op.name)
 
 
 def move_cursor(tx: Transaction, op: MoveCursor) -> None:
-    """Note how far somebody has read."""
+    """Record how far a subscriber has read. Raises SubscriptionNotFound."""
     moved = tx.change(
         "move_cursor", name=op.name, after_tx=op.place.tx, after_id=op.place.id, now=tx.now
     )
@@ -87,7 +88,7 @@ def move_cursor(tx: Transaction, op: MoveCursor) -> None:
 
 
 def consume(tx: Transaction, op: Consume) -> Consumed:
-    """Let a function have the next events, in the transaction in which the cursor moves."""
+    """Pass the next events to a function, in the transaction that moves the cursor."""
     stored = _opened(tx, AddSubscription(op.name, CURSOR, op.which, op.start))
     events, edge = page(tx, stored.place, op.which, op.limit)
     if edge == stored.place:
@@ -95,12 +96,12 @@ def consume(tx: Transaction, op: Consume) -> Consumed:
     if events:
         if op.open is not None:
             events = [op.open(event, partial(fetch, tx.rows)) for event in events]
-        tx.call(lambda connection: _had(op, connection, events))
+        tx.call(lambda connection: _run_body(op, connection, events))
     tx.change("move_cursor", name=op.name, after_tx=edge.tx, after_id=edge.id, now=tx.now)
     return Consumed(len(events), more=True)
 
 
-def _had(op: Consume, connection: Any, events: list[RunEvent]) -> bytes:
+def _run_body(op: Consume, connection: Any, events: list[RunEvent]) -> bytes:
     op.body(connection, events)
     return b""
 
@@ -108,13 +109,15 @@ def _had(op: Consume, connection: Any, events: list[RunEvent]) -> bytes:
 def page(
     tx: Any, after: EventCursor, which: EventFilter, window: int, installation: str = ""
 ) -> tuple[list[RunEvent], EventCursor]:
-    """Return the next events that are meant, and where to read on. *tx* is whatever answers named
-    queries."""
-    found = tx.rows("events_edge", after_tx=after.tx, after_id=after.id, window=window)
-    if not found:
+    """Return the next events that match, and the cursor to read on from.
+
+    *tx* is any object that runs named queries.
+    """
+    edges = tx.rows("events_edge", after_tx=after.tx, after_id=after.id, window=window)
+    if not edges:
         return [], after
-    edge = EventCursor(found[0]["tx"], found[0]["id"])
-    asked = {
+    edge = EventCursor(edges[0]["tx"], edges[0]["id"])
+    span = {
         "after_tx": after.tx,
         "after_id": after.id,
         "edge_tx": edge.tx,
@@ -127,16 +130,16 @@ def page(
     }
     if which.tags:
         rows = tx.rows(
-            "tagged_events_between", **asked, tags=msgspec.json.encode(which.tags).decode()
+            "tagged_events_between", **span, tags=msgspec.json.encode(which.tags).decode()
         )
     else:
-        rows = tx.rows("events_between", **asked)
+        rows = tx.rows("events_between", **span)
     installation = installation or str(tx.rows("setting", name="installation")[0]["value"])
     return [event_from(row, installation) for row in rows], edge
 
 
 def event_from(row: Row, installation: str) -> RunEvent:
-    """Return the event that a row holds."""
+    """Return the event of a row."""
     return RunEvent(
         run_id=row["run_id"],
         namespace=row["namespace"],
@@ -154,7 +157,7 @@ def event_from(row: Row, installation: str) -> RunEvent:
 
 
 def subscription_from(row: Row) -> Subscription:
-    """Return the subscription that a row holds."""
+    """Return the subscription of a row."""
     values = dict(row)
     place = EventCursor(values.pop("after_tx"), values.pop("after_id"))
     which = msgspec.json.decode(bytes(values.pop("which")), type=EventFilter)
@@ -162,14 +165,15 @@ def subscription_from(row: Row) -> Subscription:
 
 
 def claim_webhooks(tx: Transaction, op: ClaimWebhooks) -> list[str]:
-    """Let a session deliver what nobody delivers."""
+    """Assign webhooks without a deliverer to a session. Return all webhooks of the session."""
     for name in (None,) if op.names is None else op.names:
         tx.change("claim_webhooks", session_id=op.session_id, name=name)
     return [row["name"] for row in tx.rows("webhooks_of", session_id=op.session_id)]
 
 
 def settle_delivery(tx: Transaction, op: RecordDelivery) -> None:
-    """Note how a delivery went."""
+    """Record the outcome of a delivery. Raises LeaseLost if another session delivers the webhook
+    now."""
     written = tx.change(
         "settle_delivery",
         name=op.name,
@@ -184,15 +188,15 @@ def settle_delivery(tx: Transaction, op: RecordDelivery) -> None:
     if not written:
         raise LeaseLost(subscription=op.name, session=op.session_id)
     if op.letter is not None:
-        letter = op.letter
+        dead_letter = op.letter
         tx.change(
             "insert_letter",
             subscription=op.name,
-            run_id=letter.run_id,
-            seq=letter.seq,
-            body=letter.body,
-            attempts=letter.attempts,
-            error=letter.error,
+            run_id=dead_letter.run_id,
+            seq=dead_letter.seq,
+            body=dead_letter.body,
+            attempts=dead_letter.attempts,
+            error=dead_letter.error,
             at=tx.now,
         )
     if op.delivered is not None:
@@ -202,7 +206,7 @@ def settle_delivery(tx: Transaction, op: RecordDelivery) -> None:
 
 
 def replay_letters(tx: Transaction, op: RedeliverDeadLetters) -> int:
-    """Let dead letters be delivered once more."""
+    """Make the dead letters of a webhook due again. Return how many."""
     if not tx.rows("subscription", name=op.name):
         raise SubscriptionNotFound(subscription=op.name)
     tx.hints.subscriptions = True
@@ -210,7 +214,7 @@ def replay_letters(tx: Transaction, op: RedeliverDeadLetters) -> int:
 
 
 def reseal_webhook(tx: Transaction, op: ResealWebhook) -> bool:
-    """Put the secret of a webhook into another seal."""
+    """Replace the sealed secret of a webhook by the same secret under another seal."""
     return bool(tx.change("reseal_webhook", name=op.name, old=op.old, new=op.new))
 
 

@@ -1,5 +1,4 @@
-"""What becomes of a run that waits, that nobody holds, and whose time is up: what its holder has
-said when it suspended it."""
+"""Resolve a suspended run whose time is up: end it or wake it, as its holder has specified."""
 
 from __future__ import annotations
 
@@ -12,21 +11,24 @@ from holdfast.core.conditions.model import Condition
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.core.tasks.suspension import ENDS, next_look
-from holdfast.store.transitions.signalling import tally_so_far
+from holdfast.store.transitions.signalling import condition_progress
 from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
 
 
-def look_at_the_clock(tx: Transaction, state: Row) -> Status | None:
-    """See to a run that waits. Return how it ends, if it does: the caller ends it."""
+def resolve_overdue(tx: Transaction, state: Row) -> Status | None:
+    """Check the wait of a suspended run against the clock. Return its final status if it must end.
+
+    The caller ends the run. None means that it was woken, escalated, or waits on.
+    """
     wait = _wait_of(state)
     if wait is None:
         return None
     condition: Condition = msgspec.convert(wait["condition"], Condition)
-    tally = tally_so_far(tx, state["id"], wait, condition)
+    tally = condition_progress(tx, state["id"], wait, condition)
     over = wait["gives_up"] is not None and wait["gives_up"] <= tx.now
     if tally is None and not over:
-        notify_or_wake(tx, state)  # whoever claims it can read what came
+        notify_or_wake(tx, state)  # sealed signals: only a worker can evaluate them
         return None
     if not over and tally is not None and not tally.is_hopeless(tx.now):
         again = next_look(
@@ -42,7 +44,9 @@ def look_at_the_clock(tx: Transaction, state: Row) -> Status | None:
 def _give_up(
     tx: Transaction, state: Row, wait: dict[str, Any], missing: list[str]
 ) -> Status | None:
-    action, run_id, step = wait["on_timeout"], state["id"], wait["step"]
+    action = wait["on_timeout"]
+    run_id = state["id"]
+    step = wait["step"]
     if action == "continue":
         notify_or_wake(tx, state)
         return None
@@ -53,8 +57,8 @@ def _give_up(
             run_id,
             Event(EventKind.WAIT_ESCALATED, step, msgspec.json.encode({"missing": missing})),
         )
-        told = {**wait, "escalated_at": tx.now, "gives_up": None, "until": None}
-        tx.change("save_waits", run_id=run_id, waits=msgspec.json.encode([told]))
+        escalated = {**wait, "escalated_at": tx.now, "gives_up": None, "until": None}
+        tx.change("save_waits", run_id=run_id, waits=msgspec.json.encode([escalated]))
         return None
     _note(
         tx,
@@ -68,8 +72,8 @@ def _give_up(
 
 
 def _wait_of(state: Row) -> dict[str, Any] | None:
-    found = msgspec.json.decode(state["waits"] or b"[]")
-    return next((wait for wait in found if wait.get("kind") == "wait"), None)
+    waits = msgspec.json.decode(state["waits"] or b"[]")
+    return next((wait for wait in waits if wait.get("kind") == "wait"), None)
 
 
 def _set_alarm(tx: Transaction, state: Row, until: int) -> None:
@@ -84,13 +88,13 @@ def _note(tx: Transaction, run_id: str, event: Event) -> None:
 
 
 def error_of(waits: bytes | None) -> bytes:
-    """Return the error of a run that has waited in vain."""
-    found = msgspec.json.decode(waits or b"[]")
+    """Return the error of a run whose wait has timed out, as JSON."""
+    waits_of_run = msgspec.json.decode(waits or b"[]")
     label = (
-        conditions.show(msgspec.convert(found[0]["condition"], Condition))
-        if found
-        else "what it waited for"
+        conditions.show(msgspec.convert(waits_of_run[0]["condition"], Condition))
+        if waits_of_run
+        else "unknown condition"
     )
     return msgspec.json.encode(
-        {"type": "WaitTimeout", "message": f"what was waited for has not come in time: {label}"}
+        {"type": "WaitTimeout", "message": f"the awaited signals did not arrive in time: {label}"}
     )

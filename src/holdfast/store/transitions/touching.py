@@ -1,5 +1,4 @@
-"""What reaches a run from outside: the end of a child, a knock; and who hears of the end of a
-run."""
+"""Notify holders, wake parked runs, and report the end of a run to parent, schedule and graph."""
 
 from __future__ import annotations
 
@@ -11,8 +10,11 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def notify_or_wake(tx: Transaction, state: Row, *, wakes: bool = True) -> None:
-    """Something reached a run: its holder must look, or, if nobody holds it, somebody must claim
-    it."""
+    """Notify the holder of a run that something has reached it; without a holder, make it
+    claimable.
+
+    With *wakes* false a run without a holder is not woken, only its revision grows.
+    """
     run_id = state["id"]
     if state["session_id"] is not None:
         tx.change("bump_revision", run_id=run_id)
@@ -28,13 +30,14 @@ def notify_or_wake(tx: Transaction, state: Row, *, wakes: bool = True) -> None:
 
 
 def notify_holder(tx: Transaction, session_id: str, run_id: str) -> None:
-    """Tell the holder of a run to look."""
+    """Notify the session that holds a run."""
     tx.change("insert_knock", session_id=session_id, run_id=run_id)
     tx.hints.runs.add(run_id)
 
 
 def notify_parent(tx: Transaction, parent: tuple[str, str, int | None], *, completed: bool) -> None:
-    """A child has ended: wake its parent, or only count when the parent waits for many."""
+    """Wake the parent of a run that has ended, or only count down if the parent awaits many
+    children."""
     run_id, step, index = parent
     if index is not None:
         left = tx.rows("count_down", run_id=run_id, step=step)
@@ -44,18 +47,21 @@ def notify_parent(tx: Transaction, parent: tuple[str, str, int | None], *, compl
 
 
 def wake_parent(tx: Transaction, run_id: str) -> None:
-    """Let a parent look at its children, once for all of them that end in one transaction: the row
-    of a parent that waits for thousands of children is large, and SQLite writes it as a whole."""
+    """Notify or wake a parent, once per transaction however many of its children end in it.
+
+    The row of a parent that waits for thousands of children is large, and SQLite rewrites it as a
+    whole.
+    """
     if run_id in tx.told:
         return
     tx.told.add(run_id)
-    found = tx.rows("load_state", run_id=run_id)
-    if found and found[0]["finished_at"] is None:
-        notify_or_wake(tx, found[0])
+    states = tx.rows("load_state", run_id=run_id)
+    if states and states[0]["finished_at"] is None:
+        notify_or_wake(tx, states[0])
 
 
 def release_schedule(tx: Transaction, run_id: str) -> None:
-    """A run has ended: if a schedule started it, the ticks that waited for it go on."""
+    """Release the ticks that a schedule has queued until this run ended."""
     if tx.change("free_schedule", run_id=run_id, now=tx.now):
         tx.hints.ready = True
 
@@ -63,27 +69,30 @@ def release_schedule(tx: Transaction, run_id: str) -> None:
 def note_member_outcome(
     tx: Transaction, *run_ids: str, status: Status, result: bytes | None = None
 ) -> None:
-    """Runs have ended: the graphs that they are members of, by their ids, will hear of it, in this
-    transaction or after it."""
+    """Note the end of runs that are members of a graph, for the resolution of their graphs.
+
+    Resolved in this transaction, or written to the outbox and resolved after it.
+    """
     for run_id in run_ids:
         if MARK in run_id:
             tx.news.append(MemberOutcome(run_id, status.value, result))
 
 
 def write_outbox(tx: Transaction) -> None:
-    """Write down what no graph has heard of in this transaction: somebody will settle it."""
-    news, tx.news = tx.news, []
+    """Write the member outcomes that were not resolved in this transaction to the outbox."""
+    outcomes = tx.news
+    tx.news = []
     tx.many(
         "insert_news",
         [
             {
-                "graph_id": graph_of(one.run_id),
-                "run_id": one.run_id,
-                "status": one.status,
+                "graph_id": graph_of(outcome.run_id),
+                "run_id": outcome.run_id,
+                "status": outcome.status,
                 "at": tx.now,
-                "place": one.place,
+                "place": outcome.place,
             }
-            for one in news
+            for outcome in outcomes
         ],
     )
     tx.hints.graphs = True

@@ -1,4 +1,4 @@
-"""What the transitions need of a database, and the few things that all of them do."""
+"""The transaction that operations are written against, and the statements they share."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ class Transaction(Protocol):
     now: int
     hints: Hints
     news: list[MemberOutcome]
-    """The ends of members of graphs in this transaction. What nobody has settled by its end is
-    written down."""
+    """Ends of graph members in this transaction. Those left at its end go to the outbox."""
     told: set[str]
-    """The parents that were told in this transaction that a child has ended."""
+    """Parents that were already woken in this transaction."""
     graphs: dict[str, Row]
-    """Graphs that were read and locked already, and have not changed since."""
+    """Graphs that were read and locked in this transaction, and have not changed since."""
 
     def rows(self, query: str, **values: object) -> list[Row]:
         """Run a named query and return its rows, addressed by column name. Raises RowDamaged."""
 
     def sifted(self, query: str, **values: object) -> tuple[list[Row], list[RowDamaged]]:
-        """Run a named query and return its rows that are sound, and what is wrong with the
-        others."""
+        """Run a named query. Return its sound rows, and the damage of the others."""
 
     def change(self, query: str, **values: object) -> int:
         """Run a named query and return how many rows it changed."""
@@ -47,45 +45,50 @@ class Transaction(Protocol):
         """Run a named query once per set of values and return how many rows changed in all."""
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
-        """Run several named queries, each once per set of values. No row is changed by two of them
-        in the same column."""
+        """Run several named queries, each once per set of values.
+
+        No two of them may change the same column of a row: a database may run them as one
+        statement.
+        """
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        """Create the runs whose id and key are new, one after another, and return their ids."""
+        """Create the runs whose id and key are new, in order, and return their ids."""
 
     def route_id(self, route: Route) -> int:
         """Return the id of a route, creating it when it is new."""
 
     def as_list(self, items: Iterable[object]) -> object:
-        """Return *items* as this database wants a list."""
+        """Return *items* as the list parameter of this database."""
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         """Let a user's function write in this transaction. It can neither commit nor roll back."""
 
     def lock_tables(self) -> None:
-        """Let no other transaction write before this one has ended. Reading goes on."""
+        """Block all other writers until this transaction ends. Readers are not blocked."""
 
     def seal(self, seal: Seal) -> None:
-        """Let the database refuse every write, whichever process makes it, with StoreSealed."""
+        """Make the database refuse every write of every process, with StoreSealed."""
 
     def unseal(self) -> None:
-        """Let the database accept writes again."""
+        """Make the database accept writes again."""
 
     def refuse_clear_values(self) -> bool:
-        """Let the database refuse values in clear with CodecMismatch, whichever process writes
-        them; return whether it does."""
+        """Make the database refuse values in clear from every process, with CodecMismatch.
+
+        Return whether it does.
+        """
 
 
 def load(tx: Transaction, run_id: str) -> Row:
-    """Return what decides about a run. Raises RunNotFound."""
-    found = tx.rows("load_state", run_id=run_id)
-    if not found:
+    """Return the state of a run, locked. Raises RunNotFound."""
+    states = tx.rows("load_state", run_id=run_id)
+    if not states:
         raise RunNotFound(run=run_id)
-    return found[0]
+    return states[0]
 
 
 def append(tx: Transaction, run_id: str, events: Sequence[Event]) -> None:
-    """Add lines to the history of a run, dated now, for the one who holds it."""
+    """Append events to the history of a run as its holder; undated ones are dated now."""
     for event in events:
         event.at = event.at or tx.now
         tx.change(
@@ -103,12 +106,12 @@ def append(tx: Transaction, run_id: str, events: Sequence[Event]) -> None:
 
 
 def append_from_outside(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> None:
-    """Add lines to the histories of runs, dated now, for one who does not hold them."""
+    """Append events to histories without being the holder; undated ones are dated now."""
     tx.many("append_from_outside", _rows(tx, lines))
 
 
 def append_each(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> None:
-    """The same, with at most one line for each run: then they can be written together."""
+    """Append at most one event to each run without being the holder, with one statement for all."""
     tx.many("append_each", _rows(tx, lines))
 
 
@@ -130,15 +133,17 @@ def _rows(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> list[dict[str,
 
 
 def last_seq(tx: Transaction, run_id: str) -> int:
-    """Return the number of the last line of a history, 0 when there is none."""
-    found: int = tx.rows("last_seq", run_id=run_id)[0]["seq"]
-    return found
+    """Return the number of the last event of a history, 0 if it is empty."""
+    seq: int = tx.rows("last_seq", run_id=run_id)[0]["seq"]
+    return seq
 
 
 def last_seqs(tx: Transaction, run_ids: Iterable[str]) -> dict[str, int]:
-    """Return the number of the last line of each history. The caller has locked the runs by an
-    earlier statement: a statement that waits for a lock does not see what was committed while it
-    waited."""
+    """Return the number of the last event of each history.
+
+    The caller must have locked the runs in an earlier statement: a statement that waits for a lock
+    does not see rows that were committed while it waited.
+    """
     ids = list(run_ids)
     return (
         {row["run_id"]: row["seq"] for row in tx.rows("last_seqs", ids=tx.as_list(ids))}
@@ -148,20 +153,25 @@ def last_seqs(tx: Transaction, run_ids: Iterable[str]) -> dict[str, int]:
 
 
 def last_progress(tx: Transaction, run_ids: Iterable[str]) -> dict[str, int]:
-    """Return the number of the last line of each history that shows progress, 0 when there is none;
-    locked as for `last_seqs`."""
+    """Return the number of the last event of each history that counts as progress, 0 if there is
+    none.
+
+    The caller must have locked the runs, as for `last_seqs`.
+    """
     values = {"ids": tx.as_list(run_ids), "no_progress": tx.as_list(NO_PROGRESS)}
     return {row["run_id"]: row["seq"] for row in tx.rows("last_progress", **values)}
 
 
 def as_dict(row: Row) -> dict[str, Any]:
-    """Return a row as a dict. SQLite's own rows look for each name from the first column on, which
-    `dict` would ask them to."""
+    """Return a row as a dict.
+
+    `dict(row)` would look up each name of a SQLite row by a linear search; `zip` does not.
+    """
     return dict(row) if isinstance(row, dict) else dict(zip(row.keys(), row, strict=True))
 
 
 def run_from(row: Row) -> RunRecord:
-    """Return the run that a row holds."""
+    """Return the run of a row."""
     values = as_dict(row)
     values["status"] = _STATUS[values["status"]]
     values["capabilities"] = (
@@ -178,21 +188,20 @@ def run_from(row: Row) -> RunRecord:
 
 
 def lane_from(row: Row) -> Lane:
-    """Return the lane that a row holds."""
+    """Return the lane of a row."""
     return Lane(**{**dict(row), "paused": bool(row["paused"]), "draining": bool(row["draining"])})
 
 
 def lanes_from(rows: Sequence[Row], damaged: Sequence[RowDamaged]) -> list[Lane]:
-    """Return lanes. The limits of a damaged one are unknown, so it lets nothing go, as if it were
-    paused."""
+    """Return lanes. A damaged lane counts as paused, because its limits are unknown."""
     return [
         *map(lane_from, rows),
-        *(Lane(name=str(one.place["name"]), paused=True) for one in damaged),
+        *(Lane(name=str(damage.place["name"]), paused=True) for damage in damaged),
     ]
 
 
 def session_from(row: Row) -> Session:
-    """Return the session that a row holds."""
+    """Return the session of a row; one whose offer cannot be decoded counts as damaged."""
     session = Session(**{**dict(row), "serves": bytes(row["serves"])})
     try:
         msgspec.json.decode(session.serves, type=dict)
@@ -202,8 +211,10 @@ def session_from(row: Row) -> Session:
 
 
 def damaged_session(session_id: Any) -> Session:
-    """Return a session whose row is damaged. It counts as expired: its runs go to others, a live
-    worker opens a new one."""
+    """Return a stand-in for a damaged row. It counts as expired, so that its runs are taken over.
+
+    A live worker finds its session gone and opens a new one.
+    """
     return Session(
         id=session_id,
         worker="(damaged)",

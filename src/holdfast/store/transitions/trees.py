@@ -1,8 +1,8 @@
-"""Choosing the trees of runs that one transaction deletes, or whose histories it trims.
+"""Choose the trees of runs that one transaction deletes, or whose histories it trims.
 
-While a transaction writes, other writers wait. So it takes as many whole trees as there is room
-for. Of a tree that is too large it takes a part, and the root in the last one: until then the next
-call finds the tree again, also after a crash.
+Other writers wait while a transaction writes. So it takes as many whole trees as fit. Of a tree
+that is too large it takes a part, and the root with the last part: until then the next call finds
+the tree again, also after a crash.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ RUNS = 2000
 
 
 class TreeSize(NamedTuple):
-    """How many runs there are below a root, and how many of them live or have ended too late for
-    the tree to go."""
+    """The number of runs below a root, and how many of them keep the tree: live, or ended too
+    late."""
 
     runs: int = 0
     late: int = 0
 
 
 class TreeCut(NamedTuple):
-    """The roots of the trees that go as a whole, the root of a tree of which a part goes, and the
-    root to go on after."""
+    """Roots of the trees to take as a whole, root of the tree to take a part of, and the root to
+    continue after."""
 
     whole: list[str]
     part: str | None
@@ -36,13 +36,13 @@ class TreeCut(NamedTuple):
 
 
 def sizes_of(tx: Transaction, query: str, roots: Sequence[str], before: int) -> dict[str, TreeSize]:
-    """Return how large trees are; one without descendants is missing."""
+    """Return the sizes of trees. A tree without descendants is missing."""
     rows = tx.rows(query, ids=tx.as_list(roots), before=before) if roots else []
     return {row["root_id"]: TreeSize(row["runs"], row["late"]) for row in rows}
 
 
 def cut(roots: Sequence[str], sizes: Mapping[str, TreeSize], op: Prune | Forget) -> TreeCut:
-    """Choose from these trees, in their order. A tree with a late descendant stays."""
+    """Choose from these trees, in order. A tree with a late descendant is kept."""
     room = RUNS
     whole: list[str] = []
     last = op.after

@@ -1,5 +1,4 @@
-"""Graphs: how they are started and grown, what the ends of their members lead to, and how they are
-cancelled or done again."""
+"""Operations on graphs: start, extend, resolve the ends of members, cancel and replay."""
 
 from holdfast.store.transitions.graphs.cancelling import cancel_graph
 from holdfast.store.transitions.graphs.copying import import_graph

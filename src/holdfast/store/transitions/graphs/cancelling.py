@@ -1,5 +1,7 @@
-"""Cancelling graphs: in one transaction when few are to be asked to stop, else portion by portion,
-whoever dies meanwhile."""
+"""Cancel graphs: in one transaction if few members must stop, else portion by portion.
+
+The next portion is recorded in the outbox, so that any process can continue after a crash.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +17,37 @@ _REACH = list(CancelPolicy)
 
 
 def cancel_graph(tx: Transaction, op: CancelGraph) -> GraphRecord:
-    """Start nothing more, and ask those to stop whom the policy reaches."""
+    """Start no more members, and stop the members that the policy reaches. Raises GraphFinished."""
     graph = load_graph(tx, op.graph_id, op.namespace)
     if graph.policy is not None and _REACH.index(op.policy) <= _REACH.index(
         CancelPolicy(graph.policy)
     ):
-        return graph  # it was asked before, and that reaches as far
+        return graph  # cancelled before, with a policy that reaches as far
     if graph.status not in OPEN_GRAPHS:
         raise GraphFinished(graph=op.graph_id, status=graph.status.value)
-    work = GraphResolution(tx, [graph], _no_input, None)
-    work.touch(graph)
-    graph.status, graph.policy, graph.reason = GraphStatus.CANCELLING, op.policy.value, op.reason
+    resolution = GraphResolution(tx, [graph], _no_input, None)
+    resolution.touch(graph)
+    graph.status = GraphStatus.CANCELLING
+    graph.policy = op.policy.value
+    graph.reason = op.reason
     waiting = tx.rows("count_waiting", graph_id=graph.id)[0]["members"]
-    work.trail.add(
+    resolution.trail.add(
         graph,
         "cancel_requested",
         data={"policy": op.policy.value, "reason": op.reason, "waiting": waiting},
     )
     if op.policy is CancelPolicy.GRAPH and graph.live > waiting:
-        _close(tx, graph, work, graph.live - waiting)
-    go_on_cancelling(work, graph)
-    work.finish()
+        _close(tx, graph, resolution, graph.live - waiting)
+    go_on_cancelling(resolution, graph)
+    resolution.finish()
     return graph
 
 
-def _close(tx: Transaction, graph: GraphRecord, work: GraphResolution, started: int) -> None:
-    """The graph ends here; what was started goes on by itself."""
-    graph.status, graph.finished_at = GraphStatus.CANCELLED, tx.now
-    work.trail.add(graph, "graph_cancelled", data={"left to run": started})
+def _close(tx: Transaction, graph: GraphRecord, resolution: GraphResolution, started: int) -> None:
+    """End the graph now; its started members continue by themselves."""
+    graph.status = GraphStatus.CANCELLED
+    graph.finished_at = tx.now
+    resolution.trail.add(graph, "graph_cancelled", data={"left to run": started})
     tx.hints.finished.add(graph.id)
 
 

@@ -1,4 +1,4 @@
-"""Bringing a graph from elsewhere."""
+"""Import a graph from another store."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from holdfast.store.transitions.transaction import Transaction
 
 
 def import_graph(tx: Transaction, op: ImportGraph) -> None:
-    """Write a graph as it was elsewhere. Members whose runs had ended since it was read there end
-    here."""
+    """Write a graph as it was elsewhere. Members whose runs have ended since are resolved here.
+
+    Raises GraphExists.
+    """
     whole = op.whole
     if tx.rows("graph", graph_id=whole.graph.id):
         raise GraphExists(graph=whole.graph.id)
@@ -49,7 +51,8 @@ def import_graph(tx: Transaction, op: ImportGraph) -> None:
             "at": tx.now,
             "place": None,
         }
-        tx.many("insert_news", [row])  # a portion of the next transaction was to start them
+        # In the other store the next transaction would have started these members.
+        tx.many("insert_news", [row])
         tx.hints.graphs = True
     if tx.news:
         write_outbox(tx)

@@ -1,4 +1,4 @@
-"""Graphs that ended long ago go: by themselves, or with the runs that go."""
+"""Delete graphs that ended long ago, by themselves or together with pruned runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.store.transitions import operating
 from holdfast.store.transitions.transaction import Transaction
 
 ROWS = 5000
-"""How many members and lines of audit trails one transaction deletes at most."""
+"""How many members and audit entries one transaction deletes at most."""
 
 _ALL = (
     "delete_graph_news",
@@ -24,18 +24,18 @@ _ALL = (
 
 
 def prune_graphs(tx: Transaction, op: PruneGraphs) -> int:
-    """Delete graphs that ended long ago; their runs stay."""
+    """Delete graphs that ended before *op.before*; their runs stay."""
     return prune_some(tx, op, frozenset(GraphStatus))
 
 
 def prune_some(tx: Transaction, op: PruneGraphs, statuses: Collection[str]) -> int:
-    """Delete those of them that ended in one of these ways."""
+    """Delete old graphs that ended with one of these statuses. Return how many."""
     asked = {"before": op.before, "namespace": op.namespace or "", "limit": op.limit}
     ended = sorted(set(statuses) & set(GraphStatus) - OPEN_GRAPHS)
-    doomed = [row for status in ended for row in tx.rows("old_graphs", status=str(status), **asked)]
+    graphs = [row for status in ended for row in tx.rows("old_graphs", status=str(status), **asked)]
     small: list[dict[str, object]] = []
     room = ROWS
-    for row in doomed:
+    for row in graphs:
         room -= row["members"] + row["events"]
         if room >= 0:
             small.append({"graph_id": row["id"]})
@@ -43,12 +43,11 @@ def prune_some(tx: Transaction, op: PruneGraphs, statuses: Collection[str]) -> i
             _leave_to_sweepers(tx, row["id"])
     for query in _ALL if small else ():
         tx.many(query, small)
-    return len(doomed)
+    return len(graphs)
 
 
 def _leave_to_sweepers(tx: Transaction, graph_id: str) -> None:
-    """Let a graph disappear whose rows are too many for this transaction: the next ones delete
-    them."""
+    """Hide a graph that has too many rows for this transaction; later transactions sweep them."""
     tx.change("delete_graph_news", graph_id=graph_id)
     tx.change("insert_stage", id=graph_id, due_at=0)
     tx.change("discard_stage", id=graph_id)
@@ -56,12 +55,12 @@ def _leave_to_sweepers(tx: Transaction, graph_id: str) -> None:
 
 
 def prune(tx: Transaction, op: Prune) -> Pruned:
-    """Delete finished trees of runs, and graphs that ended as long ago."""
+    """Delete finished trees of runs, and graphs that ended before the same instant."""
     prune_of(tx, op)
     return operating.prune(tx, op)
 
 
 def prune_of(tx: Transaction, op: Prune) -> None:
-    """Delete the graphs that go when runs are pruned: unless only those of one workflow are."""
+    """Delete old graphs together with runs, unless only the runs of one workflow are pruned."""
     if op.workflow is None:
         prune_some(tx, PruneGraphs(op.before, op.namespace, op.limit), op.statuses)

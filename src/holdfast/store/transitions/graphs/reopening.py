@@ -1,17 +1,16 @@
-"""Taking back the ends of members that are replayed, and waiting again for what was skipped because
-of them.
+"""Take back the ends of replayed members, and reopen dependents that were skipped because of them.
 
-It is the reverse of settling an end. The end of a member was counted in the groups of its
-dependents; it is taken back from each of these groups. A dependent that was skipped and could be
-started by its counts waits again, so its own end is taken back as well.
+This is the reverse of resolving an end. The end of a member was counted in the groups of its
+dependents; it is taken back from each of these groups. A dependent that was skipped, and that could
+start by its new counts, waits again, so its own end is taken back as well.
 
 Invariants:
-- One transaction takes back at most ``LINKS`` links. The rest is left over as news: which member,
-  how it had ended, and the last dependent that is done. Counts are only added to and subtracted
-  from, so ends and replays in parts may be interleaved.
-- ``missing`` of a member is one too many as long as its end is being taken back. So it is not
-  started before that, and if it has been (a run that is replayed), its new end is not settled
-  before that: no dependent counts both ends.
+- One transaction takes back at most ``LINKS`` links. The rest goes to the outbox: which member, how
+  it had ended, and the last dependent that is done. Counts are only added to and subtracted from,
+  so ends and replays in parts may be interleaved.
+- ``missing`` of a member is one too many while its end is being taken back. So it is not started
+  before that, and if it has been (a run that is replayed), its new end is not resolved before that:
+  no dependent counts both ends.
 - A graph does not end while an end of one of its members is being taken back.
 """
 
@@ -41,8 +40,11 @@ _UNDECIDED = frozenset({MemberState.STAGED, MemberState.WAITING})
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """An end that no longer counts: whose it was, how it had ended, and the last dependent from
-    whose group it is taken back. ``resumed`` says that an earlier transaction has begun with it."""
+    """An end that no longer counts: the member, how it had ended, and the last dependent that is
+    done.
+
+    ``resumed`` means that an earlier transaction has begun to take it back.
+    """
 
     run_id: str
     was: MemberState
@@ -51,12 +53,12 @@ class TakenBack(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The place to go on from, as it is stored."""
+        """Return the position to continue from, as it is stored."""
         return f"{self.was.value} {self.after}"
 
 
 def taken_back(run_id: str, place: str) -> TakenBack:
-    """Return what an earlier transaction has left over."""
+    """Return an end that an earlier transaction has only partly taken back."""
     was, _, after = place.partition(" ")
     return TakenBack(run_id, MemberState(was), after, resumed=True)
 
@@ -69,16 +71,16 @@ class Reopening:
         self._graph: GraphRecord = graph
 
     def reopen(self, members: Mapping[str, MemberState]) -> None:
-        """Let members that have ended be started, or wait, which is what each is given with."""
-        work = self._work
+        """Give ended members their new state: started, or waiting."""
+        resolution = self._work
         rows: list[dict[str, object]] = [
             {"run_id": run_id, "state": state.value} for run_id, state in members.items()
         ]
-        work.write()
-        work.tx.many("reopen_member", rows)
+        resolution.write()
+        resolution.tx.many("reopen_member", rows)
         self._graph.live += len(rows)
         for run_id in members:
-            work.trail.add(self._graph, "member_replayed", name_of(run_id))
+            resolution.trail.add(self._graph, "member_replayed", name_of(run_id))
         self._wait_again(
             [run_id for run_id, state in members.items() if state is MemberState.WAITING]
         )
@@ -95,7 +97,7 @@ class Reopening:
     # Reading
 
     def _links(self, ends: Sequence[TakenBack]) -> list[Row]:
-        """Return the links below the ends, as far as there is room."""
+        """Return the links to the dependents of these ends, as far as there is room."""
         unread = [end for end in ends if not end.after]
         rows = [row for end in ends if end.after for row in self._page(end)]
         if unread and self._work.links > 0:
@@ -108,7 +110,7 @@ class Reopening:
         return rows + [row for end in unread for row in self._page(end)]
 
     def _page(self, end: TakenBack) -> list[Row]:
-        """Return the next links below one end; what does not fit is left over."""
+        """Return the next links of one end. Links that do not fit are left over."""
         room = min(self._work.links, portions.PORTION)
         if room <= 0:
             self._leave(end)
@@ -123,9 +125,8 @@ class Reopening:
         return rows
 
     def _close(self, ends: Sequence[TakenBack]) -> None:
-        """Let members be started, or their new ends be settled: all links below these ends are
-        read."""
-        self._work.write()  # the number of groups that a member misses may be noted
+        """Let members start, or their new ends be resolved: all their links are read."""
+        self._work.write()  # first: a queued write may set `missing` of these members
         self._work.tx.many(
             "miss_more", [{"run_id": end.run_id, "more": -1} for end in ends if end.resumed]
         )
@@ -139,7 +140,7 @@ class Reopening:
     # Writing
 
     def _uncount(self, rows: Sequence[Row], was: Mapping[str, MemberState]) -> list[str]:
-        """Take ends back from the groups of their dependents; return the dependents that wait
+        """Take ends back from the groups of their dependents. Return the dependents that wait
         again."""
         groups: dict[tuple[str, int], GroupRecord] = {}
         more: Counter[str] = Counter()
@@ -157,8 +158,8 @@ class Reopening:
             elif state is MemberState.SKIPPED and lost:
                 skipped[group.run_id] = None
         self._save(groups.values())
-        # Added, not set: since its row was read, a member may have begun to miss the taking back of
-        # its own end.
+        # Added, not set: since the row was read, the taking back of the member's own end may have
+        # incremented the count.
         rows_of_members: list[dict[str, object]] = [
             {"run_id": run_id, "more": count} for run_id, count in more.items() if count
         ]
@@ -167,8 +168,10 @@ class Reopening:
 
     @staticmethod
     def _judge(group: GroupRecord) -> int:
-        """Judge a group by its counts; return how many more groups its member misses."""
-        before, group.state = group.state, judged(group)
+        """Update the state of a group by its counts. Return how many more groups its member
+        misses."""
+        before = group.state
+        group.state = judged(group)
         return (before is GroupState.SATISFIED) - (group.state is GroupState.SATISFIED)
 
     def _save(self, groups: Iterable[GroupRecord]) -> None:
@@ -176,19 +179,18 @@ class Reopening:
             "save_group",
             [
                 {
-                    "run_id": one.run_id,
-                    "number": one.number,
-                    "done": one.done,
-                    "lost": one.lost,
-                    "state": one.state.value,
+                    "run_id": group.run_id,
+                    "number": group.number,
+                    "done": group.done,
+                    "lost": group.lost,
+                    "state": group.state.value,
                 }
-                for one in groups
+                for group in groups
             ],
         )
 
     def _wait_if_possible(self, skipped: Sequence[str]) -> list[str]:
-        """Let those of the skipped members wait again that could be started by the counts of all
-        their groups."""
+        """Reopen the skipped members that could start by the counts of all their groups."""
         if not skipped or self._graph.status is not GraphStatus.RUNNING:
             return []
         groups = self._groups(skipped)
@@ -211,7 +213,7 @@ class Reopening:
         return groups
 
     def _wait_again(self, run_ids: Sequence[str]) -> None:
-        """Judge the groups of members that wait again, and count those that are not satisfied."""
+        """Update the groups of members that wait again, and count the unsatisfied ones."""
         groups = self._groups(run_ids)
         pending = self._pending(run_ids)
         missing = dict.fromkeys(run_ids, 0)
@@ -227,7 +229,7 @@ class Reopening:
         )
 
     def _pending(self, run_ids: Sequence[str]) -> Counter[str]:
-        """Return how many previous ends of each of the members are still being taken back."""
+        """Return how many previous ends of each member are still being taken back."""
         if not run_ids:
             return Counter()
         rows = self._work.ask(

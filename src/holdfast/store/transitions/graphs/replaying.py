@@ -1,5 +1,4 @@
-"""Replaying members: those that ended by themselves here, all that were skipped because of them by
-``reopening``."""
+"""Replay members of a graph. Dependents that were skipped are reopened by `reopening`."""
 
 from __future__ import annotations
 
@@ -22,32 +21,40 @@ from holdfast.store.transitions.transaction import Transaction
 
 
 def replay_member(tx: Transaction, op: ReplayMember) -> StagedGraph:
-    """Put the roots of a replay back to work, and let members that were skipped because of them
-    wait again."""
+    """Replay the roots of a replay, and let members that were skipped because of them wait again.
+
+    Raises GraphChanged, GraphFinished, MemberNotFound, RunNotFinished.
+    """
     load_graph(tx, op.graph_id, op.namespace)
-    heard = resolve_outcomes(
+    earlier = resolve_outcomes(
         tx, tx.rows("news_of_graph", graph_id=op.graph_id), op.compose, op.lease
     )
     pending = tx.rows("places_of_graph", graph_id=op.graph_id)
     if any(row["status"] != REPLAY for row in pending):
-        raise GraphChanged(graph=op.graph_id, why="the ends of its members are still being settled")
-    graph = load_graph(tx, op.graph_id, op.namespace)  # as the news have left it
+        raise GraphChanged(
+            graph=op.graph_id, why="the ends of its members are still being resolved: try again"
+        )
+    # Again: resolving the outbox may have changed the graph.
+    graph = load_graph(tx, op.graph_id, op.namespace)
     roots = _roots(tx, op, graph)
     if not roots and not pending:
         raise GraphChanged(
-            graph=op.graph_id, member=op.name, why="it waits for other members by now"
+            graph=op.graph_id, member=op.name, why="the member now waits for other members"
         )
-    work = GraphResolution(tx, [graph], op.compose, op.lease)
-    work.touch(graph)
-    graph.status, graph.finished_at, graph.summary = GraphStatus.RUNNING, None, None
-    _reopen(work, graph, roots, op)
-    go_on(work, graph.id, START)
-    work.finish()
-    return StagedGraph(graph, [*(heard.born if heard is not None else []), *work.born])
+    resolution = GraphResolution(tx, [graph], op.compose, op.lease)
+    resolution.touch(graph)
+    graph.status = GraphStatus.RUNNING
+    graph.finished_at = None
+    graph.summary = None
+    _reopen(resolution, graph, roots, op)
+    go_on(resolution, graph.id, START)
+    resolution.finish()
+    return StagedGraph(graph, [*(earlier.born if earlier is not None else []), *resolution.born])
 
 
 def _roots(tx: Transaction, op: ReplayMember, graph: GraphRecord) -> list[MemberRecord]:
-    """Return the members that are put back to work. Raises what stands against it."""
+    """Return the members to replay. Raises MemberNotFound, GraphFinished, RunNotFinished,
+    GraphChanged."""
     run_id = run_of(op.graph_id, op.name)
     wanted = sorted({run_id, *(run_of(op.graph_id, name) for name in op.roots)})
     members = {
@@ -61,26 +68,26 @@ def _roots(tx: Transaction, op: ReplayMember, graph: GraphRecord) -> list[Member
     if member.state not in ENDED:
         raise RunNotFinished(run=run_id, status=member.state.value)
     roots = [members.get(run_of(op.graph_id, name)) for name in sorted(op.roots)]
-    found = [root for root in roots if root is not None and root.state in ENDED]
+    ended = [root for root in roots if root is not None and root.state in ENDED]
     unknown = [
         root.run_id
-        for root in found
+        for root in ended
         if root.started_at is not None and root.run_id not in op.replays
     ]
-    if unknown or len(found) < len(roots):
+    if unknown or len(ended) < len(roots):
         raise GraphChanged(graph=graph.id, run=unknown[0] if unknown else run_id)
-    return found
+    return ended
 
 
 def _reopen(
-    work: GraphResolution, graph: GraphRecord, roots: list[MemberRecord], op: ReplayMember
+    resolution: GraphResolution, graph: GraphRecord, roots: list[MemberRecord], op: ReplayMember
 ) -> None:
-    """Put the runs that have ended back to work; a root that was never started waits again."""
+    """Replay runs that have ended; a root that was never started waits again."""
     ran = [root.run_id for root in roots if root.started_at is not None]
-    replay_each(work.tx, [op.replays[run_id] for run_id in ran])
+    replay_each(resolution.tx, [op.replays[run_id] for run_id in ran])
     states = dict.fromkeys((root.run_id for root in roots), MemberState.WAITING) | dict.fromkeys(
         ran, MemberState.STARTED
     )
-    reopening = Reopening(work, graph)
+    reopening = Reopening(resolution, graph)
     reopening.reopen(states)
     reopening.take_back([TakenBack(root.run_id, root.state) for root in roots])

@@ -1,4 +1,4 @@
-"""Graphs as rows, and rows as graphs."""
+"""Convert graphs to rows, and rows to graphs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _GROUPS = {state.value: state for state in GroupState}
 STATES = {state.value: state for state in MemberState}
 
 _spec = lru_cache(1000)(msgspec.json.Decoder(MemberSpec).decode)
-"""Members of graphs that are alike are started with the same."""
+"""Cached: similar members of graphs have equal specifications."""
 
 
 def graph_from(row: Row) -> GraphRecord:
-    """Return the graph that a row holds."""
+    """Return the graph of a row."""
     values = dict(row)
     values["status"] = _STATUSES[values["status"]]
     values["summary"] = None if values["summary"] is None else bytes(values["summary"])
@@ -41,15 +41,16 @@ def graph_from(row: Row) -> GraphRecord:
 
 
 def member_from(row: Row) -> MemberRecord:
-    """Return the member that a row holds."""
+    """Return the member of a row."""
     values = dict(row)
     values["state"] = MemberState(values["state"])
-    values["spec"], values["input"] = bytes(values["spec"]), bytes(values["input"])
+    values["spec"] = bytes(values["spec"])
+    values["input"] = bytes(values["input"])
     return MemberRecord(**values)
 
 
 def group_from(row: Row) -> GroupRecord:
-    """Return the group that a row holds."""
+    """Return the group of a row."""
     return GroupRecord(
         run_id=row["run_id"],
         number=row["number"],
@@ -68,20 +69,20 @@ def group_row(group: GroupRecord) -> dict[str, Any]:
 
 
 def load_graph(tx: Transaction, graph_id: str, namespace: str) -> GraphRecord:
-    """Return a graph that is about to be changed. Raises GraphNotFound."""
-    found = tx.rows("graph_to_change", graph_id=graph_id)
-    if not found or found[0]["namespace"] != namespace:
+    """Return a graph, locked. Raises GraphNotFound."""
+    rows = tx.rows("graph_to_change", graph_id=graph_id)
+    if not rows or rows[0]["namespace"] != namespace:
         raise GraphNotFound(graph=graph_id)
-    return graph_from(found[0])
+    return graph_from(rows[0])
 
 
 def counted(graph: GraphRecord) -> dict[str, object]:
-    """Return how many members of a graph live, and how long its trail is: else it is as it was."""
+    """Return the counts of a graph, for a write that changes nothing else."""
     return {"id": graph.id, "live": graph.live, "events": graph.events}
 
 
 def saved(graph: GraphRecord) -> dict[str, object]:
-    """Return a graph as it stands now."""
+    """Return the changeable columns of a graph."""
     return {
         "id": graph.id,
         "status": graph.status.value,
@@ -97,7 +98,7 @@ def saved(graph: GraphRecord) -> dict[str, object]:
 
 
 class GraphAudit:
-    """Lines for the audit trails of graphs, numbered as they come and written together."""
+    """Entries for the audit trails of graphs, numbered as they are added and written together."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -106,23 +107,24 @@ class GraphAudit:
     def add(
         self, graph: GraphRecord, kind: str, member: str | None = None, data: object = None
     ) -> None:
-        """Add a line."""
+        """Add an entry."""
         graph.events += 1
-        told = None if data is None else msgspec.json.encode(data)
+        encoded = None if data is None else msgspec.json.encode(data)
         self._rows.append(
             {
                 "graph_id": graph.id,
                 "seq": graph.events,
                 "kind": kind,
                 "member": member,
-                "data": told,
+                "data": encoded,
                 "at": self._tx.now,
             }
         )
 
     def take(self) -> list[dict[str, object]]:
-        """Return them, to be written."""
-        rows, self._rows = self._rows, []
+        """Return the entries that are not written yet, and forget them."""
+        rows = self._rows
+        self._rows = []
         return rows
 
 
@@ -130,13 +132,13 @@ def state_of(state: str, run_id: str) -> MemberState:
     """Return the state of a member. Raises RowDamaged."""
     if state not in STATES:
         raise damaged(
-            "graph_member", {"run_id": run_id}, "state", f"{state!r} is no state of a member"
+            "graph_member", {"run_id": run_id}, "state", f"{state!r} is not a state of a member"
         )
     return STATES[state]
 
 
 def spec_of(run_id: str, spec: bytes) -> MemberSpec:
-    """Return what a member is started with. Raises RowDamaged."""
+    """Return the specification that a member is started with. Raises RowDamaged."""
     try:
         return _spec(spec)
     except msgspec.MsgspecError as unreadable:
@@ -144,7 +146,6 @@ def spec_of(run_id: str, spec: bytes) -> MemberSpec:
 
 
 def sources_of(run_id: str, spec: MemberSpec) -> dict[str, str]:
-    """Return whose results the input of a member has places for: the ids of their runs, and their
-    names."""
+    """Return the members whose results the input of a member needs: their names, by run id."""
     graph_id = graph_of(run_id) or ""
     return {run_of(graph_id, name): name for name in spec.takes}

@@ -1,4 +1,4 @@
-"""Deleting stages that were given up and graphs that were pruned, a few rows at a time."""
+"""Delete discarded stages and pruned graphs, a portion of rows per transaction."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from holdfast.store.transitions.graphs.work import PORTION
 from holdfast.store.transitions.transaction import Transaction
 
 STALE = 600_000_000
-"""Microseconds after which a stage to which nothing was added counts as given up: whoever was at it
-has died."""
+"""Microseconds after the last write until a stage is discarded: its writer has died."""
 
 
 def sweep_stages(tx: Transaction, op: SweepStages) -> bool:
-    """Delete some rows of a stage."""
+    """Delete a portion of a discarded or stale stage. Return False if there is none."""
     if op.give_up:
         tx.change("discard_stage", id=op.stage_id)
     stages = tx.rows("stage_to_sweep", stage_id=op.stage_id or "", now=tx.now)
     if not stages:
         return False
     stage_id = stages[0]["id"]
-    tx.change("discard_stage", id=stage_id)  # whoever comes back to it begins again
+    # Before the deletion: a writer that returns to the stage must start from the beginning.
+    tx.change("discard_stage", id=stage_id)
     members = tx.rows("members_to_sweep", stage_id=stage_id, limit=PORTION)
     for query in ("delete_edges_above", "delete_groups_of", "delete_members"):
         tx.many(query, [{"run_id": row["run_id"]} for row in members])
@@ -29,8 +29,7 @@ def sweep_stages(tx: Transaction, op: SweepStages) -> bool:
 
 
 def _sweep_events(tx: Transaction, stage_id: str) -> int:
-    """Delete some events of a graph that was pruned, or of a history that was staged; return how
-    many."""
+    """Delete a portion of the events of a pruned graph, or of a staged history. Return how many."""
     return tx.change("sweep_events", stage_id=stage_id, limit=PORTION) or tx.change(
         "sweep_history", stage_id=stage_id, limit=PORTION
     )

@@ -1,8 +1,7 @@
-"""What is done to graphs in one transaction: the core decides, here it is loaded and saved, for
-many graphs at once.
+"""Resolve graphs within one transaction: the core decides, this module loads and saves.
 
-What is too much for one transaction is left to the next one, as news: whoever holds the write lock
-keeps all others from writing.
+Many graphs are resolved with the same statements. Work that is too much for one transaction goes to
+the outbox for the next one, because the holder of the write lock blocks all other writers.
 """
 
 from __future__ import annotations
@@ -49,16 +48,24 @@ from holdfast.store.transitions.stopping import stop_runs
 from holdfast.store.transitions.transaction import Row, Transaction
 
 PORTION = 1000
-"""How many members one transaction starts, or asks to stop, at most: the write lock of the database
-is held meanwhile."""
+"""How many members one transaction starts or stops at most, because it holds the write lock."""
 
 LINKS = 3000
-"""How many dependents one transaction settles at most."""
+"""How many dependents one transaction resolves at most."""
 
-START, SKIP, CANCEL, REST, REPLAY = "start", "skip", "cancel", "rest", "replay"
-"""News of work that goes on in the next transaction: members that wait for nothing more are
-started, members that wait in vain are skipped, a cancelled graph is stopped, the rest of a decided
-group is stopped, the end of a replayed member is taken back."""
+START = "start"
+SKIP = "skip"
+CANCEL = "cancel"
+REST = "rest"
+REPLAY = "replay"
+"""Kinds of work in the outbox that the next transaction continues:
+
+- START: members that wait for nothing more are started
+- SKIP: members that can never start are skipped
+- CANCEL: the members of a cancelled graph are stopped
+- REST: the remainder of a decided group is stopped
+- REPLAY: the end of a replayed member is taken back
+"""
 
 CONTINUED = frozenset({START, SKIP, CANCEL, REST, REPLAY})
 
@@ -67,7 +74,12 @@ ALL = 2**31
 
 
 class GraphResolution:
-    """What is done to graphs in one transaction."""
+    """The changes to graphs in one transaction.
+
+    Writes are queued and flushed together before the next read (`ask`) and at the end (`finish`),
+    which saves statements. With *strict* false, a graph that cannot be resolved here is left
+    (`left`) instead of failing the transaction.
+    """
 
     def __init__(
         self,
@@ -78,187 +90,200 @@ class GraphResolution:
         *,
         strict: bool = True,
     ) -> None:
-        self.tx, self._compose, self._lease, self._strict = tx, compose, lease, strict
+        self.tx: Transaction = tx
+        self._compose: Compose = compose
+        self._lease: Lease | None = lease
+        self._strict: bool = strict
         self.graphs = {graph.id: graph for graph in graphs}
         self.trail = GraphAudit(tx)
         self.born: list[StartedMember] = []
         self.left: dict[str, str] = {}
-        """The graphs that cannot be settled here, and why."""
+        """The graphs that cannot be resolved here, and why."""
         self._touched: set[str] = set()
         self._changed: set[str] = set()
         self._results: dict[str, bytes] = {}
-        self._below: dict[str, list[Row]] = {}
-        """The edges below members that have just ended: read once, with what their dependents are
-        started with."""
-        self._free: dict[str, Row] = {}
-        self._asked: dict[str, str] = {}
-        """Who was asked to stop, and did so at once."""
-        self._noted: dict[str, list[dict[str, object]]] = {}
+        self._links_below: dict[str, list[Row]] = {}
+        """The links to the dependents of members that have just ended: read once, with the
+        dependents' specifications."""
+        self._startable: dict[str, Row] = {}
+        self._stopped_at_once: dict[str, str] = {}
+        """Members that were asked to stop and ended at once, with the reason."""
+        self._queued: dict[str, list[dict[str, object]]] = {}
         self.room = PORTION
         """How many more members this transaction may start or stop."""
         self.links = LINKS
         """From how many more groups this transaction may take back the ends of replayed members."""
         self._left_over: list[tuple[str, str, str | None, str | None]] = []
-        """Work for the next transaction: of which graph, which kind, of which member, and the place
-        to go on from."""
+        """Work for the next transaction: graph, kind, member, and the position to continue from."""
         self.resumed: dict[tuple[str, int], str] = {}
-        """Groups whose rest is being stopped: the last member that was looked at."""
-        self._looked_at: set[str] = set()
-        self._places: dict[str, str] = {}
-        """Members that have ended and have more dependents than are settled here: the last one that
-        is."""
+        """Groups whose remainder is being stopped: the last member that was processed."""
+        self._read: set[str] = set()
+        self._cursors: dict[str, str] = {}
+        """Ended members with more dependents than are resolved here: the last dependent that is."""
 
     # Reading and writing
 
     def ask(self, query: str, **values: object) -> list[Row]:
-        """Ask about graphs, when all that was noted about them is written."""
+        """Read about graphs, after flushing the queued writes."""
         self.write()
         return self.tx.rows(query, **values)
 
-    def _note(self, query: str, rows: list[dict[str, object]]) -> None:
-        """Note what is to be written: nobody asks about it yet."""
+    def _queue(self, query: str, rows: list[dict[str, object]]) -> None:
+        """Queue rows to be written before the next read."""
         if rows:
-            self._noted.setdefault(query, []).extend(rows)
+            self._queued.setdefault(query, []).extend(rows)
 
     def write(self) -> None:
-        """Write what was noted."""
-        if self._noted:
-            noted, self._noted = self._noted, {}
-            self.tx.together(noted)
+        """Flush the queued writes."""
+        if self._queued:
+            queued = self._queued
+            self._queued = {}
+            self.tx.together(queued)
 
     def graph(self, run_id: str) -> GraphRecord:
-        """Return the graph of a member; it is written at the end."""
+        """Return the graph of a member, and mark it to be saved."""
         graph_id = graph_of(run_id) or ""
         self._touched.add(graph_id)
         return self.graphs[graph_id]
 
-    # Hearing
+    # Member outcomes
 
-    def hear(self) -> None:
-        """Settle what members of these graphs came to in this transaction, and what that leads
-        to."""
-        while mine := [one for one in self.tx.news if graph_of(one.run_id) in self.graphs]:
+    def process_outcomes(self) -> None:
+        """Resolve the outcomes that members of these graphs had in this transaction,
+        transitively."""
+        while mine := [
+            outcome for outcome in self.tx.news if graph_of(outcome.run_id) in self.graphs
+        ]:
             others = len(mine) < len(self.tx.news)
             self.tx.news = (
-                [one for one in self.tx.news if graph_of(one.run_id) not in self.graphs]
+                [outcome for outcome in self.tx.news if graph_of(outcome.run_id) not in self.graphs]
                 if others
                 else []
             )
-            self.settle(mine)
+            self.resolve(mine)
 
-    def settle(self, news: Sequence[MemberOutcome]) -> None:
-        """Settle these ends; those of graphs that cannot go on here are left for somebody who
-        can."""
-        if not news:
+    def resolve(self, outcomes: Sequence[MemberOutcome]) -> None:
+        """Resolve these outcomes. Those of graphs that cannot be resolved here go to the outbox."""
+        if not outcomes:
             return
-        states = self._look_below(news)
-        self._results.update((one.run_id, one.result) for one in news if one.result is not None)
-        begun = {one.run_id for one in news if one.place is not None}
-        here = [one for one in news if one.run_id in self._below]
+        states = self._read_links(outcomes)
+        self._results.update(
+            (outcome.run_id, outcome.result) for outcome in outcomes if outcome.result is not None
+        )
+        begun = {outcome.run_id for outcome in outcomes if outcome.place is not None}
+        here = [outcome for outcome in outcomes if outcome.run_id in self._links_below]
         here = [
-            one
-            for one in here
-            if one.place is not None or states.get(one.run_id) is MemberState.STARTED
+            outcome
+            for outcome in here
+            if outcome.place is not None or states.get(outcome.run_id) is MemberState.STARTED
         ]
-        self.proceed({one.run_id: STATES[one.status] for one in here}, begun=begun)
-        later = [one for one in news if one.run_id not in self._looked_at]
+        self.proceed({outcome.run_id: STATES[outcome.status] for outcome in here}, begun=begun)
+        later = [outcome for outcome in outcomes if outcome.run_id not in self._read]
         if self.left:
-            later += [one for one in here if graph_of(one.run_id) in self.left]
+            later += [outcome for outcome in here if graph_of(outcome.run_id) in self.left]
         self._leave(later)
         unfinished = [
-            one
-            for one in here
-            if one.run_id in self._places and graph_of(one.run_id) not in self.left
+            outcome
+            for outcome in here
+            if outcome.run_id in self._cursors and graph_of(outcome.run_id) not in self.left
         ]
         self._leave(
             [
-                MemberOutcome(one.run_id, one.status, place=self._places.pop(one.run_id))
-                for one in unfinished
+                MemberOutcome(
+                    outcome.run_id, outcome.status, place=self._cursors.pop(outcome.run_id)
+                )
+                for outcome in unfinished
             ]
         )
 
-    def _leave(self, news: Sequence[MemberOutcome]) -> None:
-        """Leave ends to the next transaction."""
+    def _leave(self, outcomes: Sequence[MemberOutcome]) -> None:
+        """Write outcomes to the outbox, for the next transaction."""
         rows: list[dict[str, object]] = [
             {
-                "graph_id": graph_of(one.run_id),
-                "run_id": one.run_id,
-                "status": one.status,
+                "graph_id": graph_of(outcome.run_id),
+                "run_id": outcome.run_id,
+                "status": outcome.status,
                 "at": self.tx.now,
-                "place": one.place,
+                "place": outcome.place,
             }
-            for one in news
+            for outcome in outcomes
         ]
         self.tx.many("insert_news", rows)
-        if any(graph_of(one.run_id) not in self.left for one in news):
+        if any(graph_of(outcome.run_id) not in self.left for outcome in outcomes):
             self.tx.hints.graphs = True
 
-    def _look_below(self, news: Sequence[MemberOutcome]) -> dict[str, MemberState]:
-        """Return how members stand that have ended, as far as their graph knows; keep what is below
-        them."""
-        run_ids = [one.run_id for one in news]
-        self._below, self._free, states = {run_id: [] for run_id in run_ids}, {}, {}
-        self._looked_at, self._places = set(run_ids), {}
+    def _read_links(self, outcomes: Sequence[MemberOutcome]) -> dict[str, MemberState]:
+        """Return the states of ended members as their graph has them; keep the links below them."""
+        run_ids = [outcome.run_id for outcome in outcomes]
+        self._links_below = {run_id: [] for run_id in run_ids}
+        self._startable = {}
+        states = {}
+        self._read = set(run_ids)
+        self._cursors = {}
         rows: list[Row] = []
-        begun = any(one.place is not None for one in news)
+        begun = any(outcome.place is not None for outcome in outcomes)
         if not begun:
             rows = self.ask("ends_below", ids=self.tx.as_list(run_ids), limit=LINKS + 1)
         if begun or len(rows) > LINKS:
-            return self._page_below(news)
+            return self._read_links_by_page(outcomes)
         for row in rows:
-            # A damaged state must not pass for that of a member whose end was heard of.
+            # Checked: a damaged state must not be taken for one that has already ended.
             states[row["upstream"]] = state_of(row["own_state"], row["upstream"])
             if row["own_missing"] and states[row["upstream"]] is MemberState.STARTED:
-                self._looked_at.discard(
-                    row["upstream"]
-                )  # its previous end is still being taken back
-                self._below.pop(row["upstream"], None)
+                self._read.discard(row["upstream"])  # its previous end is still being taken back
+                self._links_below.pop(row["upstream"], None)
                 continue
             if row["run_id"] is not None:
-                self._below[row["upstream"]].append(row)
+                self._links_below[row["upstream"]].append(row)
             if row["spec"] is not None:
-                self._free[row["run_id"]] = row
+                self._startable[row["run_id"]] = row
         return states
 
-    def _page_below(self, news: Sequence[MemberOutcome]) -> dict[str, MemberState]:
-        """The same for members with very many dependents: as many of these as one transaction
-        settles."""
-        self._below, self._looked_at, room = {}, set(), min(LINKS, PORTION)
+    def _read_links_by_page(self, outcomes: Sequence[MemberOutcome]) -> dict[str, MemberState]:
+        """Do the same for members with very many dependents, for as many as one transaction
+        resolves."""
+        self._links_below = {}
+        self._read = set()
+        room = min(LINKS, PORTION)
         counts = {
             row["upstream"]: row["links"]
-            for row in self.ask("count_links", ids=self.tx.as_list([one.run_id for one in news]))
+            for row in self.ask(
+                "count_links", ids=self.tx.as_list([outcome.run_id for outcome in outcomes])
+            )
         }
         whole: list[str] = []
-        for one in news:
+        for outcome in outcomes:
             if room <= 0:
                 break
-            links = counts.get(one.run_id, 0)
-            if one.place is None and links <= room:
-                whole.append(one.run_id)
-                self._below[one.run_id] = []
+            links = counts.get(outcome.run_id, 0)
+            if outcome.place is None and links <= room:
+                whole.append(outcome.run_id)
+                self._links_below[outcome.run_id] = []
             else:
-                links = self._page(one, room)
-            self._looked_at.add(one.run_id)
+                links = self._page(outcome, room)
+            self._read.add(outcome.run_id)
             room -= max(links, 1)
         # Together: most of very many ends have few dependents, and one statement for each would
         # take longer than all the rest.
         for row in self.ask("links_below", ids=self.tx.as_list(whole), limit=ALL) if whole else ():
-            self._below[row["upstream"]].append(row)
-        rows = self.ask("states_of_members", ids=self.tx.as_list(sorted(self._looked_at)))
+            self._links_below[row["upstream"]].append(row)
+        rows = self.ask("states_of_members", ids=self.tx.as_list(sorted(self._read)))
         for row in rows:
             if row["missing"] and row["state"] == MemberState.STARTED:
-                self._looked_at.discard(row["run_id"])  # its previous end is still being taken back
-                self._below.pop(row["run_id"])
-                self._places.pop(row["run_id"], None)
+                self._read.discard(row["run_id"])  # its previous end is still being taken back
+                self._links_below.pop(row["run_id"])
+                self._cursors.pop(row["run_id"], None)
         return {row["run_id"]: STATES[row["state"]] for row in rows}
 
-    def _page(self, one: MemberOutcome, room: int) -> int:
-        """Keep the next links below a member that has ended; return how many."""
-        rows = self.ask("links_page", upstream=one.run_id, after=one.place or "", limit=room + 1)
+    def _page(self, outcome: MemberOutcome, room: int) -> int:
+        """Keep the next links below an ended member. Return how many."""
+        rows = self.ask(
+            "links_page", upstream=outcome.run_id, after=outcome.place or "", limit=room + 1
+        )
         if len(rows) > room:
             rows = rows[:room]
-            self._places[one.run_id] = rows[-1]["run_id"]
-        self._below[one.run_id] = rows
+            self._cursors[outcome.run_id] = rows[-1]["run_id"]
+        self._links_below[outcome.run_id] = rows
         return len(rows)
 
     # Deciding
@@ -270,31 +295,38 @@ class GraphResolution:
         decided: Sequence[GroupRecord] = (),
         begun: Collection[str] = (),
     ) -> None:
-        """Write these ends and all that they lead to, and what becomes of the rest of groups that
-        were decided. Ends that were *begun* are written, and only lead to more."""
-        told = dict(notes or {})
+        """Write these ends and all that follow from them, and the remainders of decided groups.
+
+        Ends that were *begun* are written already and only have consequences.
+        """
+        reasons = dict(notes or {})
         while ends or decided:
             outcome, runs, failed = self._decide(ends, decided)
-            self._below = {}
-            here = self._here(ends)
+            self._links_below = {}
+            resolvable = self._here(ends)
             self._end(
-                {run_id: state for run_id, state in here.items() if run_id not in begun}
+                {run_id: state for run_id, state in resolvable.items() if run_id not in begun}
                 if begun
-                else here,
-                told,
+                else resolvable,
+                reasons,
             )
             self._write(outcome)
             self._postpone(outcome)
             failed |= self.start(runs)
-            ends, told, decided, begun = dict.fromkeys(failed, MemberState.FAILED), failed, (), ()
+            ends = dict.fromkeys(failed, MemberState.FAILED)
+            reasons = failed
+            decided = ()
+            begun = ()
             if ends:
-                self.write()  # what ends now was noted to wait, or to have started
+                self.write()  # first: the members that end now are queued as waiting or started
 
     def _decide(
         self, ends: Mapping[str, MemberState], decided: Sequence[GroupRecord]
     ) -> tuple[ResolutionOutcome, list[NewRun], dict[str, str]]:
-        """Decide, and make the inputs of whoever starts before anything is written; what cannot be
-        settled here is left out."""
+        """Decide, and compose the inputs of members that start before anything is written.
+
+        Repeats without the graphs that turn out to be unresolvable here.
+        """
         while True:
             outcome = Resolver(self._downward, self._upward, LINKS).resolve(
                 self._here(ends), decided
@@ -305,7 +337,7 @@ class GraphResolution:
                 return outcome, runs, failed
 
     def _postpone(self, outcome: ResolutionOutcome) -> None:
-        """Leave to the next transaction what is too much for this one."""
+        """Leave starts and ends beyond the limits of this transaction to the next one."""
         late = outcome.starts[self.room :]
         self.room -= len(outcome.starts) - len(late)
         for graph_id in {graph_of(run_id) or "" for run_id in late}:
@@ -318,7 +350,7 @@ class GraphResolution:
         )
 
     def _here(self, ends: Mapping[str, MemberState]) -> Mapping[str, MemberState]:
-        """Return the ends of those whose graphs can be settled here."""
+        """Return the ends in graphs that can be resolved here."""
         return (
             {run_id: state for run_id, state in ends.items() if graph_of(run_id) not in self.left}
             if self.left
@@ -326,8 +358,8 @@ class GraphResolution:
         )
 
     def _downward(self, run_ids: Sequence[str], limit: int | None) -> list[Link]:
-        if all(run_id in self._below for run_id in run_ids):
-            rows = [row for run_id in run_ids for row in self._below[run_id]]
+        if all(run_id in self._links_below for run_id in run_ids):
+            rows = [row for run_id in run_ids for row in self._links_below[run_id]]
         else:
             rows = self.ask(
                 "links_below",
@@ -344,16 +376,14 @@ class GraphResolution:
             and graph.status is not GraphStatus.RUNNING
             and group.state is GroupState.OPEN
         ):
-            group.state = (
-                GroupState.IMPOSSIBLE
-            )  # nobody waits any more: what ends there decides nothing, and stops nobody
+            # No member waits in a graph that has stopped: its groups must not decide anything.
+            group.state = GroupState.IMPOSSIBLE
         return Link(
             row["upstream"], group, state_of(row["member_state"], group.run_id), row["missing"]
         )
 
     def _upward(self, run_id: str, number: int) -> list[Upstream]:
-        """Return those whom a group waits for that have not ended, or the first of very many: the
-        others come later."""
+        """Return the unfinished upstreams of a group, or the first portion of very many."""
         after = self.resumed.get((run_id, number), "")
         rows = self.ask(
             "upstreams_of_group", run_id=run_id, number=number, after=after, limit=PORTION + 1
@@ -372,14 +402,15 @@ class GraphResolution:
         for run_id, state in ends.items():
             graph = self.graph(run_id)
             graph.live -= 1
-            note, asked = notes.get(run_id), self._asked.pop(run_id, None) if self._asked else None
+            note = notes.get(run_id)
+            stop_reason = self._stopped_at_once.pop(run_id, None) if self._stopped_at_once else None
             row: dict[str, object] = {
                 "run_id": run_id,
                 "state": state.value,
                 "now": self.tx.now,
-                "note": note or asked,
+                "note": note or stop_reason,
             }
-            rows[asked is not None].append(row)
+            rows[stop_reason is not None].append(row)
             data: dict[str, str] = (
                 {"state": state.value} if note is None else {"state": state.value, "why": note}
             )
@@ -389,35 +420,35 @@ class GraphResolution:
                 name_of(run_id),
                 data,
             )
-        self._note("end_member", rows[False])
-        self._note("stop_member", rows[True])
+        self._queue("end_member", rows[False])
+        self._queue("stop_member", rows[True])
 
     def _write(self, outcome: ResolutionOutcome) -> None:
-        going = set(outcome.starts[: self.room])
-        self._note(
+        starting = set(outcome.starts[: self.room])
+        self._queue(
             "save_group",
             [
                 {
-                    "run_id": one.run_id,
-                    "number": one.number,
-                    "done": one.done,
-                    "lost": one.lost,
-                    "state": one.state.value,
+                    "run_id": changed_group.run_id,
+                    "number": changed_group.number,
+                    "done": changed_group.done,
+                    "lost": changed_group.lost,
+                    "state": changed_group.state.value,
                 }
-                for one in outcome.groups.values()
+                for changed_group in outcome.groups.values()
             ],
         )
-        self._note(
+        self._queue(
             "save_missing",
             [
                 {"run_id": run_id, "missing": missing}
                 for run_id, missing in outcome.missing.items()
-                if run_id not in going
+                if run_id not in starting
             ],
         )
         for group in outcome.decided:
             if group.total > 1:
-                self._tell(group)
+                self._audit_decision(group)
         self._end(dict.fromkeys(outcome.skips, MemberState.SKIPPED), outcome.skips)
         self._end(
             dict.fromkeys(outcome.cancels, MemberState.CANCELLED),
@@ -427,8 +458,10 @@ class GraphResolution:
         self.stop(outcome.stops)
 
     def cancel_waiting(self, graph: GraphRecord, run_ids: Sequence[str], note: str) -> None:
-        """Cancel members that wait. Whoever waits for them is cancelled as well, so that it decides
-        nothing."""
+        """Cancel waiting members.
+
+        Their dependents are cancelled as well, so the groups are closed without a decision.
+        """
         if not run_ids:
             return
         self.room -= len(run_ids)
@@ -443,13 +476,13 @@ class GraphResolution:
             }
             for run_id in run_ids
         ]
-        self._note("end_member", ends)
+        self._queue("end_member", ends)
         counts = self.ask("edges_below", ids=self.tx.as_list(run_ids))
         self.tx.many("lose_some", [dict(row) for row in counts])
         self.tx.many("close_groups", [{"run_id": run_id} for run_id in run_ids])
 
-    def _tell(self, group: GroupRecord) -> None:
-        """Say that a group is decided."""
+    def _audit_decision(self, group: GroupRecord) -> None:
+        """Add an audit entry for a decided group."""
         data = {
             "group": group.number,
             "need": group.need,
@@ -461,15 +494,16 @@ class GraphResolution:
         )
 
     def stop(self, reasons: Mapping[str, str]) -> None:
-        """Ask members that were started to stop, and note that they were."""
+        """Ask started members to stop, and record it."""
         if not reasons:
             return
         stop_runs(self.tx, reasons)
-        gone = {one.run_id for one in self.tx.news}
-        self._asked.update(
+        # Runs that never started have ended at once; the reason is written with their end.
+        gone = {outcome.run_id for outcome in self.tx.news}
+        self._stopped_at_once.update(
             (run_id, why) for run_id, why in reasons.items() if run_id in gone
-        )  # written with their ends
-        self._note(
+        )
+        self._queue(
             "ask_member",
             [
                 {"run_id": run_id, "now": self.tx.now, "note": why}
@@ -483,7 +517,7 @@ class GraphResolution:
     # Starting
 
     def admit(self, ready: Sequence[MemberRecord]) -> Sequence[MemberRecord]:
-        """Return those of new members that start in this transaction; the others start in the next
+        """Return the new members that start in this transaction; the others start in the next
         ones."""
         here = ready[: self.room]
         self.room -= len(here)
@@ -492,11 +526,12 @@ class GraphResolution:
         return here
 
     def composed(self, run_ids: Sequence[str]) -> tuple[list[NewRun], dict[str, str]]:
-        """Return the runs of members that are to start, and those that cannot, with why."""
+        """Return the runs of members to be started, and the reasons of members that cannot
+        start."""
         if not run_ids:
             return [], {}
-        known = [self._free[run_id] for run_id in run_ids if run_id in self._free]
-        others = [run_id for run_id in run_ids if run_id not in self._free]
+        known = [self._startable[run_id] for run_id in run_ids if run_id in self._startable]
+        others = [run_id for run_id in run_ids if run_id not in self._startable]
         rows = [*known, *(self.ask("members_by_id", ids=self.tx.as_list(others)) if others else [])]
         return self.runs_of(
             [(row["run_id"], bytes(row["spec"]), bytes(row["input"])) for row in rows]
@@ -505,29 +540,29 @@ class GraphResolution:
     def runs_of(
         self, members: Sequence[tuple[str, bytes, bytes]]
     ) -> tuple[list[NewRun], dict[str, str]]:
-        """The same for members that were read already: their ids, what they are started with, their
-        inputs."""
+        """Do the same for members that were read already: id, specification and input of each."""
         specs = [spec_of(run_id, spec) for run_id, spec, _ in members]
         takes = [
             sources_of(run_id, spec) for (run_id, _, _), spec in zip(members, specs, strict=True)
         ]
-        self._read_results({found for one in takes for found in one})
-        runs, failed = [], {}
-        for (run_id, _, given), spec, names in zip(members, specs, takes, strict=True):
+        self._read_results({source for sources in takes for source in sources})
+        runs = []
+        failed = {}
+        for (run_id, _, template), spec, names in zip(members, specs, takes, strict=True):
             taken = {
-                name: (found, self._results[found])
-                for found, name in names.items()
-                if found in self._results
+                name: (source, self._results[source])
+                for source, name in names.items()
+                if source in self._results
             }
             try:
-                data, payloads = self._compose(run_id, given, taken, self._fetch)
+                data, payloads = self._compose(run_id, template, taken, self._fetch)
             except KeyMissing as missing:
                 if self._strict:
                     raise
                 self.left[graph_of(run_id) or ""] = str(missing)
                 continue
             except HoldfastError as broken:
-                failed[run_id] = f"its input cannot be made: {broken}"
+                failed[run_id] = f"its input cannot be composed: {broken}"
                 continue
             runs.append(self._new_run(run_id, spec, data, payloads))
         return runs, failed
@@ -536,15 +571,15 @@ class GraphResolution:
         return fetch(self.tx.rows, digest)
 
     def _read_results(self, run_ids: Iterable[str]) -> None:
-        """Read the results that are taken, but those that came with the news."""
+        """Read the results that inputs need, unless they came with the outcomes."""
         unknown = sorted(run_id for run_id in run_ids if run_id not in self._results)
         rows = self.tx.rows("results_by_id", ids=self.tx.as_list(unknown)) if unknown else []
-        found = {
+        results = {
             row["id"]: bytes(row["result"] or b"null")
             for row in rows
             if row["status"] == Status.COMPLETED
         }
-        self._results.update(found)
+        self._results.update(results)
 
     def _new_run(
         self, run_id: str, spec: MemberSpec, data: bytes, payloads: Sequence[Payload]
@@ -567,17 +602,19 @@ class GraphResolution:
         )
 
     def _session(self, route: Route) -> str | None:
-        """Return the session to which the next run of that route can be born leased."""
+        """Return the session that the next run of the route can be leased to at its start."""
         return None if self._lease is None else self._lease(route)
 
     def start(self, runs: Sequence[NewRun], *, fresh: bool = False) -> dict[str, str]:
-        """Start the runs of members; return those that cannot be, with why. Members that are
-        *fresh* are written as started."""
+        """Start the runs of members. Return the members that cannot start, with the reason.
+
+        *fresh* members are already written as started.
+        """
         if not runs:
             return {}
-        there = self._there([run.id for run in runs])
-        failed = dict.fromkeys(there, "there is another run with its id")
-        ready = [run for run in runs if run.id not in there]
+        existing = self._existing([run.id for run in runs])
+        failed = dict.fromkeys(existing, "another run has its id")
+        ready = [run for run in runs if run.id not in existing]
         try:
             answers = (
                 list(zip(ready, start_runs(self.tx, StartRuns(ready)), strict=True))
@@ -594,7 +631,7 @@ class GraphResolution:
             ]
         self.born += [StartedMember(run, answer) for run, answer in answers]
         if not fresh:
-            self._note(
+            self._queue(
                 "start_member",
                 [{"run_id": run.id, "now": self.tx.now, "empty": b""} for run, _ in answers],
             )
@@ -602,13 +639,15 @@ class GraphResolution:
             self.trail.add(self.graph(run.id), "member_started", name_of(run.id))
         return failed
 
-    def _there(self, run_ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that a run has already."""
-        unknown = [run_id for run_id in run_ids if run_id not in self._free]
-        found = {
-            run_id for run_id in run_ids if run_id in self._free and self._free[run_id]["there"]
+    def _existing(self, run_ids: Sequence[str]) -> set[str]:
+        """Return the ids that existing runs have."""
+        unknown = [run_id for run_id in run_ids if run_id not in self._startable]
+        known = {
+            run_id
+            for run_id in run_ids
+            if run_id in self._startable and self._startable[run_id]["there"]
         }
-        return found | (
+        return known | (
             {row["id"] for row in self.tx.rows("runs_there", ids=self.tx.as_list(unknown))}
             if unknown
             else set()
@@ -617,11 +656,11 @@ class GraphResolution:
     def _start_alone(self, run: NewRun, failed: dict[str, str]) -> Started | None:
         try:
             return start_runs(self.tx, StartRuns([run]))[0]
-        except BudgetNotFound as missing:  # before anything was written
+        except BudgetNotFound as missing:  # raised before anything was written
             failed[run.id] = str(missing)
             return None
 
-    # Going on
+    # Continuing later
 
     def leave_over(
         self, graph_id: str, kind: str, run_id: str | None = None, place: str | None = None
@@ -634,14 +673,14 @@ class GraphResolution:
     # Ending
 
     def touch(self, graph: GraphRecord) -> None:
-        """See to it that the graph is written at the end, and not only its counts."""
+        """Mark the graph to be saved as a whole at the end, not only its counts."""
         self._touched.add(graph.id)
         self._changed.add(graph.id)
 
     def finish(self) -> None:
-        """Hear what this transaction has brought, write the graphs, end those of which no member is
-        left."""
-        self.hear()
+        """Process the outcomes of this transaction, save the graphs, and end those without live
+        members."""
+        self.process_outcomes()
         touched = [self.graphs[graph_id] for graph_id in sorted(self._touched)]
         replayed = {graph_id for graph_id, kind, _, _ in self._left_over if kind == REPLAY}
         over = [
@@ -652,9 +691,9 @@ class GraphResolution:
         if over:
             self._end_graphs(over)
         changed = self._changed | {graph.id for graph in over}
-        self._note("save_graph", [saved(graph) for graph in touched if graph.id in changed])
-        self._note("count_graph", [counted(graph) for graph in touched if graph.id not in changed])
-        self._note("insert_graph_event", self.trail.take())
+        self._queue("save_graph", [saved(graph) for graph in touched if graph.id in changed])
+        self._queue("count_graph", [counted(graph) for graph in touched if graph.id not in changed])
+        self._queue("insert_graph_event", self.trail.take())
         self.write()
         self._write_left_over()
 
@@ -685,10 +724,10 @@ class GraphResolution:
                 replayed.add(row["graph_id"])
         for graph in over:
             if graph.id in replayed:
-                continue  # members that were skipped will wait again
+                continue  # skipped members are about to wait again
             graph.summary = msgspec.json.encode(counts[graph.id], order="sorted")
             if graph.status not in OPEN_GRAPHS:
-                continue  # it was cancelled alone, and the last of what went on has ended
+                continue  # cancelled without its members, the last of which has now ended
             graph.status = ending(last[graph.id], cancelled=graph.status is GraphStatus.CANCELLING)
             graph.finished_at = self.tx.now
             self.trail.add(graph, f"graph_{graph.status.value}", data=counts[graph.id])
