@@ -382,12 +382,12 @@ def test_the_undos_of_a_run_must_be_made_in_reverse(monkeypatch):
         raise Fail("no use")
 
     async def wrong_order(self) -> None:
-        while self.undos:
-            undo = self.undos.pop(0)
-            await self.ask(undo.make(undo.id))
+        while self.compensations:
+            undo = self.compensations.pop(0)
+            await self.call(undo.make(undo.id))
 
     crash_everywhere(saga, doubles=0, zombies=False)
-    monkeypatch.setattr(AsyncProgram, "_undo_all", wrong_order)
+    monkeypatch.setattr(AsyncProgram, "_compensate_all", wrong_order)
 
     with pytest.raises(BrokenPromise, match="it should have undone"):
         crash_everywhere(saga, doubles=0, zombies=False)

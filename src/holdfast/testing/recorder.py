@@ -105,8 +105,9 @@ class RecordingProgram:
         return program
 
     def _watch(self, program: ReplayProgram) -> None:
-        want, run_id = program.want, program.run.id
-        program.undos = _RecordedCompensations(
+        request = program.request
+        run_id = program.run.id
+        program.compensations = _RecordedCompensations(
             {} if self._engine in self._ledger.zombies else self._ledger.registered, run_id
         )
         if program.stop_undoing:
@@ -115,9 +116,9 @@ class RecordingProgram:
         def watched(command: Any, waiter: Any) -> Any:
             if isinstance(command, RunStep):
                 command.call = self._entered(command.call)
-            return want(command, waiter)
+            return request(command, waiter)
 
-        program.want = watched  # type: ignore[method-assign]
+        program.request = watched  # type: ignore[method-assign]
 
     def _entered(self, call: Callable[[StepInfo, Any], Any]) -> Callable[[StepInfo, Any], Any]:
         def entered(info: StepInfo, connection: Any) -> Any:
