@@ -71,7 +71,8 @@ def gate_call(
 ) -> Call:
     """Return the call that opens a gate and waits for its decision. It decodes to an Answer.
 
-    Raises BadOption; the decoder raises GateExpired, GateRejected, GateWithdrawn, WrongAnswer.
+    Raises BadOption, QuorumImpossible; the decoder raises GateExpired, GateRejected,
+    GateWithdrawn, WrongAnswer.
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise BadOption(
@@ -117,7 +118,8 @@ def gate_call(
 
 
 def _check(command: OpenGate) -> None:
-    """Raise BadOption if the quorum cannot be reached or ``on_timeout`` is not a choice."""
+    """Raise QuorumImpossible if too few people may decide, and BadOption if ``on_timeout`` is
+    neither "fail" nor "continue" nor a choice of the gate."""
     gate = Gate(
         id="",
         run_id="",

@@ -124,7 +124,7 @@ def any_of(*members: str | Wait | Condition) -> Condition:
 def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -> Condition:
     """Wait for *n* of these members.
 
-    *distinct* says what is counted: matching signals ("signals"), their different senders
+    *distinct* selects the objects to count: matching signals ("signals"), their different senders
     ("sources"), or satisfied members ("waits").
     """
     return condition_validation.checked(Count(n, tuple(map(condition_of, members)), distinct))

@@ -49,7 +49,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         chance to finish it when the run leaves memory."""
 
     def run_until_idle(self) -> None:
-        """Run the ready callbacks, and those that they make ready, until none is left."""
+        """Run the ready callbacks until none is left, including callbacks that become ready."""
         ready = self._ready
         if not ready:
             return
@@ -82,7 +82,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 sys.set_asyncgen_hooks(None, _finalize_generator)
 
     def unwind(self) -> None:
-        """Run what is ready, then cancel every task and run until idle.
+        """Run until idle, then cancel every task and run until idle again.
 
         A task that does not end upon its cancellation remains.
         """

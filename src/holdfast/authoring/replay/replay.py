@@ -297,7 +297,7 @@ class ReplayProgram(ABC):
         return self.replaying or step in self._recorded
 
     def _take_commands(self) -> list[Command]:
-        """Return the new commands, without those that history has answered. Raises Diverged."""
+        """Return the new commands that history has not answered. Raises Diverged."""
         new_commands = self._new_commands
         self._new_commands = []
         commands = [
