@@ -1,5 +1,5 @@
-"""Holdfast: durable workflows as ordinary Python functions. Work that was started gets finished,
-whatever crashes."""
+"""Holdfast: durable workflows as ordinary Python functions. A run that was started is finished,
+even if processes and machines crash."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -126,8 +126,11 @@ _HOMES = {
     "payloads.codecs": "Compressed Encrypted",
     "errors": "Fail HoldfastError Retry",
 }
-"""Where each name lives. What a program does not use is not loaded: a module of workflows needs no
-engine."""
+"""The public names by the module that defines them.
+
+Modules are loaded when a name is first used, so a module that only defines workflows does not load
+the engine.
+"""
 
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -137,8 +140,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"holdfast.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"holdfast.{_HOME[name]}"), name)
-    return found
+    value = getattr(import_module(f"holdfast.{_HOME[name]}"), name)
+    globals()[name] = value  # saves this function at the next use
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Holdfast for workflows that are plain functions: the same names, without await."""
+"""The public API for ``def`` workflows: the names of ``holdfast``, called without await."""
 
 from holdfast.authoring.python.api_sync import (
     create_wait,

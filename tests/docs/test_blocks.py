@@ -20,7 +20,7 @@ WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page
 def test_the_blocks_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeypatch, capsys):
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
-    monkeypatch.setattr(registry, "_known", {})
+    monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.setattr(sys, "argv", ["page.py"])
     monkeypatch.chdir(tmp_path)
     printed = ""

@@ -258,7 +258,7 @@ def test_what_cannot_be_added_from_inside_fails_the_run_by_name(engine):
         "planner": {"more": f"{engine.graphs.list()[0].id}::more"},
         "more": 2,
     }
-    with pytest.raises(Exception, match="member of a graph"):
+    with pytest.raises(Exception, match="not a member of a graph"):
         engine.start(lonely).result(timeout=20)
     held = engine.graphs.start(graph_of(listen, "x"))
     with pytest.raises(BadOption, match="belong to the members of graphs"):

@@ -71,7 +71,7 @@ class Place:
 def forgotten(monkeypatch):
     """Engines of other tests know all workflows of the process, and must not start by themselves
     what is declared here."""
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def agent_run(name: str, *, within: bool = False) -> Iterator[None]:
     if program is None:
         yield
         return
-    program.loop.be_gentle()
+    program.loop.enable_library_cleanup()
     outer = _branch(program) if within else program.root
     token = _agent.set((program, Branch(f"{outer.identify(name)}/")))
     try:
@@ -115,7 +115,7 @@ async def recorded(name: str, body: Callable[[], Awaitable[Any]], settings: Call
     if program is None:
         return await body()
     identity = _branch(program).identify(name)
-    event = await program.ask(run_step(_call, identity, name, (body,), {}, settings))
+    event = await program.call(run_step(_call, identity, name, (body,), {}, settings))
     if event.kind == EventKind.STEP_FAILED:
         raise failed(event)
     return program.read(event, program.codec.decode)

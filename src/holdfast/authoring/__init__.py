@@ -1,1 +1,1 @@
-"""Ways to write a workflow. Each turns its source into a program: history in, commands out."""
+"""The front ends: each turns the source of a workflow into a program (history in, commands out)."""

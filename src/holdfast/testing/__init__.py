@@ -1,8 +1,7 @@
-"""For those who test their workflows: time that is moved by hand, a lab to run them in, and crashes
-at every commit.
+"""Test kit for workflows: a virtual clock, a lab to run them in, and crashes at every commit.
 
-The names are loaded when they are first used, so that the pytest plugin costs a test run nothing
-that it does not use.
+The names are loaded when they are first used, so a test run that loads the pytest plugin does not
+pay for parts that it does not use.
 """
 
 from __future__ import annotations

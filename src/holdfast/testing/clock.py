@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A virtual clock, which stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -10,51 +10,53 @@ from holdfast.core import duration
 from holdfast.core.duration import Duration
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-"""When virtual time begins, unless a test says otherwise."""
+"""The default start of virtual time."""
 
 
 class VirtualClock:
-    """Time as a test wants it: it passes when it is told to, and never goes back."""
+    """A clock that a test moves forward by hand; it never goes back. It is safe for threads."""
 
     flows = False
 
     def __init__(self, start: datetime = START) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._now = int(start.timestamp() * 1_000_000)
         self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> int:
         """Return the time in microseconds since 1970."""
-        with self._guard:
+        with self._lock:
             return self._now
 
     def advance(self, by: Duration) -> int:
-        """Let time pass, tell all who wait for it, and return the time."""
+        """Move time forward, notify the listeners, and return the new time."""
         return self.advance_to(self.now() + duration.parse(by))
 
     def advance_to(self, instant: int) -> int:
-        """Let time pass until *instant*, if that is still to come."""
-        with self._guard:
+        """Move time to *instant*, unless that has passed, notify the listeners, and return the
+        time."""
+        with self._lock:
             self._now = max(self._now, instant)
-            now, listeners = self._now, list(self._listeners)
-        for moved in listeners:  # without the lock: they ask for the time
+            now = self._now
+            listeners = list(self._listeners)
+        for moved in listeners:  # after the lock is released: listeners call now()
             moved()
         return now
 
     def not_before(self, instant: int) -> None:
-        """Never answer less than *instant*."""
-        with self._guard:
+        """Move time to *instant*, unless that has passed, without notifying the listeners."""
+        with self._lock:
             self._now = max(self._now, instant)
 
     def listen(self, moved: Callable[[], None]) -> None:
-        """Call *moved* whenever time has passed."""
-        with self._guard:
+        """Call *moved* whenever time has moved."""
+        with self._lock:
             self._listeners.append(moved)
 
     def unlisten(self, moved: Callable[[], None]) -> None:
-        """Do not call it any more."""
-        with self._guard:
-            self._listeners = [one for one in self._listeners if one != moved]
+        """Stop calling *moved*."""
+        with self._lock:
+            self._listeners = [listener for listener in self._listeners if listener != moved]
 
     def __repr__(self) -> str:
         return (

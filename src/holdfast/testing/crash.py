@@ -1,9 +1,9 @@
-"""``crash_everywhere``: run a workflow, then run it again and again, each time killed at another
-commit, and see that it comes to the same end.
+"""``crash_everywhere``: run a workflow once per possible crash, and compare the ends.
 
-For every commit of the undisturbed run there is a crash just before it, one just after it, and one
-in which the worker does not die but is taken for dead and goes on as a zombie. Some crash a second
-time while they recover.
+For every commit of the undisturbed run there is a run that crashes just before it, one that crashes
+just after it, and one in which the worker is taken for dead and continues as a zombie. A commit
+with a transactional step also gets a crash within it. Some runs crash a second time while they
+recover.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Signal = str | tuple[str, Any] | Callable[[Lab], object]
 
 
 class BrokenPromise(AssertionError):
-    """After a crash the workflow did not do what it does undisturbed."""
+    """After a crash the workflow did not come to the same end as without it."""
 
 
 class CrashReport(NamedTuple):
-    """What was tried."""
+    """How many commits and disturbed runs there were, and how long they took."""
 
     boundaries: int
     runs: int
@@ -63,35 +63,45 @@ def crash_everywhere(
     zombies: bool = True,
     seed: int = 0,
 ) -> CrashReport:
-    """Run a workflow undisturbed, then once per crash that could happen to it. Raises
-    BrokenPromise, with the history.
+    """Run a workflow undisturbed, then once per possible crash. Raises BrokenPromise, with the
+    history.
 
-    Each time it must come to the same result (or the same failure), no step may run again once its
-    end is recorded, histories have no gaps, and what failed is undone: each undo once, in reverse
-    order. A workflow with a race in it may end in more than one way: say ``exact=False``, and what
-    is right about it in *check*, which is called with the lab at every end.
+    Each run must come to the same result (or the same failure); no step may run again once its end
+    is recorded; histories have no gaps; a failed run is compensated, each compensation once, in
+    reverse order.
 
-    *signals* are sent one by one when the run waits for one, or, when *early*, right after the
-    start. One may be a function of the lab: whatever somebody does from outside. After a crash it
-    is called again unless it had returned. ``cancel_at`` names the step after which, or the number
-    of the commit after which, the run is cancelled. *setup* makes the world new before each run.
-    *options* are those of ``Engine.start``, *engine* those of ``Engine``. *wrap* puts something
-    around each store: whoever writes a store can see what becomes of runs when it misbehaves.
-    *people* are called one by one, with the lab and the oldest open gate, when there is one. It all
-    happens in a file of its own, or in *database*, which *clear* empties before each run.
+    Args:
+        options: the options of ``Engine.start``.
+        signals: sent one by one when the run waits for a signal. An item may be a function of the
+            lab, for any other action from outside; after a crash it is called again unless it had
+            returned.
+        early: send the signals right after the start.
+        cancel_at: cancel the run after this step, or after the commit with this number.
+        exact: False for a workflow with a race, which may end in more than one way; *check* then
+            says which ends are right.
+        setup: resets the outside world before each run.
+        check: called with the lab at every end.
+        engine: the options of ``Engine``.
+        wrap: wraps each store, so that the author of a store can see the effect of its errors.
+        people: called one by one, with the lab and the oldest open gate, when there is one.
+        database: the database to use in place of a temporary file.
+        clear: empties *database* before each run.
+        doubles: the number of runs with two crashes.
+        zombies: whether workers also become zombies.
+        seed: the seed for the places of the double crashes.
     """
     script = ScenarioScript(
         workflow,
         args,
         dict(kwargs or {}),
         dict(options or {}),
-        [_signal(one) for one in signals],
+        [_as_pair(signal) for signal in signals],
         early,
         cancel_at,
-        setup or _nothing,
-        check or _nothing,
+        setup or _do_nothing,
+        check or _do_nothing,
         dict(engine or {}),
-        wrap or _same,
+        wrap or _identity,
         list(people),
         clear,
     )
@@ -104,40 +114,45 @@ def crash_everywhere(
     return CrashReport(len(trial.boundaries), runs, time.perf_counter() - began)
 
 
-def _signal(given: Signal) -> tuple[str, Any] | Callable[[Lab], object]:
-    return (given, None) if isinstance(given, str) else given
+def _as_pair(signal: Signal) -> tuple[str, Any] | Callable[[Lab], object]:
+    """Return a signal that is only a name as a name and its payload, None."""
+    return (signal, None) if isinstance(signal, str) else signal
 
 
-def _nothing(*_: object) -> None:
+def _do_nothing(*_: object) -> None:
     return None
 
 
-def _same(store: Any) -> Any:
+def _identity(store: Any) -> Any:
     return store
 
 
 class _Trial:
-    """All scenes of one script."""
+    """All scenarios of one script: the undisturbed one, then one per planned crash."""
 
     def __init__(self, script: ScenarioScript, path: str, *, exact: bool) -> None:
-        self.script, self.path, self.exact = script, path, exact
+        self.script = script
+        self.path = path
+        self.exact = exact
         self.expected = self._play([])
         commits = self.expected.ledger.commits
-        found = [
-            (number, commit)
+        self.boundaries = {
+            number: commit
             for number, commit in enumerate(commits, start=1)
             if has_effect(commit.batch, commit.answers)
-        ]
-        self.boundaries = dict(found)
+        }
+        """The commits that a crash could lose, by their numbers."""
 
-    def run(self, doubles: int, zombies: bool, dice: random.Random) -> int:
+    def run(self, doubles: int, zombies: bool, rng: random.Random) -> int:
+        """Play all disturbed scenarios and return their number. Raises BrokenPromise."""
         runs = 0
-        for plans in self._scenes(doubles, zombies, dice):
-            self._play(plans)
+        for faults in self._faults(doubles, zombies, rng):
+            self._play(faults)
             runs += 1
         return runs
 
-    def _scenes(self, doubles: int, zombies: bool, dice: random.Random) -> Iterator[list[Fault]]:
+    def _faults(self, doubles: int, zombies: bool, rng: random.Random) -> Iterator[list[Fault]]:
+        """Yield the faults of each scenario, one per engine."""
         for number, commit in self.boundaries.items():
             yield [Fault(number, BEFORE)]
             yield [Fault(number, AFTER)]
@@ -147,44 +162,44 @@ class _Trial:
                 yield [Fault(number, ZOMBIE)]
         last = max(self.boundaries, default=0)
         for _ in range(doubles if last else 0):
-            first = dice.choice(list(self.boundaries))
-            second = dice.randint(1, last - first + 4)
+            first = rng.choice(list(self.boundaries))
+            second = rng.randint(1, last - first + 4)
             yield [
-                Fault(first, dice.choice([BEFORE, AFTER])),
-                Fault(second, dice.choice([BEFORE, AFTER])),
+                Fault(first, rng.choice([BEFORE, AFTER])),
+                Fault(second, rng.choice([BEFORE, AFTER])),
             ]
 
-    def _play(self, plans: list[Fault]) -> ScenarioResult:
-        scene = Scenario(self.script, self.path, plans)
+    def _play(self, faults: list[Fault]) -> ScenarioResult:
+        """Play one scenario and return its result. Raises BrokenPromise."""
+        scenario = Scenario(self.script, self.path, faults)
         try:
-            ending = scene.play()
+            result = scenario.play()
         except Exception as error:
-            raise BrokenPromise(
-                self._told(scene.shown(), plans, [str(error) or type(error).__name__])
-            ) from error
-        wrong = flaws(ending)
-        if plans:
-            wrong += differences(self.expected, ending, exact=self.exact)
-        if wrong:
-            raise BrokenPromise(self._told(scene.shown(), plans, wrong))
-        return ending
+            problems = [str(error) or type(error).__name__]
+            raise BrokenPromise(self._message(scenario.shown(), faults, problems)) from error
+        problems = flaws(result)
+        if faults:
+            problems += differences(self.expected, result, exact=self.exact)
+        if problems:
+            raise BrokenPromise(self._message(scenario.shown(), faults, problems))
+        return result
 
-    def _told(self, shown: str, plans: list[Fault], wrong: list[str]) -> str:
-        where = (
-            ", then ".join(self._where(plan, place) for place, plan in enumerate(plans))
-            or "even without a crash"
-        )
+    def _message(self, histories: str, faults: list[Fault], problems: list[str]) -> str:
+        places = [self._place(fault, index) for index, fault in enumerate(faults)]
+        where = ", then ".join(places) or "even without a crash"
         return "\n".join(
-            [f"{self.script.workflow.name}: {where}:", *(f"  {one}" for one in wrong), shown]
+            [
+                f"{self.script.workflow.name}: {where}:",
+                *(f"  {problem}" for problem in problems),
+                histories,
+            ]
         )
 
-    def _where(self, plan: Fault, place: int) -> str:
-        commit = self.boundaries.get(plan.at) if place == 0 else None
-        of = (
-            f" of {max(self.boundaries)} ({describe(commit.batch)})"
-            if commit
-            else " of the recovery"
-            if place
-            else ""
-        )
-        return f"{plan}{of}"
+    def _place(self, fault: Fault, index: int) -> str:
+        """Describe a fault and its commit; the faults after the first are in the recovery."""
+        if index > 0:
+            return f"{fault} of the recovery"
+        commit = self.boundaries.get(fault.at)
+        if commit is None:
+            return str(fault)
+        return f"{fault} of {max(self.boundaries)} ({describe(commit.batch)})"

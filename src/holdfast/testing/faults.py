@@ -1,5 +1,5 @@
-"""A store that counts its commits and, at the one it was told, dies like a killed process or loses
-its leases to another."""
+"""Fault injection: a store that counts commits and, at a planned commit, crashes or loses its
+leases to another worker."""
 
 from __future__ import annotations
 
@@ -22,18 +22,22 @@ from holdfast.store.contract.runs import (
 )
 from holdfast.testing.recorder import CommitRecorder
 
-BEFORE, WITHIN, AFTER, ZOMBIE = "before", "within", "after", "zombie"
+BEFORE = "before"
+WITHIN = "within"
+AFTER = "after"
+ZOMBIE = "zombie"
 
 _OF_THE_DEAD = frozenset({"url", "close", "free_slot", "hints", "now", "overlaps"})
-"""What may still be called when the process is dead: what the system itself would do."""
+"""The methods that work after the simulated death of the process: cleanup that an operating system
+would do."""
 
 
 class Crash(BaseException):
-    """The process dies here."""
+    """The simulated death of the process."""
 
 
 class Fault(NamedTuple):
-    """At which commit of an engine, and on which side of it, something happens to that engine."""
+    """A planned fault: the number of the commit of an engine, and the side of that commit."""
 
     at: int
     side: str
@@ -45,17 +49,23 @@ class Fault(NamedTuple):
 
 
 class FaultyStore:
-    """A store between an engine and the real one. What it is not asked to disturb it passes on."""
+    """A store between an engine and the real store; it passes everything on until its fault."""
 
     def __init__(
         self, store: Any, ledger: CommitRecorder, plan: Fault | None = None, *, engine: int = 0
     ) -> None:
-        self._store, self._ledger, self._plan, self._engine = store, ledger, plan, engine
-        self._session_id = ""
-        self.count = 0
-        self.dead = False
-        self.lost = False
-        self._fate = threading.Lock()
+        self._store: Any = store
+        self._ledger: CommitRecorder = ledger
+        self._plan: Fault | None = plan
+        self._engine: int = engine
+        self._session_id: str = ""
+        self.count: int = 0
+        """How many commits there were."""
+        self.dead: bool = False
+        self.lost: bool = False
+        """Whether another worker has taken over, so that this engine is a zombie."""
+        self._fate: threading.Lock = threading.Lock()
+        """Guards the decision between the fault and ``spare``: only one of them happens."""
 
     def __getattr__(self, name: str) -> Any:
         if self.dead and name not in _OF_THE_DEAD:
@@ -63,34 +73,31 @@ class FaultyStore:
         return getattr(self._store, name)
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
-        """Apply a batch, or die."""
+        """Apply a batch. Raises Crash at the planned fault, EngineClosed after it."""
         if self.dead:
             raise EngineClosed(why="its process is dead")
         self.count += 1
-        plan = self._plan  # whoever spares the engine takes it away at any moment
+        plan = self._plan  # read once: spare() may clear it at any moment
         side = plan.side if plan is not None and plan.at == self.count else None
         self._prepare(batch, side)
-        answers = self._applied(batch)
+        answers = self._apply_to_store(batch)
         self._ledger.note(self._engine, batch, answers)
-        if (
-            not self.lost
-        ):  # a zombie sees what happens elsewhere too late to be the one who acts on it
+        if not self.lost:  # a zombie reads the other engine's commits too late to act on them
             self._ledger.cancel_when_due(self._store.apply)
         if side == AFTER:
             self._die()
         return answers
 
-    def _applied(self, batch: Sequence[Operation]) -> list[Any]:
-        """Apply a batch. A zombie that asks whether its session lives is told that it does: it is
-        to find out by itself."""
+    def _apply_to_store(self, batch: Sequence[Operation]) -> list[Any]:
+        """Apply a batch, but answer the heartbeats of a zombie as if its session lived: its writes
+        must be refused by their generation alone."""
         if not self.lost:
             return list(self._store.apply(batch))
         answers = iter(self._store.apply([op for op in batch if not isinstance(op, Heartbeat)]))
         return [True if isinstance(op, Heartbeat) else next(answers) for op in batch]
 
     def spare(self) -> bool:
-        """It is over: let nothing happen to this engine any more; False if it has happened
-        already."""
+        """Cancel the planned fault; return False if it has happened already."""
         with self._fate:
             self._plan = None
             return not (self.dead or self.lost)
@@ -103,10 +110,12 @@ class FaultyStore:
                 op.body = self._fatal(op.body)
         if side == BEFORE:
             self._die()
-        elif side == ZOMBIE and self._loses():
+        elif side == ZOMBIE and self._become_zombie():
             self._store.apply([EndSession(self._session_id, crashed=True)])
 
     def _fatal(self, body: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+        """Return a body that dies at its end, inside the transaction."""
+
         def die_in_the_transaction(connection: Any) -> bytes:
             result = body(connection)
             self._die()
@@ -114,8 +123,8 @@ class FaultyStore:
 
         return die_in_the_transaction
 
-    def _loses(self) -> bool:
-        """Become a zombie; False if spared at the last moment."""
+    def _become_zombie(self) -> bool:
+        """Become a zombie; return False if the fault was cancelled meanwhile."""
         with self._fate:
             self.lost = self._plan is not None
             if self.lost:
@@ -125,15 +134,15 @@ class FaultyStore:
     def _die(self) -> None:
         with self._fate:
             if self._plan is None:
-                return  # spared at the last moment
+                return  # spare() came first
             self.dead = True
             self._ledger.dead.add(self._engine)
             raise Crash(f"{self._plan}")
 
 
 def has_effect(batch: Sequence[Operation], answers: Sequence[Any]) -> bool:
-    """Say whether a commit left anything behind that a crash could lose; an empty claim or a
-    heartbeat did not."""
+    """Return whether a commit wrote anything that a crash could lose; an empty claim or a heartbeat
+    did not."""
     return any(_has_effect(op, answer) for op, answer in zip(batch, answers, strict=True))
 
 
@@ -142,11 +151,13 @@ def _has_effect(op: Operation, answer: Any) -> bool:
         answer, Exception | RevisionChanged
     ):
         return False
-    return bool(answer) if isinstance(op, Claim | ExpireRuns | EndSession) else True
+    if isinstance(op, Claim | ExpireRuns | EndSession):
+        return bool(answer)
+    return True
 
 
 def describe(batch: Sequence[Operation]) -> str:
-    """Say what a commit is about."""
+    """Return a readable description of a commit."""
     return ", ".join(_describe(op) for op in batch)
 
 

@@ -1,8 +1,8 @@
-"""Knowing when a worker has nothing left to do: every run it holds waits for time, a signal or a
-person, and none can be claimed.
+"""Detect that a worker is idle: each of its executions waits for time, a signal or a person, and
+no run can be claimed.
 
-The one place that looks into the engine from outside. It runs on the engine's own loop, so what it
-sees does not move.
+This is the only module that reads private state of the engine from outside. It runs on the engine's
+own loop, so the state does not change while it reads.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from holdfast.engine.execution.execution import RunExecution
 from holdfast.engine.worker.worker import Worker
 
 TURNS = 3
-"""For so many turns of the loop in a row nothing must happen."""
+"""The number of consecutive turns of the loop in which nothing must happen."""
 
 LOOK = 0.05
-"""Seconds after which somebody who waits for a step looks whether the engine is still alive."""
+"""The interval in seconds at which a wait for a step checks whether the engine is still alive."""
 
 
 class NotIdle(AssertionError):
-    """The engine is still at work though it was given time to settle."""
+    """The engine was still busy when the time to become idle was over."""
 
 
 def is_dead(worker: Worker) -> bool:
-    """Say whether the engine has crashed, or was closed."""
+    """Return whether the engine has crashed or was closed."""
     return worker.writer._dead is not None
 
 
 async def run_until_idle(worker: Worker, limit: float) -> None:
-    """Wait until nothing happens any more unless time passes or somebody does something. Raises
-    NotSettled."""
+    """Wait until nothing more happens unless time passes or a signal or an answer arrives.
+
+    Return early if the engine dies. Raises NotIdle after *limit* real seconds.
+    """
     deadline = worker.loop.time() + limit
     quiet = 0
     while quiet < TURNS and not is_dead(worker):
@@ -44,8 +46,7 @@ async def run_until_idle(worker: Worker, limit: float) -> None:
 
 
 async def _pass_a_turn(worker: Worker, deadline: float) -> None:
-    """Let the others have their turn; if all that is at work are steps, wait for one of them to
-    end."""
+    """Give the loop a turn; if only steps are running, wait until one of them ends."""
     waiting = [
         driver.mailbox.completion
         for driver in worker.drivers.values()
@@ -53,11 +54,10 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
     ]
     others = [driver for driver in worker.drivers.values() if not _sleeps(driver)]
     if waiting and not others and _is_idle(worker):
-        patience = min(
-            deadline - worker.loop.time(), LOOK
-        )  # the engine may die in the thread of a step, which wakes nobody
+        # A limit, because the engine may die in the thread of a step, which completes no wait.
+        patience = min(deadline - worker.loop.time(), LOOK)
         await asyncio.wait(
-            [one.watched() for one in waiting if one],
+            [completion.watched() for completion in waiting if completion],
             timeout=patience,
             return_when=asyncio.FIRST_COMPLETED,
         )
@@ -66,12 +66,12 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
 
 
 def is_idle(worker: Worker) -> bool:
-    """Say whether, right now, nothing is going on."""
+    """Return whether the worker and all of its executions are idle at this moment."""
     return _is_idle(worker) and all(_rests(driver) for driver in worker.drivers.values())
 
 
 def _is_idle(worker: Worker) -> bool:
-    """The worker itself has nothing to write, to claim or to wake."""
+    """Return whether the worker itself has nothing to write, to claim or to wake."""
     writer, ready = worker.writer, worker._ready
     alarms = worker.alarms._heap
     claims = ready.is_set() or not ready._waiters
@@ -91,13 +91,13 @@ def _sleeps(driver: RunExecution) -> bool:
 
 
 def _rests(driver: RunExecution) -> bool:
-    """The run only waits, and what it waits for has not come."""
+    """Return whether the run only waits, and no outcome of its waits has arrived."""
     is_due = driver.mailbox.is_due(driver.state.now())
     return _sleeps(driver) and not is_due and driver.pending.only_wait()
 
 
 def at_work(worker: Worker) -> list[str]:
-    """Say, for people, what keeps the engine busy."""
+    """Return readable descriptions of the executions that keep the engine busy."""
     return [
         f"run {driver.run.id} of {driver.run.workflow} {_doing(driver)}"
         for driver in worker.drivers.values()
@@ -111,7 +111,7 @@ def _doing(driver: RunExecution) -> str:
 
 
 def next_instant(worker: Worker) -> int | None:
-    """Return when something will happen by the mere passing of time, if anything will."""
+    """Return the next time, in microseconds, at which something is due; None if nothing is."""
     now = worker.clock.now()
     times = [
         worker.store.next_wake(),

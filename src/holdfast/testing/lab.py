@@ -1,5 +1,7 @@
-"""``Lab``: an engine on a file of its own, in time that a test moves by hand. A month of sleep
-takes milliseconds."""
+"""``Lab``: an engine for tests, on a database file of its own and with a virtual clock.
+
+A month of sleep takes milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +24,25 @@ from holdfast.testing.clock import VirtualClock
 T = TypeVar("T")
 
 PATIENCE = 30.0
-"""Real seconds for which a lab waits for steps that are at work."""
+"""The number of real seconds for which a lab waits for running steps."""
 
 HOPS = 10_000
-"""How often time is moved on for one run before it is said to have no end."""
+"""How often time is moved for one run before the lab raises NeverEnds."""
 
 UNHURRIED = {"poll": "1h", "lifetime": "36500d", "name": "lab", "schedules": False}
-"""Nothing in a lab happens because real time passes: whatever must happen is told, or due. What the
-code would start by itself is started when a test asks for it."""
+"""The engine options of a lab: nothing happens because real time passes, only by notification or
+when virtual time is due. Schedules in code start runs only when a test asks for it."""
 
 
 class NeverEnds(AssertionError):
-    """A run cannot end by the mere passing of time."""
+    """A run does not end, however much time passes."""
 
 
 class Lab:
-    """An engine for tests: everything durable, nothing slow, and time stands still until it is
-    moved.
+    """An engine for tests: durable, fast, and with time that stands still until the test moves it.
 
-    ``with Lab() as lab: assert lab.run_to_end(checkout, order) == ...``. The options are those of
-    ``Engine``.
+    ``with Lab() as lab: assert lab.run_to_end(checkout, order) == ...``. The options are the same
+    as for ``Engine``.
     """
 
     def __init__(
@@ -52,22 +53,18 @@ class Lab:
         store: Any = None,
         **options: Any,
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-lab-") if path is None else None
-        self.path = (
-            os.fspath(path)
-            if path is not None
-            else os.path.join(self._folder.name, "lab.db")
-            if self._folder
-            else ""
-        )
-        self.clock = clock or VirtualClock()
-        self._options = {**UNHURRIED, **options}
-        self.engine = self._open(store)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if path is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="holdfast-lab-")
+            path = os.path.join(self._folder.name, "lab.db")
+        self.path: str = os.fspath(path)
+        self.clock: VirtualClock = clock or VirtualClock()
+        self._options: dict[str, Any] = {**UNHURRIED, **options}
+        self.engine: Engine = self._open(store)
 
     def _open(self, store: Any = None) -> Engine:
-        store = store or hasty_store(
-            self.path, self.clock, (self._options.get("codec") or JsonCodec()).name
-        )
+        codec = self._options.get("codec") or JsonCodec()
+        store = store or hasty_store(self.path, self.clock, codec.name)
         engine = Engine(self.path, clock=self.clock, store=store, **self._options)
         try:
             engine.work()
@@ -75,7 +72,7 @@ class Lab:
             store.close()
             raise
         assert engine._loop is not None
-        engine._loop.set_exception_handler(_quietly)
+        engine._loop.set_exception_handler(_ignore_crashes)
         return engine
 
     def __enter__(self) -> Lab:
@@ -85,15 +82,15 @@ class Lab:
         self.close()
 
     def close(self) -> None:
-        """Stop the engine and remove its file, if the lab made it."""
+        """Stop the engine, and remove its file if the lab created it."""
         self.engine.close(grace=0)
         if self._folder is not None:
             self._folder.cleanup()
 
-    # What a test does
+    # Actions
 
     def start(self, workflow: Any, *args: Any, **options: Any) -> Run[Any]:
-        """Start a run. The options are those of ``Engine.start``."""
+        """Start a run. The options are the same as for ``Engine.start``."""
         return self.engine.start(workflow, *args, **options)
 
     def signal(
@@ -103,23 +100,29 @@ class Lab:
         return self.engine.signal(_id(run), name, payload, key=key)
 
     def advance(self, by: Duration) -> None:
-        """Let time pass, and wait until all that this leads to has happened."""
+        """Move time forward, and wait until all consequences have happened."""
         self.clock.advance(by)
         self.settle()
 
     def settle(self, timeout: float = PATIENCE) -> None:
-        """Wait until every run has ended, or waits for time, a signal or a person. Raises
-        NotSettled."""
-        self._do(idle.run_until_idle(self._worker, timeout))
+        """Wait until every run has ended, or waits for time, a signal or a person.
+
+        Raises NotIdle after *timeout* real seconds.
+        """
+        self._run_on_loop(idle.run_until_idle(self._worker, timeout))
 
     def run_to_end(self, workflow: Any, *args: Any, **options: Any) -> Any:
-        """Start a run, move time on whenever nothing else can happen, and return its result. Raises
-        NeverEnds."""
+        """Start a run, move time forward whenever nothing else can happen, and return its result.
+
+        Raises NeverEnds, or the error of a run that failed.
+        """
         return self.finish(self.start(workflow, *args, **options))
 
     def finish(self, run: Run[T] | str) -> T:
-        """Move time on until a run has ended, and return its result or raise why there is none.
-        Raises NeverEnds."""
+        """Move time forward until a run has ended, and return its result.
+
+        Raises NeverEnds, or the error of a run that failed.
+        """
         handle: Run[T] = self.engine.run(_id(run))
         for _ in range(HOPS):
             self.settle()
@@ -131,12 +134,13 @@ class Lab:
                     f" {self.explain(handle.id)}"
                 )
         raise NeverEnds(
-            f"run {handle.id} goes on and on, after {HOPS} moves of time: {self.explain(handle.id)}"
+            f"run {handle.id} has not ended after {HOPS} moves of time: {self.explain(handle.id)}"
         )
 
     def hop(self) -> bool:
-        """Move time to the next instant at which something is due; False if there is none."""
-        instant = self._do(self._next_instant())
+        """Move time to the next instant at which something is due; return False if there is
+        none."""
+        instant = self._run_on_loop(self._next_instant())
         if instant is None:
             return False
         self.clock.advance_to(instant)
@@ -145,23 +149,24 @@ class Lab:
     async def _next_instant(self) -> int | None:
         return idle.next_instant(self._worker)
 
-    # What a test sees
+    # Observations
 
     def history(self, run: Run[Any] | str) -> list[Event]:
         """Return the events of a run, in order."""
         return self.engine.history(_id(run))
 
     def explain(self, run: Run[Any] | str) -> str:
-        """Say why a run does not move, with what it waits for."""
-        why, record = self.engine.why(_id(run)), self.engine.run(_id(run)).record
+        """Return why a run does not move, with its blockers and waits."""
+        why = self.engine.why(_id(run))
+        record = self.engine.run(_id(run)).record
         blockers = [str(blocker) for blocker in why.blockers]
         waits = [f"waits={record.waits.decode()}"] if record.waits else []
         return " ".join([why.reason, *blockers, *waits])
 
-    # What befalls an engine
+    # Restarts and crashes
 
     def restart(self) -> None:
-        """Close the engine in peace and open another one on the same file."""
+        """Close the engine in an orderly way, and open another one on the same file."""
         self.engine.close(grace=0)
         self.engine = self._open()
 
@@ -172,8 +177,8 @@ class Lab:
         self.engine = self._open()
 
     def abandon(self) -> None:
-        """End the engine as if its process were killed now: nothing more is written, its locks are
-        free."""
+        """End the engine as if its process were killed now: it writes nothing more, and its locks
+        are free."""
         abandon(self.engine)
 
     @property
@@ -187,16 +192,16 @@ class Lab:
         assert worker is not None
         return worker
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the engine's loop and wait for it."""
+    def _run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's loop, and block until it is done."""
         loop = self.engine._loop
         assert loop is not None
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
 def hasty_store(path: str, clock: VirtualClock, codec: str = "json") -> Any:
-    """Open a store that does not wait for the disk: what a test writes need not outlive a loss of
-    power."""
+    """Open a store that does not wait for the disk, because the data of a test need not survive a
+    power failure."""
     store: Any = open_store(path, clock=clock, codec=codec)
     if hasattr(store, "_db"):
         store._db.rows("PRAGMA synchronous = OFF")
@@ -204,21 +209,24 @@ def hasty_store(path: str, clock: VirtualClock, codec: str = "json") -> Any:
 
 
 def abandon(engine: Engine) -> None:
-    """End an engine as if its process were killed: nothing more is written, its locks are free, its
-    threads go."""
-    parts, loop, thread = engine._parts, engine._loop, engine._thread
+    """End an engine as if its process were killed: it writes nothing more, its locks are free, its
+    threads end."""
+    parts = engine._parts
+    loop = engine._loop
+    thread = engine._thread
     assert parts.worker is not None and loop is not None and thread is not None
     engine._closed = True
     parts.writer.close()
-    parts.worker.session_id = ""  # the dead do not say goodbye: others must notice
+    # A killed process does not end its session: other workers must detect its death.
+    parts.worker.session_id = ""
     asyncio.run_coroutine_threadsafe(parts.worker.kill(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     parts.store.close()
 
 
-def _quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A crash that a test has ordered needs no traceback in its log."""
+def _ignore_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an exception as usual, but not a simulated crash, which is a BaseException."""
     error = context.get("exception")
     if error is None or isinstance(error, Exception):
         loop.default_exception_handler(context)

@@ -1,5 +1,7 @@
-"""Fixtures for pytest. Whatever they need is loaded when a test asks for it: a test run that uses
-none of them pays nothing."""
+"""Fixtures for pytest.
+
+Their imports are inside the functions, so a test run that uses none of them does not pay for them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_clock() -> VirtualClock:
-    """Time that stands still until the test moves it."""
+    """A virtual clock, which stands still until the test moves it."""
     from holdfast.testing.clock import VirtualClock
 
     return VirtualClock()
@@ -24,8 +26,8 @@ def holdfast_clock() -> VirtualClock:
 
 @pytest.fixture
 def holdfast_lab(holdfast_clock: VirtualClock) -> Iterator[Lab]:
-    """An engine on a file of its own, by the clock of the test. At the end every law of its
-    database must hold."""
+    """An engine on a database file of its own, with the virtual clock of the test. At the end all
+    laws of the database must hold."""
     from holdfast.testing.lab import Lab
 
     with Lab(clock=holdfast_clock) as lab:
@@ -36,8 +38,7 @@ def holdfast_lab(holdfast_clock: VirtualClock) -> Iterator[Lab]:
 
 @pytest.fixture
 def crash_everywhere() -> Callable[..., CrashReport]:
-    """Run a workflow once per crash that could happen to it: see
-    ``holdfast.testing.crash_everywhere``."""
+    """Run a workflow once per possible crash: see ``holdfast.testing.crash_everywhere``."""
     from holdfast.testing.crash import crash_everywhere
 
     return crash_everywhere

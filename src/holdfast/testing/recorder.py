@@ -1,5 +1,4 @@
-"""What happened in the engines of one crash scenario: what was committed, what was called, and what
-must be undone."""
+"""Record the commits, step calls and compensations of all engines of a crash scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from holdfast.store.contract import Operation
 from holdfast.store.contract.runs import Advance, Advanced, RequestCancel
 
 RUN = "crash-test"
-"""The id of the run that is disturbed."""
+"""The id of the run that the scenario disturbs."""
 
 _ENDS = (EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
 
@@ -33,23 +32,28 @@ class RecordedCommit(NamedTuple):
 
 
 class CommitRecorder:
-    """Shared by all engines of a scenario, one after another; they may write from any thread."""
+    """A record that all engines of a scenario share, one after another; any thread may write."""
 
     def __init__(self, cancel_at: int | str | None = None) -> None:
         self.commits: list[RecordedCommit] = []
         self.done: set[tuple[str, str]] = set()
+        """Run and step of each recorded end of a step."""
         self.calls: dict[tuple[str, str], int] = {}
+        """The number of calls of each step, by run and step."""
         self.wrong: list[str] = []
+        """Descriptions of broken promises."""
         self.registered: dict[str, list[str]] = {}
+        """The compensations of each run, in the order in which it registered them."""
         self.stops_undoing: set[str] = set()
+        """The runs in which a failed compensation stops the remaining ones."""
         self.zombies: set[int] = set()
         self.dead: set[int] = set()
-        self.cancelled = cancel_at is None
-        self._cancel_at = cancel_at
-        self._guard = threading.Lock()
+        self.cancelled: bool = cancel_at is None
+        self._cancel_at: int | str | None = cancel_at
+        self._lock: threading.Lock = threading.Lock()
 
     def note(self, engine: int, batch: Sequence[Operation], answers: Sequence[Any]) -> None:
-        """A batch was committed."""
+        """Record a committed batch."""
         self.commits.append(RecordedCommit(engine, batch, answers))
         for op, answer in zip(batch, answers, strict=True):
             if isinstance(op, Advance) and isinstance(answer, Advanced):
@@ -62,7 +66,7 @@ class CommitRecorder:
                     )
 
     def cancel_when_due(self, apply: Callable[[Sequence[Operation]], list[Any]]) -> None:
-        """Ask the run to stop, as somebody from outside would, if its time has come."""
+        """Request the cancellation of the run, as a caller from outside would, if it is due."""
         if not self.cancelled and self._is_cancel_due():
             answer = apply([RequestCancel(RUN, "cancelled by the test")])[0]
             self.cancelled = not isinstance(answer, Exception)
@@ -73,10 +77,12 @@ class CommitRecorder:
         return (RUN, self._cancel_at) in self.done
 
     def called(self, engine: int, info: StepInfo) -> None:
-        """A step is called. One whose end is recorded must not be; only a zombie cannot know.
-        Raises EngineClosed in a thread that had not come so far when its process died: such a
-        thread is gone."""
-        with self._guard:
+        """Record the call of a step.
+
+        A step whose end is recorded must not be called again, except by a zombie, which cannot
+        know. Raises EngineClosed in a thread of a dead engine: a killed process has no threads.
+        """
+        with self._lock:
             if engine in self.dead:
                 raise EngineClosed(why="its process is dead")
             identity = (info.run_id, info.step)
@@ -89,52 +95,62 @@ class CommitRecorder:
 
 
 class RecordingProgram:
-    """A workflow whose steps are entered in a ledger before they are called."""
+    """A workflow definition that records each call of a step before it is made."""
 
     def __init__(self, definition: Any, ledger: CommitRecorder, *, engine: int) -> None:
-        self._definition, self._ledger, self._engine = definition, ledger, engine
+        self._definition = definition
+        self._ledger = ledger
+        self._engine = engine
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._definition, name)
 
     def program(self, run: RunRecord, codec: Codec) -> Program:
-        """Return the workflow at work, watched."""
+        """Return a program for *run* that records its steps and compensations."""
         program: Program = self._definition.program(run, codec)
         if isinstance(program, ReplayProgram):
             self._watch(program)
         return program
 
     def _watch(self, program: ReplayProgram) -> None:
-        want, run_id = program.want, program.run.id
-        program.undos = _RecordedCompensations(
-            {} if self._engine in self._ledger.zombies else self._ledger.registered, run_id
+        request = program.request
+        run_id = program.run.id
+        # The compensations that a zombie registers do not count.
+        is_zombie = self._engine in self._ledger.zombies
+        program.compensations = _RecordedCompensations(
+            {} if is_zombie else self._ledger.registered, run_id
         )
         if program.stop_undoing:
             self._ledger.stops_undoing.add(run_id)
 
-        def watched(command: Any, waiter: Any) -> Any:
+        def recording_request(command: Any, waiter: Any) -> Any:
             if isinstance(command, RunStep):
-                command.call = self._entered(command.call)
-            return want(command, waiter)
+                command.call = self._recorded_call(command.call)
+            return request(command, waiter)
 
-        program.want = watched  # type: ignore[method-assign]
+        program.request = recording_request  # type: ignore[method-assign]
 
-    def _entered(self, call: Callable[[StepInfo, Any], Any]) -> Callable[[StepInfo, Any], Any]:
-        def entered(info: StepInfo, connection: Any) -> Any:
+    def _recorded_call(
+        self, call: Callable[[StepInfo, Any], Any]
+    ) -> Callable[[StepInfo, Any], Any]:
+        def record_and_call(info: StepInfo, connection: Any) -> Any:
             self._ledger.called(self._engine, info)
             return call(info, connection)
 
-        return entered
+        return record_and_call
 
 
 class _RecordedCompensations(list[Compensation]):
-    """The undos of a run, in the order in which it registered them the last time it was
-    replayed."""
+    """The compensations of a run, whose ids are recorded in the order of registration.
+
+    A new replay of the run starts the record again.
+    """
 
     def __init__(self, registered: dict[str, list[str]], run_id: str) -> None:
         super().__init__()
-        self._ids = registered[run_id] = []
+        self._ids: list[str] = []
+        registered[run_id] = self._ids
 
-    def append(self, undo: Compensation) -> None:
-        self._ids.append(undo.id)
-        super().append(undo)
+    def append(self, compensation: Compensation) -> None:
+        self._ids.append(compensation.id)
+        super().append(compensation)

@@ -1,4 +1,4 @@
-"""One run of a workflow from start to end, through as many engines as it takes."""
+"""A crash scenario: one run of a workflow from start to end, through as many engines as needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from holdfast.testing.recorder import RUN, CommitRecorder, RecordingProgram
 
 
 class ScenarioScript(NamedTuple):
-    """What is done in every scene."""
+    """The part that all scenarios of one ``crash_everywhere`` share; its docstring explains the
+    fields."""
 
     workflow: Any
     args: tuple[Any, ...]
@@ -49,7 +50,7 @@ class ScenarioScript(NamedTuple):
 
 
 class ScenarioResult(NamedTuple):
-    """How a scene ended."""
+    """The end of a scenario: runs, histories, broken laws of the database, and the record."""
 
     runs: list[RunRecord]
     histories: dict[str, list[Event]]
@@ -58,39 +59,45 @@ class ScenarioResult(NamedTuple):
 
     @property
     def run(self) -> RunRecord:
-        """The run that was disturbed."""
+        """The run that the scenario disturbed."""
         return next(run for run in self.runs if run.id == RUN)
 
 
 class Scenario:
-    """A fresh file, time that begins anew, and one engine after another, each with the fate that
-    was planned for it."""
+    """An empty database, a new virtual clock, and one engine after another, each with its planned
+    fault; the last one has none."""
 
     def __init__(self, script: ScenarioScript, path: str, plans: list[Fault]) -> None:
-        self.script, self.path, self._plans = script, path, plans
-        self.clock, self.ledger = VirtualClock(), CommitRecorder(script.cancel_at)
-        self._sent = 0
-        self._decided = 0
-        self._aims: dict[int, str] = {}
+        self.script: ScenarioScript = script
+        self.path: str = path
+        self._plans: list[Fault] = plans
+        self.clock: VirtualClock = VirtualClock()
+        self.ledger: CommitRecorder = CommitRecorder(script.cancel_at)
+        self._sent: int = 0
+        """How many signals of the script were sent."""
+        self._decided: int = 0
+        """How many people of the script have acted."""
+        self._gate_ids: dict[int, str] = {}
+        """The gate on which each of the people acts, by the index of the person."""
         self._zombies: list[Lab] = []
         self._histories: dict[str, list[Event]] = {}
 
     def play(self) -> ScenarioResult:
-        """Play it to the end."""
+        """Run engines, one after another, until all runs have ended. Raises NeverEnds."""
         self._clear()
         self.script.setup()
         try:
             for number, plan in enumerate([*self._plans, None]):
-                ending = self._live(number, plan)
-                if ending is not None:
-                    return ending
+                result = self._run_engine(number, plan)
+                if result is not None:
+                    return result
         finally:
             for zombie in self._zombies:
                 zombie.close()
-        raise AssertionError("the last engine has no plan to die")
+        raise AssertionError("the last engine has no planned fault, and yet it did not finish")
 
     def _clear(self) -> None:
-        """Begin with an empty database: a copy of one, for that is faster than to make it."""
+        """Begin with an empty database: a copy of an empty one, which saves creating the schema."""
         if self.script.clear is not None:
             self.script.clear()
             return
@@ -102,8 +109,8 @@ class Scenario:
             hasty_store(empty, self.clock).close()
         shutil.copyfile(empty, self.path)
 
-    def _live(self, number: int, plan: Fault | None) -> ScenarioResult | None:
-        """Let an engine go as far as it goes; None if it did not come to the end."""
+    def _run_engine(self, number: int, plan: Fault | None) -> ScenarioResult | None:
+        """Run an engine until all runs have ended; return None if its fault came first."""
         store = FaultyStore(
             self.script.wrap(hasty_store(self.path, self.clock)), self.ledger, plan, engine=number
         )
@@ -111,25 +118,28 @@ class Scenario:
         if lab is None:
             return None
         try:
-            is_performed = self._performed(lab, store)
+            is_complete = self._try_script(lab, store)
         except BaseException:
             lab.abandon()  # an engine left open would write to the folder while it is removed
             raise
-        if not (is_performed and store.spare()):
+        if not (is_complete and store.spare()):
             if store.dead:
                 lab.abandon()
-                self._bury()
+                self._end_dead_sessions()
             else:
                 self._zombies.append(lab)
             return None
         try:
-            return self._end(lab)
+            return self._result(lab)
         finally:
             lab.close()
 
-    def _bury(self) -> None:
-        """Beside a file every worker sees at once who has died; elsewhere they would wait, by a
-        clock that stands still."""
+    def _end_dead_sessions(self) -> None:
+        """End the sessions of dead engines in a database that is not a file.
+
+        With a file, workers detect at once which processes have died. With a server they would
+        wait for the expiry of the session, and the virtual clock stands still.
+        """
         if self.script.clear is not None:
             store = hasty_store(self.path, self.clock)
             store.apply([EndSession(session.id, crashed=True) for session in store.sessions()])
@@ -137,20 +147,22 @@ class Scenario:
 
     def _open(self, store: FaultyStore, number: int) -> Lab | None:
         known = {**registry.known(), self.script.workflow.name: self.script.workflow}
-        watched = [RecordingProgram(one, self.ledger, engine=number) for one in known.values()]
+        recording = [
+            RecordingProgram(workflow, self.ledger, engine=number) for workflow in known.values()
+        ]
         try:
             return Lab(
-                self.path, clock=self.clock, store=store, workflows=watched, **self.script.engine
+                self.path, clock=self.clock, store=store, workflows=recording, **self.script.engine
             )
         except EngineClosed:
             if store.dead:
                 return None
             raise
 
-    def _performed(self, lab: Lab, store: FaultyStore) -> bool:
-        """Do what the script says; False if the engine died of it or is a zombie now."""
+    def _try_script(self, lab: Lab, store: FaultyStore) -> bool:
+        """Execute the script; return False if the engine died meanwhile or is a zombie now."""
         try:
-            return self._perform(lab, store)
+            return self._execute_script(lab, store)
         except Crash:
             return False
         except EngineClosed:
@@ -158,7 +170,11 @@ class Scenario:
                 return False
             raise
 
-    def _perform(self, lab: Lab, store: FaultyStore) -> bool:
+    def _execute_script(self, lab: Lab, store: FaultyStore) -> bool:
+        """Start the run and move it until all runs have ended; return False after a fault.
+
+        Raises NeverEnds.
+        """
         script = self.script
         lab.settle()
         lab.start(script.workflow.name, *script.args, **script.kwargs, **script.options, id=RUN)
@@ -169,12 +185,15 @@ class Scenario:
             lab.settle()
             if store.dead or store.lost:
                 return False
-            if not self._go_on(lab):
+            if not self._advance(lab):
                 return True
-        raise NeverEnds(f"it goes on and on: {lab.explain(RUN)}")
+        raise NeverEnds(f"run {RUN} has not ended after {HOPS} moves of time: {lab.explain(RUN)}")
 
-    def _go_on(self, lab: Lab) -> bool:
-        """Do the next thing that makes a run move; False if all have ended."""
+    def _advance(self, lab: Lab) -> bool:
+        """Make a run move: by a signal, a person, or time; return False if all have ended.
+
+        Raises NeverEnds if none of them can.
+        """
         unfinished = [
             run for run in lab.engine.runs(limit=10_000) if run.status not in FINAL | {Status.STUCK}
         ]
@@ -193,35 +212,38 @@ class Scenario:
         return True
 
     def _send(self, lab: Lab, until: int) -> None:
-        """Send the next signals. The key makes it safe to send again what may have got lost in a
-        crash."""
+        """Send the signals up to number *until*. A signal that a crash may have lost is sent again,
+        which is safe because of its key."""
         while self._sent < until:
-            given = self.script.signals[self._sent]
+            signal = self.script.signals[self._sent]
             with suppress(RunFinished, WaitClosed):
-                if isinstance(given, tuple):
-                    lab.signal(RUN, *given, key=f"signal {self._sent}")
+                if isinstance(signal, tuple):
+                    lab.signal(RUN, *signal, key=f"signal {self._sent}")
                 else:
-                    given(lab)
+                    signal(lab)
             self._sent += 1
 
     def _ask_people(self, lab: Lab) -> bool:
-        """Let people do the next thing about a gate; what may have got lost in a crash is done
-        again, to the same gate."""
-        gate = self._aimed_at(lab)
+        """Let the next person act on a gate; return False if there is none.
+
+        After a crash, which may have lost the action, the person acts again on the same gate.
+        """
+        gate = self._gate_to_decide(lab)
         if gate is None:
             return False
-        self._aims[self._decided] = gate.id
+        self._gate_ids[self._decided] = gate.id
         with suppress(GateClosed, AlreadyDecided, NotYourGate):
             self.script.people[self._decided](lab, gate)
         return True
 
-    def _aimed_at(self, lab: Lab) -> Gate | None:
+    def _gate_to_decide(self, lab: Lab) -> Gate | None:
         store = lab.engine._parts.store
-        if self._decided in self._aims:
-            return store.gate(self._aims[self._decided])
+        if self._decided in self._gate_ids:
+            return store.gate(self._gate_ids[self._decided])
         return next(iter(store.gates(GateFilter(statuses=[OPEN], limit=1))), None)
 
-    def _end(self, lab: Lab) -> ScenarioResult:
+    def _result(self, lab: Lab) -> ScenarioResult:
+        # Zombies get the chance to write first: the checks must find out if they could.
         for zombie in self._zombies:
             zombie.settle()
         runs = [lab.engine.run(run.id).record for run in lab.engine.runs(limit=10_000)]
@@ -230,16 +252,16 @@ class Scenario:
         return ScenarioResult(runs, self._histories, lab.engine.check(), self.ledger)
 
     def shown(self) -> str:
-        """Return the histories, for people."""
+        """Return the histories as readable text; empty if they cannot be read."""
         with suppress(Exception):
-            self._histories = self._histories or self._read()
+            self._histories = self._histories or self._read_histories()
         return "\n".join(
             line
             for run_id, events in self._histories.items()
             for line in [f"run {run_id}", *map(_line, events)]
         )
 
-    def _read(self) -> dict[str, list[Event]]:
+    def _read_histories(self) -> dict[str, list[Event]]:
         store = hasty_store(self.path, self.clock)
         try:
             return {run.id: store.history(run.id) for run in store.runs(RunFilter(limit=10_000))}

@@ -1,1 +1,1 @@
-"""Workflows as Python functions, replayed against their history."""
+"""The Python front end: workflows as Python functions, replayed against their history."""

@@ -1,4 +1,4 @@
-"""The verbs for ``async def`` workflows."""
+"""The functions that ``async def`` workflows call to wait, branch and start children."""
 
 from __future__ import annotations
 
@@ -27,31 +27,39 @@ T = TypeVar("T")
 
 
 def _here(call: str) -> AsyncProgram:
+    """Return the program whose workflow code makes this call. Raises NotInWorkflow."""
     program = deterministic.program_here(call)
     if not isinstance(program, AsyncProgram):
         raise NotInWorkflow(call=call, why=f"a plain def workflow uses holdfast.sync.{call}")
     return program
 
 
-async def _fulfil(program: AsyncProgram, wish: Call) -> Any:
-    return wish.understand(await program.ask(wish.command))
+# Workflow code may wrap this coroutine, ``_start`` and ``one`` in tasks. Their names are then part
+# of step identities in recorded histories (see WorkflowLoop.create_task), so they must not change.
+async def _fulfil(program: AsyncProgram, call: Call) -> Any:
+    return call.decode(await program.call(call.command))
 
 
 def sleep(length: Duration) -> Coroutine[Any, Any, None]:
-    """Wait for a while: milliseconds or months. The process may end meanwhile."""
+    """Wait durably, for milliseconds or months; the process may end meanwhile.
+
+    Outside workflow code it is an ordinary sleep.
+    """
     if current_program.get() is None or current_step.get() is not None:
         return asyncio.sleep(duration.parse(length) / 1_000_000)
     program = _here("sleep")
-    return _fulfil(program, signals.sleeping(program, length))
+    return _fulfil(program, signals.sleep_call(program, length))
 
 
 def wait_signal(
     name: str, *, timeout: Duration | None = None, type: Any = Any
 ) -> Coroutine[Any, Any, Any]:
-    """Wait for a signal of that name and return its payload; it may have come before. Raises
-    TimeoutError."""
+    """Wait for a signal of that name and return its payload, decoded as *type*.
+
+    The signal may have arrived before. Raises TimeoutError.
+    """
     program = _here("wait_signal")
-    return _fulfil(program, signals.awaiting_signal(program, name, timeout, type))
+    return _fulfil(program, signals.wait_signal_call(program, name, timeout, type))
 
 
 def gate(
@@ -72,10 +80,10 @@ def gate(
     """Ask people for a decision and return the answer: the text of the choice, and who made it,
     when and why.
 
-    Raises GateExpired when nobody decided in time, GateRejected when people reject what has no
-    option to, GateWithdrawn."""
+    Raises GateExpired if there was no decision in time, GateRejected if people reject a gate that
+    has no option for it, and GateWithdrawn."""
     program = _here("gate")
-    wish = gates.asking(
+    call = gates.gate_call(
         program,
         prompt,
         options=options,
@@ -90,7 +98,7 @@ def gate(
         form=form,
         data=data,
     )
-    return _fulfil(program, wish)
+    return _fulfil(program, call)
 
 
 def wait_for(
@@ -100,37 +108,38 @@ def wait_for(
     on_timeout: str = "fail",
     type: Any = Any,
 ) -> Coroutine[Any, Any, Waited]:
-    """Wait until a condition is met, and say by which signals. When time is up: "fail" raises
-    WaitTimeout, "cancel" and "expire" end the run like that, "continue" goes on, "escalate" waits
-    on until a person acts."""
+    """Wait until a condition is met, and return the signals that met it.
+
+    When time is up, *on_timeout* decides: "fail" raises WaitTimeout, "cancel" and "expire" end the
+    run with that status, "continue" returns, "escalate" waits on until a person acts."""
     program = _here("wait_for")
-    return _fulfil(program, waits.awaiting(program, condition, timeout, on_timeout, type))
+    return _fulfil(program, waits.wait_for_call(program, condition, timeout, on_timeout, type))
 
 
 def create_wait(name: str, *, expires: Duration | None = None) -> Coroutine[Any, Any, Wait]:
-    """Open a wait to which others may deliver signals from now on: give them its id and its token,
-    then ``wait_for`` it."""
+    """Open a wait to which other programs may deliver signals from now on: give them its id and its
+    token, then ``wait_for`` it."""
     program = _here("create_wait")
-    return _fulfil(program, waits.creating(program, name, expires))
+    return _fulfil(program, waits.create_wait_call(program, name, expires))
 
 
 def grow(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
-    """Add to the graph that this run is a member of, once; return the ids of the new runs by their
-    names. What cannot be added fails the run."""
+    """Add members to the graph that this run belongs to, once; return the ids of the new runs by
+    member name. A graph that cannot be added fails the run."""
     program = _here("grow")
-    return _fulfil(program, graphs.growing(program, graph))
+    return _fulfil(program, graphs.grow_call(program, graph))
 
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
-    """Run calls side by side and return their results in order."""
+    """Run calls concurrently and return their results in order."""
     _check_awaitable(calls)
     return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
 
 
 async def first(*calls: Awaitable[T]) -> T:
-    """Return the result of the call that ends first, and stop the others."""
+    """Return the result of the call that ends first, and cancel the others."""
     if not calls:
-        raise BadOption(option="first", why="there must be something to wait for")
+        raise BadOption(option="first", why="give at least one call to wait for")
     _check_awaitable(calls)
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
@@ -143,17 +152,17 @@ async def first(*calls: Awaitable[T]) -> T:
 
 
 def _check_awaitable(calls: Sequence[object]) -> None:
-    """Refuse what cannot be awaited; the others are never begun."""
-    wrong = [call for call in calls if not inspect.isawaitable(call)]
-    if not wrong:
+    """Raise BadOption if a call cannot be awaited, and close the coroutines among the others."""
+    not_awaitable = [call for call in calls if not inspect.isawaitable(call)]
+    if not not_awaitable:
         return
     for call in calls:
         if inspect.iscoroutine(call):
             call.close()
     raise BadOption(
         option="calls",
-        value=wrong[0],
-        why="give what can be awaited, such as pack(item), where pack is async",
+        value=not_awaitable[0],
+        why="give awaitable calls, such as pack(item), where pack is async",
     )
 
 
@@ -168,25 +177,26 @@ class AsyncChildHandle(Generic[T]):
 
     def __init__(self, workflow: Workflow[..., Any], start: str, run_id: str) -> None:
         self.id = run_id
-        self._workflow, self._start = workflow, start
+        self._workflow = workflow
+        self._start = start
 
     async def result(self) -> T:
         """Wait for the child to end and return its result. Raises ChildFailed."""
         program = _here("result")
-        found: T = await _fulfil(
-            program, children.awaiting_child(program, self._workflow, self._start, self.id)
+        value: T = await _fulfil(
+            program, children.await_child_call(program, self._workflow, self._start, self.id)
         )
-        return found
+        return value
 
     async def signal(self, name: str, payload: Any = None) -> None:
         """Send the child a signal."""
         program = _here("signal")
-        await _fulfil(program, signals.sending(program, self.id, name, payload))
+        await _fulfil(program, signals.send_signal_call(program, self.id, name, payload))
 
     async def cancel(self, reason: str = "its parent asked for it") -> None:
-        """Ask the child to stop."""
+        """Request the cancellation of the child."""
         program = _here("cancel")
-        await _fulfil(program, signals.cancelling(program, self.id, reason))
+        await _fulfil(program, signals.cancel_run_call(program, self.id, reason))
 
 
 @overload
@@ -200,20 +210,21 @@ def start(
 def start(
     workflow: Workflow[..., Any], *args: Any, **options: Any
 ) -> Coroutine[Any, Any, AsyncChildHandle[Any]]:
-    """Start a child run and go on. Options: id, lane, priority, delay, deadline, tags,
-    capabilities, and on_parent_end="cancel" or "leave"."""
+    """Start a child run and continue without waiting for it.
+
+    Options: id, lane, priority, delay, deadline, tags, capabilities, budget, share, and
+    on_parent_end="cancel" or "leave"."""
     if not isinstance(workflow, Workflow):
-        raise BadOption(
-            option="workflow", value=workflow, why="a function with @workflow is needed"
-        )
+        raise BadOption(option="workflow", value=workflow, why="give a function with @workflow")
     program = _here("start")
-    return _start(program, workflow, children.starting(program, workflow, args, {}, options))
+    call = children.start_child_call(program, workflow, args, {}, options)
+    return _start(program, workflow, call)
 
 
 async def _start(
-    program: AsyncProgram, workflow: Workflow[..., Any], wish: Call
+    program: AsyncProgram, workflow: Workflow[..., Any], call: Call
 ) -> AsyncChildHandle[Any]:
-    return AsyncChildHandle(workflow, wish.command.id, await _fulfil(program, wish))  # type: ignore[union-attr]
+    return AsyncChildHandle(workflow, call.command.id, await _fulfil(program, call))  # type: ignore[union-attr]
 
 
 @overload
@@ -247,34 +258,38 @@ async def map(
 ) -> list[Any]:
     """Call a step, or start a child run, once per item, and return the results in order.
 
-    With ``on_error="collect"`` or ``min_success`` the errors stand among the results."""
+    With ``on_error="collect"`` or ``min_success`` the list has the error of each item that failed
+    in place of its result."""
     program = _here("map")
-    found = deterministic.listed(items)
+    item_list = deterministic.list_items(items)
     if isinstance(call, Workflow):
-        policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
-        return list(
-            await _fulfil(
-                program,
-                children.mapping(program, call, found, options=options, **policy),  # type: ignore[arg-type]
-            )
+        map_call = children.map_call(
+            program,
+            call,
+            item_list,
+            max_parallel=max_parallel,
+            on_error=on_error,
+            min_success=min_success,
+            options=options,
         )
+        return list(await _fulfil(program, map_call))
     children.check_call(call, options)
-    children.check_map(max_parallel, on_error, min_success, len(found))
-    return await _map_steps(call, found, max_parallel, on_error, min_success)
+    children.check_map(max_parallel, on_error, min_success, len(item_list))
+    return await _map_steps(call, item_list, max_parallel, on_error, min_success)
 
 
 async def _map_steps(
     call: Callable[[Any], Awaitable[Any]],
     items: list[Any],
-    limit: int | None,
+    max_parallel: int | None,
     on_error: str,
-    least: int | None,
+    min_success: int | None,
 ) -> list[Any]:
-    gate = asyncio.Semaphore(limit or max(len(items), 1))
-    tolerant = on_error == "collect" or least is not None
+    slots = asyncio.Semaphore(max_parallel or max(len(items), 1))
+    tolerant = on_error == "collect" or min_success is not None
 
     async def one(made: Awaitable[Any]) -> Any:
-        async with gate:
+        async with slots:
             return await made
 
     calls = [call(item) for item in items]
@@ -290,5 +305,5 @@ async def _map_steps(
                 inspect.iscoroutine(made)
                 and inspect.getcoroutinestate(made) == inspect.CORO_CREATED
             ):
-                made.close()  # its turn never came
-    return children.settle_map(list(results), on_error, least)
+                made.close()  # never started: a close avoids the warning that it was not awaited
+    return children.map_results(list(results), on_error, min_success)

@@ -1,4 +1,7 @@
-"""The verbs for plain ``def`` workflows: the same names, without await."""
+"""The functions that ``def`` workflows call to wait, branch and start children.
+
+They have the names of those in ``api_async``, and block instead of being awaited.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ T = TypeVar("T")
 
 
 def _here(call: str) -> SyncProgram:
+    """Return the program whose workflow code makes this call. Raises NotInWorkflow."""
     program = deterministic.program_here(call)
     if not isinstance(program, SyncProgram):
         raise NotInWorkflow(call=call, why=f"an async workflow uses holdfast.{call}, and awaits it")
@@ -36,19 +40,24 @@ def _here(call: str) -> SyncProgram:
 
 
 def sleep(length: Duration) -> None:
-    """Wait for a while: milliseconds or months. The process may end meanwhile."""
+    """Wait durably, for milliseconds or months; the process may end meanwhile.
+
+    Outside workflow code it is an ordinary sleep.
+    """
     if current_program.get() is None or current_step.get() is not None:
         time.sleep(duration.parse(length) / 1_000_000)
         return
     program = _here("sleep")
-    resolve(program, signals.sleeping(program, length))
+    resolve(program, signals.sleep_call(program, length))
 
 
 def wait_signal(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:
-    """Wait for a signal of that name and return its payload; it may have come before. Raises
-    TimeoutError."""
+    """Wait for a signal of that name and return its payload, decoded as *type*.
+
+    The signal may have arrived before. Raises TimeoutError.
+    """
     program = _here("wait_signal")
-    return resolve(program, signals.awaiting_signal(program, name, timeout, type))
+    return resolve(program, signals.wait_signal_call(program, name, timeout, type))
 
 
 def gate(
@@ -69,10 +78,10 @@ def gate(
     """Ask people for a decision and return the answer: the text of the choice, and who made it,
     when and why.
 
-    Raises GateExpired when nobody decided in time, GateRejected when people reject what has no
-    option to, GateWithdrawn."""
+    Raises GateExpired if there was no decision in time, GateRejected if people reject a gate that
+    has no option for it, and GateWithdrawn."""
     program = _here("gate")
-    wish = gates.asking(
+    call = gates.gate_call(
         program,
         prompt,
         options=options,
@@ -87,7 +96,7 @@ def gate(
         form=form,
         data=data,
     )
-    answer: Answer = resolve(program, wish)
+    answer: Answer = resolve(program, call)
     return answer
 
 
@@ -98,57 +107,64 @@ def wait_for(
     on_timeout: str = "fail",
     type: Any = Any,
 ) -> Waited:
-    """Wait until a condition is met, and say by which signals. When time is up: "fail" raises
-    WaitTimeout, "cancel" and "expire" end the run like that, "continue" goes on, "escalate" waits
-    on until a person acts."""
+    """Wait until a condition is met, and return the signals that met it.
+
+    When time is up, *on_timeout* decides: "fail" raises WaitTimeout, "cancel" and "expire" end the
+    run with that status, "continue" returns, "escalate" waits on until a person acts."""
     program = _here("wait_for")
-    found: Waited = resolve(program, waits.awaiting(program, condition, timeout, on_timeout, type))
-    return found
+    waited: Waited = resolve(
+        program, waits.wait_for_call(program, condition, timeout, on_timeout, type)
+    )
+    return waited
 
 
 def create_wait(name: str, *, expires: Duration | None = None) -> Wait:
-    """Open a wait to which others may deliver signals from now on: give them its id and its token,
-    then ``wait_for`` it."""
+    """Open a wait to which other programs may deliver signals from now on: give them its id and its
+    token, then ``wait_for`` it."""
     program = _here("create_wait")
-    found: Wait = resolve(program, waits.creating(program, name, expires))
-    return found
+    wait: Wait = resolve(program, waits.create_wait_call(program, name, expires))
+    return wait
 
 
 def grow(graph: Graph) -> dict[str, str]:
-    """Add to the graph that this run is a member of, once; return the ids of the new runs by their
-    names."""
+    """Add members to the graph that this run belongs to, once; return the ids of the new runs by
+    member name. A graph that cannot be added fails the run."""
     program = _here("grow")
-    found: dict[str, str] = resolve(program, graphs.growing(program, graph))
-    return found
+    run_ids: dict[str, str] = resolve(program, graphs.grow_call(program, graph))
+    return run_ids
 
 
 def gather(*calls: Callable[[], Any]) -> list[Any]:
-    """Run calls side by side and return their results in order: ``gather(lambda: pack(1),
+    """Run calls concurrently and return their results in order: ``gather(lambda: pack(1),
     partial(pack, 2))``."""
     program = _here("gather")
-    return [value for _, value in sorted(_together(program, calls, None), key=lambda end: end[0])]
+    results = _run_parallel(program, calls, None)
+    return [value for _, value in sorted(results, key=lambda result: result[0])]
 
 
 def first(*calls: Callable[[], T]) -> T:
-    """Return the result of the call that ends first, and stop the others."""
+    """Return the result of the call that ends first, and cancel the others."""
     program = _here("first")
     if not calls:
-        raise BadOption(option="first", why="there must be something to wait for")
-    value: T = _together(program, calls, 1)[0][1]
+        raise BadOption(option="first", why="give at least one call to wait for")
+    value: T = _run_parallel(program, calls, 1)[0][1]
     return value
 
 
-def _together(
+def _run_parallel(
     program: SyncProgram, calls: Iterable[Callable[[], Any]], enough: int | None
 ) -> list[tuple[int, Any]]:
-    ended = program.together([(_name(call), call) for call in calls], enough=enough)
-    for _, _, error in ended:
+    """Run calls until *enough* have ended (all, if None); return the index and value of each, in
+    the order of their ends. Raise the error of a call that failed."""
+    ends = program.run_parallel([(_branch_name(call), call) for call in calls], enough=enough)
+    for _, _, error in ends:
         if error is not None:
             raise error
-    return [(place, value) for place, value, _ in ended]
+    return [(index, value) for index, value, _ in ends]
 
 
-def _name(call: Any) -> str:
+def _branch_name(call: Any) -> str:
+    """Return the name of the branch for a call: the name of its function. Raises BadOption."""
     if not callable(call):
         raise BadOption(
             option="calls", value=call, why="give functions to call, such as lambda: pack(item)"
@@ -169,25 +185,26 @@ class ChildHandle(Generic[T]):
 
     def __init__(self, workflow: Workflow[..., Any], start: str, run_id: str) -> None:
         self.id = run_id
-        self._workflow, self._start = workflow, start
+        self._workflow = workflow
+        self._start = start
 
     def result(self) -> T:
         """Wait for the child to end and return its result. Raises ChildFailed."""
         program = _here("result")
-        found: T = resolve(
-            program, children.awaiting_child(program, self._workflow, self._start, self.id)
+        value: T = resolve(
+            program, children.await_child_call(program, self._workflow, self._start, self.id)
         )
-        return found
+        return value
 
     def signal(self, name: str, payload: Any = None) -> None:
         """Send the child a signal."""
         program = _here("signal")
-        resolve(program, signals.sending(program, self.id, name, payload))
+        resolve(program, signals.send_signal_call(program, self.id, name, payload))
 
     def cancel(self, reason: str = "its parent asked for it") -> None:
-        """Ask the child to stop."""
+        """Request the cancellation of the child."""
         program = _here("cancel")
-        resolve(program, signals.cancelling(program, self.id, reason))
+        resolve(program, signals.cancel_run_call(program, self.id, reason))
 
 
 @overload
@@ -197,14 +214,13 @@ def start(
 @overload
 def start(workflow: Workflow[..., T], *args: Any, **options: Any) -> ChildHandle[T]: ...
 def start(workflow: Workflow[..., Any], *args: Any, **options: Any) -> ChildHandle[Any]:
-    """Start a child run and go on. The options are those of ``holdfast.start``."""
+    """Start a child run and continue without waiting for it. The options are the same as for
+    ``holdfast.start``."""
     if not isinstance(workflow, Workflow):
-        raise BadOption(
-            option="workflow", value=workflow, why="a function with @workflow is needed"
-        )
+        raise BadOption(option="workflow", value=workflow, why="give a function with @workflow")
     program = _here("start")
-    wish = children.starting(program, workflow, args, {}, options)
-    return ChildHandle(workflow, wish.command.id, resolve(program, wish))  # type: ignore[union-attr]
+    call = children.start_child_call(program, workflow, args, {}, options)
+    return ChildHandle(workflow, call.command.id, resolve(program, call))  # type: ignore[union-attr]
 
 
 def map(
@@ -216,41 +232,65 @@ def map(
     min_success: int | None = None,
     **options: Any,
 ) -> list[Any]:
-    """Call a step, or start a child run, once per item, and return the results in order."""
+    """Call a step, or start a child run, once per item, and return the results in order.
+
+    With ``on_error="collect"`` or ``min_success`` the list has the error of each item that failed
+    in place of its result."""
     program = _here("map")
-    found = deterministic.listed(items)
+    item_list = deterministic.list_items(items)
     if isinstance(call, Workflow):
-        policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
-        return list(
-            resolve(program, children.mapping(program, call, found, options=options, **policy))  # type: ignore[arg-type]
+        map_call = children.map_call(
+            program,
+            call,
+            item_list,
+            max_parallel=max_parallel,
+            on_error=on_error,
+            min_success=min_success,
+            options=options,
         )
+        return list(resolve(program, map_call))
     children.check_call(call, options)
-    children.check_map(max_parallel, on_error, min_success, len(found))
-    return _map_steps(program, call, found, max_parallel or 32, on_error, min_success)
+    children.check_map(max_parallel, on_error, min_success, len(item_list))
+    return _map_steps(
+        program,
+        call,
+        item_list,
+        max_parallel=max_parallel or 32,
+        on_error=on_error,
+        min_success=min_success,
+    )
 
 
 def _map_steps(
-    program: SyncProgram, call: Any, items: list[Any], limit: int, on_error: str, least: int | None
+    program: SyncProgram,
+    call: Any,
+    items: list[Any],
+    *,
+    max_parallel: int,
+    on_error: str,
+    min_success: int | None,
 ) -> list[Any]:
-    """Deal the items out to as many threads as may run at once, in turn, so that every replay deals
-    the same."""
-    tolerant = on_error == "collect" or least is not None
+    """Distribute the items over at most *max_parallel* threads and return the results in order.
+
+    The distribution is round-robin, so it is the same in every replay.
+    """
+    tolerant = on_error == "collect" or min_success is not None
     results: list[Any] = [None] * len(items)
 
-    def hand(start: int) -> None:
-        for place in range(start, len(items), limit):
+    def work(start: int) -> None:
+        for index in range(start, len(items), max_parallel):
             try:
-                results[place] = call(items[place])
+                results[index] = call(items[index])
             except Exception as error:
                 if not tolerant:
                     raise
-                results[place] = error
+                results[index] = error
 
-    hands: list[tuple[str, Callable[[], Any]]] = [
-        (getattr(call, "name", "map"), partial(hand, start))
-        for start in range(min(limit, len(items)))
+    branches: list[tuple[str, Callable[[], Any]]] = [
+        (getattr(call, "name", "map"), partial(work, start))
+        for start in range(min(max_parallel, len(items)))
     ]
-    for _, _, error in program.together(hands, enough=None):
+    for _, _, error in program.run_parallel(branches, enough=None):
         if error is not None:
             raise error
-    return children.settle_map(results, on_error, least)
+    return children.map_results(results, on_error, min_success)

@@ -1,5 +1,8 @@
-"""``spend``, ``spent`` and ``reserve``: what a run takes from its budgets, in steps and in workflow
-code, in both colours."""
+"""``spend``, ``spent`` and ``reserve``: the use of budgets in steps and in workflow code.
+
+The same functions serve ``async def`` and ``def`` code. In a step they go to the spending of the
+attempt; in workflow code they are commands of the program; elsewhere they do nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from holdfast.errors import BadOption, BudgetExceeded, NotInWorkflow, UnknownDim
 
 
 class _Done(Awaitable[None]):
-    """Something that is done; awaiting it does nothing."""
+    """An awaitable that is complete: awaiting it does nothing."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
@@ -37,129 +40,144 @@ _DONE = _Done()
 def spend(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
     """Take from the budgets of this run: ``spend(tokens=1200, money="0.03")``.
 
-    All of it or nothing: without room the run waits, fails or is cancelled, as its budget says. In
-    a step it is counted together with the step's result: once, however many attempts there were. In
-    workflow code (awaited, in an ``async def`` one) it is counted at once. With a *key* it is
-    counted once per run. Outside a run it does nothing."""
-    return _take(amounts, key, fact=False)
+    All amounts are taken or none: without room the run waits, fails or is cancelled, as its budget
+    says. In a step the amounts are counted together with the step's result, so once, however many
+    attempts there were. In workflow code they are counted at once; an ``async def`` workflow must
+    await the call. With a *key* they are counted once per run. Outside a run the call does
+    nothing."""
+    return _spend(amounts, key, fact=False)
 
 
 def spent(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
-    """Say what has been spent already, such as the tokens of a call that was made:
-    ``spent(tokens=reply.tokens)``.
+    """Record spending that has already happened: ``spent(tokens=reply.tokens)``.
 
-    It is a fact, and counted for each attempt that says so, even when that fails, and even past a
-    limit; then no further step of the run begins before there is room. With a *key* it is counted
-    once per run."""
-    return _take(amounts, key, fact=True)
+    The amounts are counted for each attempt that records them, even if the attempt fails, and even
+    past a limit; in that case no further step of the run begins before there is room. With a *key*
+    they are counted once per run."""
+    return _spend(amounts, key, fact=True)
 
 
-def _take(amounts: dict[str, Amount], key: str | None, *, fact: bool) -> Awaitable[None]:
-    found = amounts_from(amounts)
+def _spend(amounts: dict[str, Amount], key: str | None, *, fact: bool) -> Awaitable[None]:
+    parsed = amounts_from(amounts)
     if key is not None and (
         not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key)
     ):
-        raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
+        raise BadOption(option="key", value=key, why="a key must be a text of 1 to 200 characters")
     program = current_program.get()
     if current_step.get() is not None:
-        purse = current_spending.get()
-        if purse is not None:
-            purse.spend(found, key, fact=fact)
+        spending = current_spending.get()
+        if spending is not None:
+            spending.spend(parsed, key, fact=fact)
     elif isinstance(program, AsyncProgram):
-        return _fulfil(program, _spending(program, found, key, fact))
+        return _fulfil(program, _spend_call(program, parsed, key, fact))
     elif isinstance(program, SyncProgram):
-        resolve(program, _spending(program, found, key, fact))
+        resolve(program, _spend_call(program, parsed, key, fact))
     return _DONE
 
 
-def _spending(program: ReplayProgram, amounts: dict[str, int], key: str | None, fact: bool) -> Call:
+def _spend_call(
+    program: ReplayProgram, amounts: dict[str, int], key: str | None, fact: bool
+) -> Call:
     identity = program.identify("spent" if fact else "spend")
-    return Call(Spend(identity, amounts, key, current_reservation.get(), fact), _granted)
+    return Call(Spend(identity, amounts, key, current_reservation.get(), fact), _raise_if_refused)
 
 
-def _granted(event: Event) -> None:
+def _raise_if_refused(event: Event) -> None:
+    """Raise UnknownDimension or BudgetExceeded if the outcome is a refusal."""
     if event.error is not None:
         info = msgspec.json.decode(event.error, type=ErrorInfo)
-        raise (UnknownDimension if info.type == UnknownDimension.__name__ else BudgetExceeded)(
-            **info.facts
-        )
+        if info.type == UnknownDimension.__name__:
+            raise UnknownDimension(**info.facts)
+        raise BudgetExceeded(**info.facts)
 
 
-async def _fulfil(program: AsyncProgram, wish: Call) -> Any:
-    return wish.understand(await program.ask(wish.command))
+# Workflow code may wrap this coroutine in a task. Its name is then part of step identities in
+# recorded histories (see WorkflowLoop.create_task), so it must not change.
+async def _fulfil(program: AsyncProgram, call: Call) -> Any:
+    return call.decode(await program.call(call.command))
 
 
 class reserve:
-    """Set something aside while a block runs: ``with reserve(tokens=4000): ...``, in ``async def``
-    code ``async with``.
+    """Reserve amounts while a block runs: ``with reserve(tokens=4000): ...``, in ``async def`` code
+    ``async with``.
 
-    It waits until there is room. What is spent inside counts against it; what is left is given back
-    at the end of the block, however it ends."""
+    It waits until there is room. Spending inside the block counts against the reservation; the
+    remainder is released when the block ends, with or without an error."""
 
     def __init__(self, **amounts: Amount) -> None:
         self._amounts = amounts_from(amounts)
-        self._step: tuple[SpendingSink, object] | None = None
-        self._flow: tuple[str, Token[str | None]] | None = None
+        self._in_step: tuple[SpendingSink, object] | None = None
+        """In a step: the spending of the attempt, and its handle of the reservation."""
+        self._in_workflow: tuple[str, Token[str | None]] | None = None
+        """In workflow code: the step identity of the reservation, and the token that restores the
+        outer one."""
 
     def __enter__(self) -> reserve:
         program = current_program.get()
         if current_step.get() is not None:
-            purse = current_spending.get()
-            self._step = None if purse is None else (purse, purse.reserve(self._amounts))
+            spending = current_spending.get()
+            if spending is not None:
+                self._in_step = (spending, spending.reserve(self._amounts))
         elif isinstance(program, AsyncProgram):
             raise NotInWorkflow(
-                call="reserve", why="an async workflow says: async with reserve(...)"
+                call="reserve", why="an async workflow must use: async with reserve(...)"
             )
         elif isinstance(program, SyncProgram):
-            self._begin(resolve(program, self._reserving(program)))
+            self._enter(resolve(program, self._reserve_call(program)))
         return self
 
     async def __aenter__(self) -> reserve:
         program = current_program.get()
         if current_step.get() is not None:
-            purse = current_spending.get()
-            self._step = None if purse is None else (purse, await purse.reserve_aio(self._amounts))
+            spending = current_spending.get()
+            if spending is not None:
+                self._in_step = (spending, await spending.reserve_aio(self._amounts))
         elif isinstance(program, AsyncProgram):
-            self._begin(await _fulfil(program, self._reserving(program)))
+            self._enter(await _fulfil(program, self._reserve_call(program)))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._release()
+        self._release_in_step()
         program = current_program.get()
-        if self._flow is not None and isinstance(program, SyncProgram) and kind is not Evicted:
-            resolve(program, self._settling(program))
+        # A run that leaves memory keeps its reservation: the block goes on when it is replayed.
+        if (
+            self._in_workflow is not None
+            and isinstance(program, SyncProgram)
+            and kind is not Evicted
+        ):
+            resolve(program, self._release_call(program))
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._release()
+        self._release_in_step()
         program = current_program.get()
         if (
-            self._flow is not None
+            self._in_workflow is not None
             and isinstance(program, AsyncProgram)
-            and kind not in (GeneratorExit, Evicted)
+            and kind not in (GeneratorExit, Evicted)  # the run leaves memory, as in __exit__
         ):
-            await _fulfil(program, self._settling(program))
+            await _fulfil(program, self._release_call(program))
 
-    def _reserving(self, program: ReplayProgram) -> Call:
+    def _reserve_call(self, program: ReplayProgram) -> Call:
         identity = program.identify("reserve")
 
-        def granted(event: Event) -> str:
-            _granted(event)
+        def decode(event: Event) -> str:
+            _raise_if_refused(event)
             return identity
 
-        return Call(Reserve(identity, self._amounts, current_reservation.get()), granted)
+        return Call(Reserve(identity, self._amounts, current_reservation.get()), decode)
 
-    def _begin(self, identity: str) -> None:
-        self._flow = (identity, current_reservation.set(identity))
+    def _enter(self, identity: str) -> None:
+        self._in_workflow = (identity, current_reservation.set(identity))
 
-    def _settling(self, program: ReplayProgram) -> Call:
-        assert self._flow is not None
-        identity, token = self._flow
+    def _release_call(self, program: ReplayProgram) -> Call:
+        assert self._in_workflow is not None
+        identity, token = self._in_workflow
         current_reservation.reset(token)
-        self._flow = None
+        self._in_workflow = None
         return Call(ReleaseReservation(program.identify("settle"), identity), lambda event: None)
 
-    def _release(self) -> None:
-        if self._step is not None:
-            purse, held = self._step
-            purse.release(held)
-            self._step = None
+    def _release_in_step(self) -> None:
+        if self._in_step is not None:
+            spending, reservation = self._in_step
+            spending.release(reservation)
+            self._in_step = None

@@ -1,4 +1,4 @@
-"""The references in a function's bytecode, and which of them can follow an instruction."""
+"""Control flow of a function's bytecode: which names it can refer to after an instruction."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """Something that an instruction loads: a name, with the attributes that it is asked for, or a
-    constant."""
+    """A name that an instruction loads, with the attributes that are read from it; or a constant,
+    or an imported module."""
 
     name: str | None = None
-    """None for the attributes of a value that has no name, such as the result of a call."""
+    """None for the attributes of a value without a name, such as the result of a call."""
     attributes: tuple[str, ...] = ()
     is_called: bool = False
     """Whether the last attribute is called as a method."""
@@ -41,7 +41,7 @@ class Reference(msgspec.Struct, frozen=True):
     imported: str | None = None
     """The module that is imported here."""
     is_chosen_id: bool = False
-    """Whether a call is given an ``id`` that is no constant."""
+    """Whether this call has an argument ``id`` that is not a constant."""
 
 
 class ControlFlow:
@@ -70,19 +70,20 @@ class ControlFlow:
             for reference in references
             if reference.name is not None and not self._is_located(place)
         ]
-        """Names that are used as values: where they are called cannot be told."""
+        """Names that are used as values: the place of their call is unknown."""
 
     def ahead_of(self, offset: int) -> Iterator[Reference]:
         """Yield the references of all instructions that can be executed after the one at
         *offset*."""
-        # A frame may wait inside the inline cache that follows an instruction.
-        waiting = [max(bisect_right(self._offsets, offset) - 1, 0)]
+        # A frame may wait inside the inline cache that follows an instruction, at an offset that
+        # belongs to no instruction.
+        unvisited = [max(bisect_right(self._offsets, offset) - 1, 0)]
         reached: set[int] = set()
-        while waiting:
-            place = waiting.pop()
+        while unvisited:
+            place = unvisited.pop()
             if place not in reached:
                 reached.add(place)
-                waiting.extend(self._successors(place))
+                unvisited.extend(self._successors(place))
         for place in reached:
             yield from self._references.get(place, ())
 
@@ -109,33 +110,30 @@ class ControlFlow:
                 attributes, is_called = self._attributes(place)
                 yield Reference(attributes=attributes, is_called=is_called)
         elif instruction.opname.startswith("LOAD_"):
-            names = (
-                instruction.argval
-                if isinstance(instruction.argval, tuple)
-                else (instruction.argval,)
-            )
+            # Some instructions load two names at once, such as LOAD_FAST_LOAD_FAST.
+            loaded = instruction.argval
+            names = loaded if isinstance(loaded, tuple) else (loaded,)
             attributes, is_called = self._attributes(place + 1)
             for name in names:
                 if isinstance(name, str):
                     yield Reference(name, attributes if name == names[-1] else (), is_called)
 
     def _constants(self, place: int) -> Iterator[Reference]:
+        """Yield the texts and code objects that an instruction loads, and whether an ``id`` that is
+        not a constant is among the arguments that it names."""
         instruction = self._instructions[place]
-        # dis of Python 3.11 does not know the argument of KW_NAMES.
-        value = (
-            self._code.co_consts[instruction.arg or 0]
-            if instruction.opname == "KW_NAMES"
-            else instruction.argval
-        )
+        value = instruction.argval
+        if instruction.opname == "KW_NAMES":
+            # dis of Python 3.11 does not resolve the argument of KW_NAMES.
+            value = self._code.co_consts[instruction.arg or 0]
         constants = value if isinstance(value, tuple) else (value,)
         for constant in constants:
             if isinstance(constant, str | types.CodeType):
                 yield Reference(constant=constant)
-        if "id" in [
-            constant for constant in constants if isinstance(constant, str)
-        ] and self._names_arguments(place):
-            given = self._instructions[max(place - len(constants), 0) : place]
-            if any(instruction.opname != "LOAD_CONST" for instruction in given):
+        texts = [constant for constant in constants if isinstance(constant, str)]
+        if "id" in texts and self._names_arguments(place):
+            arguments = self._instructions[max(place - len(constants), 0) : place]
+            if any(argument.opname != "LOAD_CONST" for argument in arguments):
                 yield Reference(is_chosen_id=True)
 
     def _names_arguments(self, place: int) -> bool:
@@ -144,8 +142,8 @@ class ControlFlow:
         )
 
     def _attributes(self, place: int) -> tuple[tuple[str, ...], bool]:
-        """Return the attributes that are asked for from *place* on, and whether the last one is
-        called."""
+        """Return the attributes that consecutive instructions from *place* on read, and whether the
+        last one is called as a method."""
         attributes: list[str] = []
         is_called = False
         while self._opname(place) in _ATTRIBUTES:
@@ -156,13 +154,13 @@ class ControlFlow:
         return tuple(attributes), is_called
 
     def _extends_a_name(self, place: int) -> bool:
-        """Return whether the attributes before this one lead back to a name, or to another
-        attribute."""
+        """Return whether the attribute at *place* is read from a name or from another attribute."""
         before = self._opname(place - 1) if place else ""
         return before.startswith("LOAD_") and before not in _CONSTANTS
 
     def _is_located(self, place: int) -> bool:
-        """Return whether a name is called, or asked for an attribute, right where it is loaded."""
+        """Return whether the name at *place* is called, or an attribute is read from it, right
+        where it is loaded."""
         instruction = self._instructions[place]
         following = self._opname(place + 1)
         preceding = self._opname(place - 1) if place else ""
@@ -178,5 +176,5 @@ class ControlFlow:
 
 @functools.lru_cache(maxsize=4096)
 def control_flow(code: types.CodeType) -> ControlFlow:
-    """Return the references in *code*."""
+    """Return the control flow of *code*. It is cached, because disassembly is slow."""
     return ControlFlow(code)

@@ -1,7 +1,8 @@
-"""What a step prints and logs, as part of its output. It is printed and logged as ever, too.
+"""Capture the printed and logged lines of a step as frames of its output.
 
-While such a step runs, ``sys.stdout`` and ``sys.stderr`` are replaced by ones that know which step
-is printing; lines of one step do not mix with those of another.
+The lines are also printed and logged as usual. While such a step runs, ``sys.stdout`` and
+``sys.stderr`` are replaced by streams that find the printing step in a context variable, so lines
+of concurrent steps do not mix.
 """
 
 from __future__ import annotations
@@ -21,56 +22,58 @@ from holdfast.core.text import readable
 from holdfast.errors import HoldfastError
 
 LONGEST = LARGEST // 8
-"""Characters after which a line that does not end is a frame nevertheless."""
+"""The number of characters after which an unfinished line becomes a frame."""
 
-_guard = threading.Lock()
+_lock = threading.Lock()
+"""Guards ``_active`` and the replacement of the process-wide streams and log handlers."""
 _active = 0
+"""How many captures are open in this process."""
 
 
 class _Page:
-    """What one step prints: whole lines become frames."""
+    """The printed lines of one step: each complete line becomes a frame."""
 
     def __init__(self, info: StepInfo) -> None:
         self.info = info
-        self._begun = {FrameKind.STDOUT: "", FrameKind.STDERR: ""}
+        self._unfinished = {FrameKind.STDOUT: "", FrameKind.STDERR: ""}
 
     def write(self, kind: FrameKind, text: str) -> None:
-        *lines, self._begun[kind] = (self._begun[kind] + text).split("\n")
-        if len(self._begun[kind]) > LONGEST:
-            lines, self._begun[kind] = [*lines, self._begun[kind]], ""
+        *lines, unfinished = (self._unfinished[kind] + text).split("\n")
+        if len(unfinished) > LONGEST:
+            lines.append(unfinished)
+            unfinished = ""
+        self._unfinished[kind] = unfinished
         for line in lines:
             self.put(kind, line)
 
     def put(self, kind: FrameKind, value: Any, name: str | None = None) -> None:
+        """Emit a value as one frame, a text as frames of at most LONGEST characters."""
+        pieces = [value]
         if isinstance(value, str):
-            value = readable(value)
-        pieces = (
-            [value[at : at + LONGEST] for at in range(0, len(value), LONGEST)] or [""]
-            if isinstance(value, str)
-            else [value]
-        )
+            text = readable(value)
+            pieces = [text[at : at + LONGEST] for at in range(0, len(text), LONGEST)] or [""]
         for piece in pieces:
             try:
                 self.info.sink.put(self.info.step, self.info.attempt, kind.value, piece, name=name)
-            except (
-                HoldfastError
-            ):  # to print must not fail: the run is not ours any more, or the attempt has ended
+            except HoldfastError:
+                # print() must not fail because the lease is lost or the attempt has ended.
                 return
 
     def end(self) -> None:
-        for kind, rest in self._begun.items():
-            if rest:
-                self.put(kind, rest)
+        for kind, unfinished in self._unfinished.items():
+            if unfinished:
+                self.put(kind, unfinished)
 
 
 _page: ContextVar[_Page | None] = ContextVar("holdfast_page", default=None)
 
 
 class _CapturedStream:
-    """A stream that passes on what is printed, and lets the step have it that is printing."""
+    """A replacement of stdout or stderr that also writes to the page of the printing step."""
 
     def __init__(self, real: Any, kind: FrameKind) -> None:
-        self.real, self._kind = real, kind
+        self.real = real
+        self._kind = kind
 
     def write(self, text: str) -> int:
         page = _page.get()
@@ -92,19 +95,20 @@ class _Handler(logging.Handler):
         page = _page.get()
         if page is not None and not record.name.startswith("holdfast"):
             try:
-                told = {
+                fields = {
                     "level": record.levelname,
                     "logger": record.name,
                     "message": record.getMessage(),
                 }
                 if record.exc_info:
-                    told["error"] = logging.Formatter().formatException(record.exc_info)[-LONGEST:]
+                    traceback = logging.Formatter().formatException(record.exc_info)
+                    fields["error"] = traceback[-LONGEST:]
             except Exception:
                 self.handleError(record)
                 return
-            told["message"] = told["message"][:LONGEST]
+            fields["message"] = fields["message"][:LONGEST]
             page.put(
-                FrameKind.EVENT, {field: readable(text) for field, text in told.items()}, "log"
+                FrameKind.EVENT, {field: readable(text) for field, text in fields.items()}, "log"
             )
 
 
@@ -113,7 +117,7 @@ _handler = _Handler()
 
 @contextmanager
 def capturing(info: StepInfo) -> Iterator[None]:
-    """Let what is printed and logged in here be the output of a step."""
+    """Capture the lines that are printed and logged in this block as output of a step."""
     page = _Page(info)
     token = _page.set(page)
     _install()
@@ -127,7 +131,7 @@ def capturing(info: StepInfo) -> Iterator[None]:
 
 def _install() -> None:
     global _active
-    with _guard:
+    with _lock:
         _active += 1
         if not isinstance(sys.stdout, _CapturedStream):
             sys.stdout = _CapturedStream(sys.stdout, FrameKind.STDOUT)
@@ -139,7 +143,7 @@ def _install() -> None:
 
 def _remove() -> None:
     global _active
-    with _guard:
+    with _lock:
         _active -= 1
         if _active > 0:
             return

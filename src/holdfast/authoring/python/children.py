@@ -1,4 +1,4 @@
-"""Runs below a run: one called, one started with a handle, or one per item of a map."""
+"""Child runs: called like a function, started with a handle, or one per item of a map."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.errors import BadOption, ChildFailed, TooManyFailures
 
 
 class ChildWorkflow(Protocol):
-    """A workflow, as whoever starts it as a child sees it."""
+    """The part of a workflow definition that a parent needs to start it as a child."""
 
     name: str
     version: str
@@ -50,14 +50,14 @@ OPTIONS = (
 )
 
 
-def starting(
+def start_child_call(
     program: ReplayProgram,
     workflow: ChildWorkflow,
     args: Any,
     kwargs: Any,
     options: Mapping[str, Any],
 ) -> Call:
-    """Start a child."""
+    """Return the call that starts a child. It decodes to the id of the child's run."""
     identity = program.identify(f"run {workflow.name}")
     data = workflow.signature.encode_args(program.codec, args, kwargs)
     command = StartChild(
@@ -74,19 +74,16 @@ def ends_with_parent(options: Mapping[str, Any]) -> bool:
 
 
 def route_of(program: ReplayProgram, workflow: ChildWorkflow, options: Mapping[str, Any]) -> Route:
-    """Return where a child of this program runs."""
-    capabilities = options.get("capabilities")
-    return Route(
-        program.run.namespace,
-        workflow.name,
-        workflow.version,
-        checked_text("lane", options.get("lane")) or workflow.lane,
-        workflow.capabilities if capabilities is None else checked_capabilities(capabilities),
-    )
+    """Return the route of a child of this program: namespace, workflow, lane, capabilities."""
+    lane = checked_text("lane", options.get("lane")) or workflow.lane
+    capabilities = workflow.capabilities
+    if options.get("capabilities") is not None:
+        capabilities = checked_capabilities(options["capabilities"])
+    return Route(program.run.namespace, workflow.name, workflow.version, lane, capabilities)
 
 
 def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a child as plain data; durations in microseconds."""
+    """Return the options of a child as plain data, durations in microseconds. Raises BadOption."""
     unknown = set(options) - set(OPTIONS)
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
@@ -94,7 +91,9 @@ def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
         options["on_parent_end"], ("cancel", "leave")
     ):
         raise BadOption(
-            option="on_parent_end", value=options["on_parent_end"], why='it is "cancel" or "leave"'
+            option="on_parent_end",
+            value=options["on_parent_end"],
+            why='the value must be "cancel" or "leave"',
         )
     read_option(options.get("budget"))
     return checked_start(
@@ -102,12 +101,16 @@ def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def awaiting_child(
+def await_child_call(
     program: ReplayProgram, workflow: ChildWorkflow, start: str, run_id: str, *, owned: bool = False
 ) -> Call:
-    """Wait for a child to end. One that is owned is cancelled when nobody waits for it any more."""
+    """Return the call that waits for the end of a child. It decodes to the child's result, or
+    raises ChildFailed.
 
-    def understand(event: Event) -> Any:
+    An *owned* child is cancelled if the wait is dropped.
+    """
+
+    def decode(event: Event) -> Any:
         program.open_children.discard(start)
         return program.read(
             event, lambda data: child_value(program, workflow, run_id, data, event.error)
@@ -115,7 +118,7 @@ def awaiting_child(
 
     return Call(
         AwaitChild(program.identify(f"{start.rsplit('/', 1)[-1]} end"), start, run_id, owned),
-        understand,
+        decode,
     )
 
 
@@ -126,7 +129,7 @@ def child_value(
     data: bytes | None,
     error: bytes | None,
 ) -> Any:
-    """Return a child's result, or raise ChildFailed."""
+    """Return the result of a child. Raises ChildFailed."""
     if error is not None:
         info = msgspec.json.decode(error, type=ErrorInfo)
         raise ChildFailed(workflow=workflow.name, run=run_id, type=info.type, message=info.message)
@@ -134,25 +137,27 @@ def child_value(
 
 
 def call_child(program: ReplayProgram, workflow: ChildWorkflow, args: Any, kwargs: Any) -> Any:
-    """Run a child and wait for its result."""
-    started = starting(program, workflow, args, kwargs, {})
-    start = started.command.id  # type: ignore[union-attr]
+    """Run a child and return its result; in an ``async def`` workflow, return a coroutine of it."""
+    start_call = start_child_call(program, workflow, args, kwargs, {})
+    start = start_call.command.id  # type: ignore[union-attr]
     if isinstance(program, AsyncProgram):
-        return _call_child(program, workflow, started, start)
+        return _call_child(program, workflow, start_call, start)
     assert isinstance(program, SyncProgram)
-    run_id = resolve(program, started)
-    return resolve(program, awaiting_child(program, workflow, start, run_id, owned=True))
+    run_id = resolve(program, start_call)
+    return resolve(program, await_child_call(program, workflow, start, run_id, owned=True))
 
 
+# Workflow code may wrap this coroutine in a task. Its name is then part of step identities in
+# recorded histories (see WorkflowLoop.create_task), so it must not change.
 async def _call_child(
-    program: AsyncProgram, workflow: ChildWorkflow, started: Call, start: str
+    program: AsyncProgram, workflow: ChildWorkflow, start_call: Call, start: str
 ) -> Any:
-    run_id = started.understand(await program.ask(started.command))
-    wish = awaiting_child(program, workflow, start, run_id, owned=True)
-    return wish.understand(await program.ask(wish.command))
+    run_id = start_call.decode(await program.call(start_call.command))
+    end_call = await_child_call(program, workflow, start, run_id, owned=True)
+    return end_call.decode(await program.call(end_call.command))
 
 
-def mapping(
+def map_call(
     program: ReplayProgram,
     workflow: ChildWorkflow,
     items: Sequence[Any],
@@ -162,7 +167,10 @@ def mapping(
     min_success: int | None,
     options: Mapping[str, Any],
 ) -> Call:
-    """Start one child per item and wait for all."""
+    """Return the call that starts one child per item and waits for all of them.
+
+    It decodes to the results in order: see ``map_results``.
+    """
     check_map(max_parallel, on_error, min_success, len(items))
     inputs = [workflow.signature.encode_args(program.codec, (item,), {}) for item in items]
     command = StartMap(
@@ -178,18 +186,21 @@ def mapping(
     if ends_with_parent(options):
         program.open_children.add(command.id)
 
-    def understand(event: Event) -> list[Any]:
+    def decode(event: Event) -> list[Any]:
         ends = msgspec.json.decode(
             event.data or b"[]", type=list[tuple[str, msgspec.Raw, msgspec.Raw]]
         )
         if len(ends) == len(inputs):
             program.open_children.discard(command.id)
-        return settle_map([_end(program, workflow, end) for end in ends], on_error, min_success)
+        results = [_value_or_error(program, workflow, end) for end in ends]
+        return map_results(results, on_error, min_success)
 
-    return Call(command, understand)
+    return Call(command, decode)
 
 
-def _end(program: ReplayProgram, workflow: ChildWorkflow, end: tuple[str, Any, Any]) -> Any:
+def _value_or_error(
+    program: ReplayProgram, workflow: ChildWorkflow, end: tuple[str, Any, Any]
+) -> Any:
     run_id, data, error = end
     try:
         return child_value(program, workflow, run_id, _raw(data), _raw(error))
@@ -203,28 +214,37 @@ def _raw(value: Any) -> bytes | None:
 
 
 def check_map(max_parallel: int | None, on_error: str, min_success: int | None, count: int) -> None:
-    """Refuse options of ``map`` that make no sense."""
+    """Raise BadOption if the options of ``map`` are invalid for *count* items."""
     if not is_one_of(on_error, ("fail_fast", "collect")):
-        raise BadOption(option="on_error", value=on_error, why='it is "fail_fast" or "collect"')
+        raise BadOption(
+            option="on_error", value=on_error, why='the value must be "fail_fast" or "collect"'
+        )
     if max_parallel is not None:
         checked_count("max_parallel", max_parallel, least=1)
     if min_success is not None and checked_count("min_success", min_success) > count:
-        raise BadOption(option="min_success", value=min_success, why=f"there are {count} items")
+        raise BadOption(
+            option="min_success", value=min_success, why=f"there are only {count} items"
+        )
 
 
 def check_call(call: Any, options: Mapping[str, Any]) -> None:
-    """Refuse what a map cannot call, and options of runs where none is started."""
+    """Raise BadOption if a map cannot call *call*, or if options of runs are given: only a map of
+    workflows starts runs."""
     if not callable(call):
         raise BadOption(option="call", value=call, why="give a step, a workflow or a function")
     if options:
         raise BadOption(
             option=sorted(options)[0],
-            why="only a workflow is started as a run, and has such options",
+            why="this is an option of child runs, and only a map of workflows starts them",
         )
 
 
-def settle_map(results: list[Any], on_error: str, min_success: int | None) -> list[Any]:
-    """Return the results in order, errors among them if they are tolerated; else raise."""
+def map_results(results: list[Any], on_error: str, min_success: int | None) -> list[Any]:
+    """Return the results in order, with the errors that the options tolerate.
+
+    Raises the first error if none is tolerated, and TooManyFailures if fewer than *min_success*
+    items succeeded.
+    """
     errors = [result for result in results if isinstance(result, Exception)]
     if min_success is not None and len(results) - len(errors) < min_success:
         raise TooManyFailures(

@@ -1,5 +1,7 @@
-"""What a workflow can ask for, once for both colours: a command, and what its outcome means to the
-code."""
+"""Functions for workflow code that need no outcome: deterministic values, versioning, compensation.
+
+They are the same for ``async def`` and ``def`` workflows.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,31 @@ from holdfast.errors import BadOption, NotInWorkflow
 
 
 def program_here(call: str) -> ReplayProgram:
-    """Return the program that is being run. Raises NotInWorkflow."""
-    found = current_program.get()
-    if found is None or current_step.get() is not None:
+    """Return the program whose workflow code calls this. Raises NotInWorkflow."""
+    program = current_program.get()
+    if program is None or current_step.get() is not None:
         raise NotInWorkflow(call=call)
-    return found
-
-
-# Telling others
-
-
-# What needs no outcome
+    return program
 
 
 def compensate(undo: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-    """Should this run fail or be cancelled, call *undo* then: in reverse order, durably, each
-    once."""
+    """Register *undo* as a compensation: it is called if this run fails or is cancelled.
+
+    Compensations run as steps, durably and each once, the last registered one first.
+    """
     program = program_here("compensate")
     if not callable(undo):
-        raise BadOption(option="undo", value=undo, why="it must be a step or a function")
-    fn, settings = (undo.fn, undo) if isinstance(undo, Step) else (undo, _UNDO)
-    name = undo.name if isinstance(undo, Step) else getattr(undo, "__name__", "undo")
+        raise BadOption(option="undo", value=undo, why="give a step or a function")
+    if isinstance(undo, Step):
+        fn = undo.fn
+        name = undo.name
+        settings: Any = undo
+    else:
+        fn = undo
+        name = getattr(undo, "__name__", "undo")
+        settings = _COMPENSATION
     identity = program.identify(f"undo {name}")
-    program.undos.append(
+    program.compensations.append(
         Compensation(
             identity, lambda identity: run_step(fn, identity, name, args, kwargs, settings)
         )
@@ -52,12 +56,16 @@ class _Settings(NamedTuple):
 
 LARGEST_VERSION = 2**62
 
-_UNDO = _Settings(RetryPolicy(retries=5), None, False)
-"""A plain function that undoes is tried harder than one that does."""
+_COMPENSATION = _Settings(RetryPolicy(retries=5), None, False)
+"""The settings of a compensation that is a plain function: more retries than a step has by
+default."""
 
 
 def now() -> datetime:
-    """Return the time of the run: the same in every replay. Outside a workflow, the time."""
+    """Return the time of the run in UTC, the same in every replay.
+
+    Outside workflow code it is the time of this machine.
+    """
     program = current_program.get()
     if program is None or current_step.get() is not None:
         return datetime.now(UTC)
@@ -65,8 +73,8 @@ def now() -> datetime:
 
 
 def random() -> float:
-    """Return a number from 0 up to 1 that is the same in every replay."""
-    return int.from_bytes(program_here("random").dice("random")[:7], "big") / 2**56
+    """Return a number from 0 up to, but not including, 1: the same in every replay."""
+    return int.from_bytes(program_here("random").replayable_bytes("random")[:7], "big") / 2**56
 
 
 def uuid() -> Any:
@@ -75,30 +83,39 @@ def uuid() -> Any:
 
 
 def patched(name: str) -> bool:
-    """Say whether this run takes the new way: true for all but those that are past this point
-    already."""
-    return bool(program_here("patched").mark(f"patch {checked_name('name', name)}", True, False))
+    """Return whether this run takes the new code path.
+
+    It is false only for runs that had passed this point before the patch was deployed.
+    """
+    program = program_here("patched")
+    patch_name = checked_name("name", name)
+    return bool(program.record_decision(f"patch {patch_name}", True, False))
 
 
 def version(name: str, current: int, *, oldest: int = 0) -> int:
-    """Return the version of a piece of code that this run follows: *current*, or what it was when
-    the run came by."""
+    """Return the version of a piece of code that this run follows.
+
+    It is *current* when the run first comes here, and the recorded version from then on; a run that
+    is past this point gets *oldest*. Raises BadOption if the code no longer has that version.
+    """
     program = program_here("version")
     checked_name("name", name)
     for option, number in (("current", current), ("oldest", oldest)):
         if isinstance(number, bool) or not isinstance(number, int) or abs(number) > LARGEST_VERSION:
-            raise BadOption(option=option, value=number, why="it is a whole number")
-    found = int(program.mark(f"version {name}", current, oldest))
-    if not oldest <= found <= current:
-        raise BadOption(option="version", name=name, recorded=found, known=f"{oldest} to {current}")
-    return found
+            raise BadOption(option=option, value=number, why="a version must be a whole number")
+    recorded = int(program.record_decision(f"version {name}", current, oldest))
+    if not oldest <= recorded <= current:
+        raise BadOption(
+            option="version", name=name, recorded=recorded, known=f"{oldest} to {current}"
+        )
+    return recorded
 
 
-def listed(items: Iterable[Any]) -> list[Any]:
-    """Return the items of a map; refuse what is none."""
+def list_items(items: Iterable[Any]) -> list[Any]:
+    """Return the items of a map as a list. Raises BadOption if they are not iterable."""
     try:
         return list(items)
     except TypeError:
         raise BadOption(
-            option="items", value=type(items).__name__, why="it must be a list, or the like"
+            option="items", value=type(items).__name__, why="give a list or another iterable"
         ) from None

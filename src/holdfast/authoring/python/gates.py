@@ -1,4 +1,7 @@
-"""``gate``: what a workflow says when it asks people, once for both colours."""
+"""``gate``: validate the options of a gate, and decode its decision.
+
+The code is shared by ``async def`` and ``def`` workflows.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +44,16 @@ from holdfast.errors import (
 Options = Iterable[str | Mapping[str, Any]] | Mapping[str, str]
 Names = str | Iterable[str]
 JSON = JsonCodec()
-"""What people are shown, and what they fill in, is JSON, whatever else is stored how."""
+"""The codec of gate data and forms: people read and fill in JSON, whatever codec the engine has."""
 
 LONGEST = 1000
-"""Characters of a name or of an option."""
+"""The largest number of characters of a name or of an option."""
 
 
 MOST_PEOPLE = 1_000_000
 
 
-def asking(
+def gate_call(
     program: ReplayProgram,
     prompt: str,
     *,
@@ -66,48 +69,57 @@ def asking(
     form: Any,
     data: Any,
 ) -> Call:
-    """Ask people for a decision."""
+    """Return the call that opens a gate and waits for its decision. It decodes to an Answer.
+
+    Raises BadOption, QuorumImpossible; the decoder raises GateExpired, GateRejected,
+    GateWithdrawn, WrongAnswer.
+    """
     if not isinstance(prompt, str) or not prompt.strip():
         raise BadOption(
-            option="prompt", value=prompt, why="people must be told what they decide on"
+            option="prompt", value=prompt, why="the prompt must tell people what they decide on"
         )
     if not is_storable(prompt):
         raise BadOption(
             option="prompt",
             value=prompt,
-            why="it must be a text without NUL characters, and Unicode",
+            why="the prompt must be valid Unicode without NUL characters",
         )
-    every, listed = _reminders(remind)
+    remind_every, remind_after = _reminders(remind)
     terms = GateTerms(
         options=_options(options),
         quorum=_quorum(quorum),
         exclude=_names("exclude", exclude),
         on_timeout=on_timeout,
-        remind=listed,
-        remind_every=every,
+        remind=remind_after,
+        remind_every=remind_every,
         escalate=_escalations(escalate),
         form=None if form is None else _schema(form),
     )
-    people, heads = _names("assignees", assignees), _names("roles", roles)
-    if not people and not heads and (assignees is not None or roles is not None):
+    people = _names("assignees", assignees)
+    people_roles = _names("roles", roles)
+    if not people and not people_roles and (assignees is not None or roles is not None):
         option = "assignees" if assignees is not None else "roles"
         raise BadOption(
-            option=option, value=[], why="nobody is named; leave it out if anybody may decide"
+            option=option,
+            value=[],
+            why="the list is empty: leave the option out if any person may decide",
         )
     command = OpenGate(
         program.identify("gate"),
         plain_text(prompt),
         terms,
         people,
-        heads,
+        people_roles,
         None if data is None else JSON.encode(data, what="data of the gate"),
-        _length("timeout", timeout),
+        _positive_duration("timeout", timeout),
     )
     _check(command)
-    return Call(command, lambda event: _understood(event, form))
+    return Call(command, lambda event: _decode_answer(event, form))
 
 
 def _check(command: OpenGate) -> None:
+    """Raise QuorumImpossible if too few people may decide, and BadOption if ``on_timeout`` is
+    neither "fail" nor "continue" nor a choice of the gate."""
     gate = Gate(
         id="",
         run_id="",
@@ -123,77 +135,80 @@ def _check(command: OpenGate) -> None:
         raise BadOption(option="on_timeout", value=command.terms.on_timeout, known=", ".join(known))
 
 
-def _understood(event: Event, form: Any) -> Answer:
+def _decode_answer(event: Event, form: Any) -> Answer:
+    """Return the decision of a gate, its values as *form*.
+
+    Raises the error of a gate without a decision, and WrongAnswer for a value that is not a *form*.
+    """
     if event.error is not None:
-        raise _failure(event.error)
+        raise _gate_error(event.error)
     outcome = msgspec.json.decode(event.data or b"{}", type=GateOutcome)
     decisions = []
-    for told in outcome.decisions:
-        try:
-            value = (
-                told.value
-                if form is None or told.value is None
-                else fit(told.value, form, "the form")
-            )
-        except WrongType as error:  # the model asks for more than its schema can say
-            raise WrongAnswer(
-                gate=outcome.gate, by=told.by, why=str(error.facts.get("why", error))
-            ) from error
-        decisions.append(DecidedBy(told, value))
+    for decision in outcome.decisions:
+        value = decision.value
+        if form is not None and value is not None:
+            try:
+                value = fit(value, form, "the form")
+            except WrongType as error:  # the model demands more than its JSON Schema can express
+                why = str(error.facts.get("why", error))
+                raise WrongAnswer(gate=outcome.gate, by=decision.by, why=why) from error
+        decisions.append(DecidedBy(decision, value))
     return Answer(outcome, decisions)
 
 
-_RAISED: dict[str, type[HoldfastError]] = {
-    one.__name__: one for one in (GateExpired, GateRejected, GateWithdrawn)
+_ERRORS: dict[str, type[HoldfastError]] = {
+    error.__name__: error for error in (GateExpired, GateRejected, GateWithdrawn)
 }
 
 
-def _failure(error: bytes) -> HoldfastError:
-    told = msgspec.json.decode(error)
-    return _RAISED.get(told.get("type"), GateWithdrawn)(**told.get("facts", {}))
+def _gate_error(data: bytes) -> HoldfastError:
+    """Return the recorded error of a gate; an unknown type becomes GateWithdrawn."""
+    recorded = msgspec.json.decode(data)
+    return _ERRORS.get(recorded.get("type"), GateWithdrawn)(**recorded.get("facts", {}))
 
 
-# What was asked, checked
+# Validation of options
 
 
-def _options(given: Options | None) -> tuple[Option, ...]:
-    if given is None:
+def _options(options: Options | None) -> tuple[Option, ...]:
+    if options is None:
         return ()
-    if isinstance(given, str):
-        raise BadOption(option="options", value=given, why='give a list, such as ["yes", "no"]')
-    if isinstance(given, Mapping):
-        found = [
+    if isinstance(options, str):
+        raise BadOption(option="options", value=options, why='give a list, such as ["yes", "no"]')
+    if isinstance(options, Mapping):
+        parsed = [
             Option(_text("options", value), _text("options", label))
-            for value, label in given.items()
+            for value, label in options.items()
         ]
     else:
-        found = [_option(one) for one in checked_many("options", given)]
-    if not found:
-        raise BadOption(option="options", why="there must be something to choose from")
-    values = [option.value for option in found]
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise BadOption(option="options", value=twice[0], why="it is there twice")
-    return tuple(found)
+        parsed = [_option(option) for option in checked_many("options", options)]
+    if not parsed:
+        raise BadOption(option="options", why="give at least one option to choose from")
+    values = [option.value for option in parsed]
+    duplicates = [value for value in values if values.count(value) > 1]
+    if duplicates:
+        raise BadOption(option="options", value=duplicates[0], why="the option is given twice")
+    return tuple(parsed)
 
 
-def _option(given: Any) -> Option:
-    if isinstance(given, Option):
-        return given
-    if not isinstance(given, Mapping):
-        return Option(_text("options", given))
-    unknown = set(given) - {"value", "label", "means"}
-    if unknown or not (given.get("means") is None or is_one_of(given["means"], (APPROVE, REJECT))):
+def _option(option: Any) -> Option:
+    if isinstance(option, Option):
+        return option
+    if not isinstance(option, Mapping):
+        return Option(_text("options", option))
+    unknown = set(option) - {"value", "label", "means"}
+    means = option.get("means")
+    if unknown or not (means is None or is_one_of(means, (APPROVE, REJECT))):
         why = (
             'an option is a text, or has a "value", and may have a "label" and "means": "approve"'
             ' or "reject"'
         )
-        raise BadOption(option="options", value=dict(given), why=why)
-    label = given.get("label")
+        raise BadOption(option="options", value=dict(option), why=why)
+    label = option.get("label")
     return Option(
-        _text("options", given.get("value")),
+        _text("options", option.get("value")),
         None if label is None else _text("options", label),
-        given.get("means"),
+        means,
     )
 
 
@@ -205,76 +220,86 @@ def _text(option: str, value: Any) -> str:
         or not is_storable(value)
     ):
         raise BadOption(
-            option=option, value=value, why=f"it must be a text of 1 to {LONGEST} characters"
+            option=option,
+            value=value,
+            why=f"the value must be a text of 1 to {LONGEST} characters",
         )
     return plain_text(value)
 
 
-def _names(option: str, given: Names | None) -> tuple[str, ...]:
-    if given is None:
+def _names(option: str, names: Names | None) -> tuple[str, ...]:
+    """Return the names without duplicates, in order; one name may be given as a string."""
+    if names is None:
         return ()
-    names = [given] if isinstance(given, str) else checked_many(option, given)
-    return tuple(dict.fromkeys(_text(option, name) for name in names))
+    listed = [names] if isinstance(names, str) else checked_many(option, names)
+    return tuple(dict.fromkeys(_text(option, name) for name in listed))
 
 
-def _quorum(given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST_PEOPLE:
+def _quorum(quorum: Any) -> int:
+    if isinstance(quorum, bool) or not isinstance(quorum, int) or not 1 <= quorum <= MOST_PEOPLE:
         raise BadOption(
-            option="quorum", value=given, why=f"it is a number of people, from 1 to {MOST_PEOPLE}"
+            option="quorum",
+            value=quorum,
+            why=f"the quorum must be a number of people, from 1 to {MOST_PEOPLE}",
         )
-    return given
+    return quorum
 
 
-def _length(option: str, given: Duration | None) -> int | None:
-    found = None if given is None else duration.parse(given)
-    if found is not None and found <= 0:
-        raise BadOption(option=option, value=given, why="it must be longer than nothing")
-    return found
+def _positive_duration(option: str, length: Duration | None) -> int | None:
+    """Return a duration in microseconds. Raises BadOption unless it is positive."""
+    microseconds = None if length is None else duration.parse(length)
+    if microseconds is not None and microseconds <= 0:
+        raise BadOption(option=option, value=length, why="the duration must be positive")
+    return microseconds
 
 
-def _reminders(given: Any) -> tuple[int | None, tuple[int, ...]]:
-    """Read a length, for again and again, or a list of lengths since the opening."""
-    if isinstance(given, list | tuple):
-        return None, tuple(sorted({_length("remind", one) or 0 for one in given}))
-    return _length("remind", given), ()
+def _reminders(remind: Any) -> tuple[int | None, tuple[int, ...]]:
+    """Return the interval of repeated reminders, or the times of single ones, in microseconds.
+
+    *remind* is a duration for the interval, or a list of durations since the opening of the gate.
+    """
+    if isinstance(remind, list | tuple):
+        return None, tuple(sorted({_positive_duration("remind", after) or 0 for after in remind}))
+    return _positive_duration("remind", remind), ()
 
 
-def _escalations(given: Any) -> tuple[Escalation, ...]:
-    if given is None:
+def _escalations(escalate: Any) -> tuple[Escalation, ...]:
+    """Return the escalations in the order of their times; a single one needs no list."""
+    if escalate is None:
         return ()
-    found = [_escalation(one) for one in (given if isinstance(given, list | tuple) else [given])]
-    return tuple(sorted(found, key=lambda one: one.after))
+    listed = escalate if isinstance(escalate, list | tuple) else [escalate]
+    escalations = [_escalation(escalation) for escalation in listed]
+    return tuple(sorted(escalations, key=lambda escalation: escalation.after))
 
 
-def _escalation(given: Any) -> Escalation:
+def _escalation(escalation: Any) -> Escalation:
     why = (
-        'say {"after": "1d", "assignees": [...], "roles": [...]}, with at least one of the last two'
+        'give {"after": "1d", "assignees": [...], "roles": [...]}, with at least one of the last'
+        " two"
     )
     if (
-        not isinstance(given, Mapping)
-        or set(given) - {"after", "assignees", "roles"}
-        or "after" not in given
+        not isinstance(escalation, Mapping)
+        or set(escalation) - {"after", "assignees", "roles"}
+        or "after" not in escalation
     ):
-        raise BadOption(option="escalate", value=given, why=why)
-    assignees, roles = (
-        _names("assignees", given.get("assignees")),
-        _names("roles", given.get("roles")),
-    )
+        raise BadOption(option="escalate", value=escalation, why=why)
+    assignees = _names("assignees", escalation.get("assignees"))
+    roles = _names("roles", escalation.get("roles"))
     if not assignees and not roles:
-        raise BadOption(option="escalate", value=dict(given), why=why)
-    return Escalation(_length("escalate", given["after"]) or 0, assignees, roles)
+        raise BadOption(option="escalate", value=dict(escalation), why=why)
+    return Escalation(_positive_duration("escalate", escalation["after"]) or 0, assignees, roles)
 
 
 def _schema(form: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a model."""
+    """Return the JSON Schema of a model. Raises BadOption."""
     try:
         if pydantic_models.is_model(form):
-            found: dict[str, Any] = form.model_json_schema()
-            return found
+            schema: dict[str, Any] = form.model_json_schema()
+            return schema
         return msgspec.json.schema(form)
     except Exception as error:
         raise BadOption(
             option="form",
             value=getattr(form, "__name__", form),
-            why=f"it has no JSON Schema: {error}",
+            why=f"the form has no JSON Schema: {error}",
         ) from None

@@ -1,4 +1,4 @@
-"""Adding to a graph from inside one of its members."""
+"""The call that extends a graph from inside one of its members."""
 
 from __future__ import annotations
 
@@ -21,48 +21,52 @@ from holdfast.errors import BadGraph, UnknownWorkflow
 from holdfast.errors.base import shown
 
 
-def growing(program: ReplayProgram, graph: Graph) -> Call:
-    """Add what was drawn up to the graph of this run; the code hears the ids of the new runs, by
-    their names."""
+def grow_call(program: ReplayProgram, graph: Graph) -> Call:
+    """Return the call that adds the members of *graph* to the graph of this run.
+
+    It decodes to the ids of the new runs, by member name. Raises BadGraph, UnknownWorkflow.
+    """
     if not isinstance(graph, Graph):
-        raise BadGraph(graph=type(graph).__name__, why="draw it up as a holdfast.Graph")
+        raise BadGraph(graph=type(graph).__name__, why="build the graph as a holdfast.Graph")
     graph_id = graph_of(program.run.id)
     if graph_id is None:
-        raise BadGraph(run=program.run.id, why="this run is no member of a graph")
+        raise BadGraph(run=program.run.id, why="this run is not a member of a graph")
 
     def route(workflow: Any, options: Mapping[str, Any]) -> Route:
-        known, wanted = _known(workflow), options.get("capabilities")
+        definition = _find_workflow(workflow)
+        capabilities = options.get("capabilities")
         return Route(
             checked_text("namespace", options.get("namespace")) or program.run.namespace,
-            known.name,
-            checked_text("version", str(options.get("version") or known.version)) or "",
-            checked_text("lane", options.get("lane")) or known.lane,
-            known.capabilities if wanted is None else checked_capabilities(wanted),
+            definition.name,
+            checked_text("version", str(options.get("version") or definition.version)) or "",
+            checked_text("lane", options.get("lane")) or definition.lane,
+            definition.capabilities if capabilities is None else checked_capabilities(capabilities),
         )
 
     def encode(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        data: bytes = _known(workflow).signature.encode_checked(
+        data: bytes = _find_workflow(workflow).signature.encode_checked(
             program.codec, tuple(args), dict(kwargs)
         )
         return data
 
-    def unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        return encoded_unchecked(program.codec, _known(workflow), args, kwargs)
+    def encode_unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        return encoded_unchecked(program.codec, _find_workflow(workflow), args, kwargs)
 
-    patch, fingerprint = GraphCompiler(route, encode, unchecked).patch(graph, graph_id)
+    patch, fingerprint = GraphCompiler(route, encode, encode_unchecked).patch(graph, graph_id)
 
-    def understand(event: Event) -> dict[str, str]:
+    def decode(event: Event) -> dict[str, str]:
         names = msgspec.json.decode(event.data or b"{}").get("members", [])
         return {name: run_of(graph_id, name) for name in names}
 
-    workflows = [_known(member.workflow) for member in graph.members.values()]
+    workflows = [_find_workflow(member.workflow) for member in graph.members.values()]
     return Call(
-        ExtendGraph(program.identify("grow"), graph_id, patch, workflows, fingerprint), understand
+        ExtendGraph(program.identify("grow"), graph_id, patch, workflows, fingerprint), decode
     )
 
 
-def _known(workflow: Any) -> Any:
-    found = registry.known().get(workflow) if isinstance(workflow, str) else workflow
-    if not hasattr(found, "program"):
+def _find_workflow(workflow: Any) -> Any:
+    """Return a definition by itself or by its name. Raises UnknownWorkflow."""
+    definition = registry.known().get(workflow) if isinstance(workflow, str) else workflow
+    if not hasattr(definition, "program"):
         raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else shown(workflow))
-    return found
+    return definition

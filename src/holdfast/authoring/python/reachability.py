@@ -1,15 +1,14 @@
-"""Find what a suspended workflow can still ask for, by following its bytecode and the values that
-it names.
+"""Reachability analysis: find the names that a suspended workflow can still call.
 
-Each live frame is followed from the instruction at which it waits: along jumps, loops and exception
-handlers, into the functions, classes and objects that it names, in whatever module they are. The
-answer errs towards "can still be called":
+The search follows each live frame from the instruction at which it waits: along jumps, loops and
+exception handlers, into the functions, classes and objects that it names, in any module. The answer
+errs towards "can still be called":
 
-- a step or function that is used as a value anywhere in the code, such as ``map(charge, items)`` or
-  ``[charge, pack]``, counts as callable from everywhere in it, because its call cannot be located;
-- attributes and text count by their name, for methods and for ``options(id="charge")``;
-- where the search cannot follow the code (``getattr``, an import inside a function, a method of a
-  value that does not exist yet, an installed library, too much code), there is no answer.
+- A step or function that is used as a value anywhere in the code, such as ``map(charge, items)`` or
+  ``[charge, pack]``, counts as callable from everywhere in it, because its call cannot be located.
+- Attributes and texts count by their name, for methods and for ``options(id="charge")``.
+- Where the search cannot follow the code (``getattr``, an import inside a function, a method of a
+  value that does not exist yet, an installed library, too much code), the answer is unknown.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from holdfast.authoring.python.bytecode import Reference, control_flow
 from holdfast.authoring.python.step import Step
 
 LARGEST = 500
-"""How many values and functions are looked at before the search gives up."""
+"""How many values and functions the search visits before it gives up."""
 ITEMS = 100
-"""How many items of a collection are looked at."""
+"""The largest collection that the search visits; it gives up at a larger one."""
 
 _PACKAGE = __name__.partition(".")[0]
 _CALLS_STEPS = f"{_PACKAGE}.agents"
-"""The part of the package that calls steps itself."""
+"""The subpackage of Holdfast that calls steps itself."""
 _LIBRARIES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _OPAQUE: tuple[object, ...] = (getattr, eval, exec, globals, locals, vars, __import__)
 _PLAIN = (int, float, complex, bytes, bytearray, type(None), type(Ellipsis))
@@ -54,189 +53,193 @@ _HARMLESS = frozenset(
     )
     for name in dir(kind)
 ) | {"aio", "cancel", "isoformat", "options", "result", "signal", "sync", "total_seconds"}
-"""Methods of plain values, and of what workflow code gets from the engine: they call no step of
-another name."""
+"""Methods of plain values, and of the objects that workflow code gets from the engine: they call no
+step of another name."""
 
 
 def names_ahead(frames: Iterable[types.FrameType]) -> frozenset[str] | None:
-    """Return the names of what the code can ask for after the instructions at which these frames
-    wait; None if unknown.
+    """Return the names that the code can call after the instructions at which these frames wait;
+    None if they are unknown.
 
-    Attributes are there with a dot before them as well.
+    An attribute is in the result twice, with and without a leading dot.
     """
     search = _Search()
     try:
         for frame in frames:
             search.follow_frame(frame)
-    except _CannotTell:
+    except _Unknown:
         return None
     return frozenset(search.names)
 
 
-class _CannotTell(Exception):
-    """The code leads to where it cannot be followed."""
+class _Unknown(Exception):
+    """The search cannot follow the code, so the names are unknown."""
 
 
 class _Search:
+    """A search from one or more frames, which collects names."""
+
     def __init__(self) -> None:
         self.names: set[str] = set()
         self._seen: set[int] = set()
-        self._kept: list[object] = []
-        """What was looked at: an id stays that of one object while the object lives."""
+        """The ids of the visited objects."""
+        self._visited: list[object] = []
+        """The visited objects. They are kept alive, because an id may be reused afterwards."""
 
     def follow_frame(self, frame: types.FrameType) -> None:
-        around = {**frame.f_globals, **frame.f_locals}
+        """Follow the code that the frame can still execute."""
+        scope = {**frame.f_globals, **frame.f_locals}
         flow = control_flow(frame.f_code)
         for reference in (*flow.ahead_of(frame.f_lasti), *flow.values):
-            self._follow(reference, around)
+            self._follow(reference, scope)
 
-    def _follow(self, reference: Reference, around: Mapping[str, Any]) -> None:
+    def _follow(self, reference: Reference, scope: Mapping[str, Any]) -> None:
         if reference.is_chosen_id:
-            raise _CannotTell
+            raise _Unknown
         elif isinstance(reference.constant, types.CodeType):
-            self._explore(reference.constant, around)
+            self._explore(reference.constant, scope)
         elif isinstance(reference.constant, str):
             self.names.add(reference.constant)
         elif reference.imported is not None:
             self._import(reference.imported)
         else:
-            self._follow_name(reference, around)
+            self._follow_name(reference, scope)
 
-    def _follow_name(self, reference: Reference, around: Mapping[str, Any]) -> None:
+    def _follow_name(self, reference: Reference, scope: Mapping[str, Any]) -> None:
         self.names.update(reference.attributes)
         self.names.update(f".{attribute}" for attribute in reference.attributes)
         if reference.name is not None:
             self.names.update({reference.name, f"undo {reference.name}"})
-        if reference.name is None or reference.name not in around:
+        if reference.name is None or reference.name not in scope:
             is_known = reference.name is not None and hasattr(
                 sys.modules["builtins"], reference.name
             )
             if is_known:
-                self._look(getattr(sys.modules["builtins"], str(reference.name)))
+                self._visit(getattr(sys.modules["builtins"], str(reference.name)))
             elif reference.is_called and reference.attributes[-1] not in _HARMLESS:
-                raise _CannotTell
+                raise _Unknown
             return
-        value = around[reference.name]
+        value = scope[reference.name]
         for attribute in reference.attributes:
             if not isinstance(value, types.ModuleType | type):
-                break  # all methods of an object are looked at
+                break  # the search visits all methods of an object
             value = inspect.getattr_static(value, attribute, None)
-        self._look(value)
+        self._visit(value)
 
     def _import(self, name: str) -> None:
-        """Follow an import inside a function: what a module of yours has is not known before it is
-        executed."""
+        """Follow an import inside a function. Raises _Unknown for a module of the user, because its
+        contents are unknown before it is imported."""
         self.names.add(name)
-        _require_known(name)
+        _require_stepless(name)
 
-    def _look(self, value: Any) -> None:
-        """Add what a value leads to."""
+    def _visit(self, value: Any) -> None:
+        """Add the names that a value leads to."""
         if isinstance(value, str):
             self.names.add(value)
             return
         if isinstance(value, _PLAIN) or id(value) in self._seen:
             return
         self._seen.add(id(value))
-        self._kept.append(value)
-        if len(self._kept) > LARGEST or any(value is one for one in _OPAQUE):
-            raise _CannotTell
+        self._visited.append(value)
+        if len(self._visited) > LARGEST or any(value is opaque for opaque in _OPAQUE):
+            raise _Unknown
         elif isinstance(value, Step):
             self.names.update({value.name, value.identity or value.name, f"undo {value.name}"})
         else:
-            self._look_into(value)
+            self._visit_parts(value)
 
-    def _look_into(self, value: Any) -> None:
+    def _visit_parts(self, value: Any) -> None:
         if isinstance(value, types.FunctionType):
             self._follow_function(value)
         elif isinstance(value, types.MethodType):
-            self._look_at_all((value.__func__, value.__self__))
+            self._visit_all((value.__func__, value.__self__))
         elif isinstance(value, staticmethod | classmethod):
-            self._look(value.__func__)
+            self._visit(value.__func__)
         elif isinstance(value, property):
-            self._look_at_all((value.fget, value.fset))
+            self._visit_all((value.fget, value.fset))
         elif isinstance(value, functools.partial):
-            self._look_at_all((value.func, *value.args, *value.keywords.values()))
+            self._visit_all((value.func, *value.args, *value.keywords.values()))
         elif isinstance(value, types.CoroutineType):
             self._follow_coroutine(value)
         elif isinstance(value, types.ModuleType):
-            _require_known(value.__name__)
+            _require_stepless(value.__name__)
         elif isinstance(value, type):
-            self._look_at_class(value)
+            self._visit_class(value)
         elif isinstance(value, _COLLECTIONS):
-            self._look_at_collection(value)
+            self._visit_collection(value)
         else:
-            self._look_at_object(value)
+            self._visit_object(value)
 
-    def _look_at_all(self, values: Iterable[Any]) -> None:
+    def _visit_all(self, values: Iterable[Any]) -> None:
         for value in values:
-            self._look(value)
+            self._visit(value)
 
-    def _look_at_collection(self, value: Any) -> None:
+    def _visit_collection(self, value: Any) -> None:
         if len(value) > ITEMS:
-            raise _CannotTell
-        self._look_at_all(value)
+            raise _Unknown
+        self._visit_all(value)
         if isinstance(value, dict):
-            self._look_at_all(value.values())
+            self._visit_all(value.values())
         if type(value) not in _COLLECTIONS:
-            self._look(type(value))
+            self._visit(type(value))
 
-    def _look_at_class(self, kind: type) -> None:
+    def _visit_class(self, kind: type) -> None:
         if _origin(kind.__module__) == "opaque" and not issubclass(kind, BaseException):
-            raise _CannotTell
+            raise _Unknown
         for base in kind.__mro__:
             if _origin(base.__module__) == "user":
-                self._look_at_all(vars(base).values())
+                self._visit_all(vars(base).values())
 
-    def _look_at_object(self, value: Any) -> None:
+    def _visit_object(self, value: Any) -> None:
         origin = _origin(type(value).__module__)
         if origin == "ours":
             self.names.add(str(getattr(value, "name", "")))  # a workflow or a task
         if origin == "opaque":
-            raise _CannotTell
+            raise _Unknown
         if origin != "user":
             return
-        self._look(type(value))
-        self._look_at_all(getattr(value, "__dict__", {}).values())
+        self._visit(type(value))
+        self._visit_all(getattr(value, "__dict__", {}).values())
         for base in type(value).__mro__:
             for slot in vars(base).values():
                 if isinstance(slot, types.MemberDescriptorType):
-                    self._look(_slot(slot, value))
+                    self._visit(_slot(slot, value))
 
     def _follow_function(self, function: types.FunctionType) -> None:
         origin = _origin(str(function.__globals__.get("__name__", "")))
         self.names.update({function.__name__, f"undo {function.__name__}"})
         if origin == "opaque":
-            raise _CannotTell
+            raise _Unknown
         closure = _closure(function)
-        self._look_at_all(closure.values())
+        self._visit_all(closure.values())
         if origin == "user":
-            self._look_at_all(function.__defaults__ or ())
+            self._visit_all(function.__defaults__ or ())
             self._explore(function.__code__, {**function.__globals__, **closure})
 
     def _follow_coroutine(self, coroutine: types.CoroutineType[Any, Any, Any]) -> None:
-        """Follow a call that was made and is not awaited yet."""
+        """Follow a coroutine that was created and is not awaited yet."""
         frame = coroutine.cr_frame
         if frame is None:
             return
         if _origin(str(frame.f_globals.get("__name__", ""))) == "user":
             self.follow_frame(frame)
         else:
-            self._look_at_all(frame.f_locals.values())
+            self._visit_all(frame.f_locals.values())
 
-    def _explore(self, code: types.CodeType, around: Mapping[str, Any]) -> None:
+    def _explore(self, code: types.CodeType, scope: Mapping[str, Any]) -> None:
         """Follow every instruction of *code*."""
         if id(code) in self._seen:
             return
         self._seen.add(id(code))
-        self._kept.append(code)
+        self._visited.append(code)
         for reference in control_flow(code).all:
-            self._follow(reference, around)
+            self._follow(reference, scope)
 
 
 @functools.lru_cache(maxsize=1024)
 def _origin(module: str) -> str:
-    """Return whose a module is: "ours", "standard", "opaque" for libraries and what calls steps by
-    itself, else "user"."""
+    """Return the owner of a module: "ours", "standard", "opaque" for installed libraries and for
+    the subpackage that calls steps itself, else "user"."""
     top = module.partition(".")[0]
     if top == _PACKAGE:
         return "opaque" if module.startswith(_CALLS_STEPS) else "ours"
@@ -246,10 +249,10 @@ def _origin(module: str) -> str:
     return "opaque" if _LIBRARIES.search(file) else "user"
 
 
-def _require_known(module: str) -> None:
-    """Raise _CannotTell unless a module as a whole is known to call no steps."""
+def _require_stepless(module: str) -> None:
+    """Raise _Unknown unless it is known that nothing in a module calls steps."""
     if _origin(module) in ("opaque", "user"):
-        raise _CannotTell
+        raise _Unknown
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:

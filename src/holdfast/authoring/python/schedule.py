@@ -1,4 +1,4 @@
-"""``@schedule``: a workflow that starts by itself, and what it knows about that."""
+"""``@schedule`` and ``scheduled_time``: workflows that start by a rule."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def schedule(name: str | None = None, /, **options: Any) -> Callable[[W], W]:
     """Start a workflow by a rule: ``@schedule(cron="0 9 * * 1-5", zone="Europe/Berlin")`` above
     ``@workflow``.
 
-    The schedule is called like the workflow unless it has a name of its own. The options are those
-    of ``Engine.schedule``. It is written to the database when an engine that knows the workflow
-    begins to work."""
+    The schedule is named like the workflow unless *name* is given. The options are the same as for
+    ``Engine.schedule``. An engine that knows the workflow writes the schedule to the database when
+    it starts to work."""
     checked_text("name", name)
     rules.written(options, options.get("zone", "UTC"))
 
     def decorate(workflow: W) -> W:
         if not isinstance(workflow, Workflow):
-            raise BadOption(option="schedule", value=workflow, why="it stands above @workflow")
+            raise BadOption(option="schedule", value=workflow, why="put @schedule above @workflow")
         workflow.schedules.append((name or workflow.name, options))
         return workflow
 
@@ -36,7 +36,9 @@ def schedule(name: str | None = None, /, **options: Any) -> Callable[[W], W]:
 
 
 def scheduled_time() -> datetime | None:
-    """Return the instant for which a schedule started this run, in UTC: the same in every replay,
-    however late the run is. None when no schedule started it."""
-    found = tick_of(program_here("scheduled_time").run.key)
-    return None if found is None else found[1]
+    """Return the time in UTC for which a schedule started this run; None if no schedule did.
+
+    It is the planned time, the same in every replay, even if the run starts late.
+    """
+    tick = tick_of(program_here("scheduled_time").run.key)
+    return None if tick is None else tick[1]

@@ -1,4 +1,4 @@
-"""Timers, signals and cancellation of other runs, as workflow code asks for them."""
+"""Calls of workflow code for timers, signals, and the cancellation of other runs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.validation import checked_reason, checked_signal
 
 
-def sleeping(program: ReplayProgram, length: Duration) -> Call:
-    """Wait for a while."""
+def sleep_call(program: ReplayProgram, length: Duration) -> Call:
+    """Return the call that waits for a durable timer of *length*."""
     return Call(SetTimer(program.identify("sleep"), duration.parse(length)), lambda event: None)
 
 
-def awaiting_signal(program: ReplayProgram, name: str, timeout: Duration | None, type: Any) -> Call:
-    """Wait for a signal of that name."""
+def wait_signal_call(
+    program: ReplayProgram, name: str, timeout: Duration | None, type: Any
+) -> Call:
+    """Return the call that waits for a signal and decodes its payload as *type*.
+
+    The decoder raises TimeoutError if no signal came within *timeout*.
+    """
     name = checked_signal(name)
     if type is not Any:
         check_type(type, "type")
 
-    def understand(event: Event) -> Any:
+    def decode(event: Event) -> Any:
         if event.kind == EventKind.SIGNAL_TIMED_OUT:
             raise TimeoutError(f"no signal {name!r} within {duration.show(limit or 0)}")
         return program.codec.decode(event.data or b"null", type)
 
     limit = None if timeout is None else duration.parse(timeout)
-    return Call(AwaitSignal(program.identify(f"signal {name}"), name, limit), understand)
+    return Call(AwaitSignal(program.identify(f"signal {name}"), name, limit), decode)
 
 
-def sending(program: ReplayProgram, run_id: str, name: str, payload: Any) -> Call:
-    """Send a signal to another run, once."""
+def send_signal_call(program: ReplayProgram, run_id: str, name: str, payload: Any) -> Call:
+    """Return the call that sends a signal to another run, exactly once."""
     name = checked_signal(name)
     data = program.codec.encode(payload, what=f"signal {name!r}")
     return Call(
@@ -43,8 +48,8 @@ def sending(program: ReplayProgram, run_id: str, name: str, payload: Any) -> Cal
     )
 
 
-def cancelling(program: ReplayProgram, run_id: str, reason: str) -> Call:
-    """Ask another run to stop, once."""
+def cancel_run_call(program: ReplayProgram, run_id: str, reason: str) -> Call:
+    """Return the call that requests the cancellation of another run, exactly once."""
     return Call(
         CancelRun(program.identify("cancel"), run_id, checked_reason(reason)), lambda event: None
     )

@@ -1,12 +1,11 @@
-"""SQLAlchemy in a transactional step: its own connection and sessions over the connection that the
-step was lent.
+"""``sqlalchemy_connection``: SQLAlchemy over the database connection of a transactional step.
 
-Nothing here is imported by those who do not use it.
+``holdfast`` loads this module, and with it SQLAlchemy, only when it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,32 +17,35 @@ if TYPE_CHECKING:
 
 _URLS = {"psycopg": "postgresql+psycopg://", "sqlite3": "sqlite://"}
 _engines: dict[type, tuple[Any, Any]] = {}
-"""For each kind of connection the last one that was lent, and SQLAlchemy over it."""
+"""By type of connection: the last connection that a step used, and its SQLAlchemy engine."""
 
 
 @contextmanager
 def sqlalchemy_connection() -> Iterator[sqlalchemy.Connection]:
-    """Lend the running transactional step a connection of SQLAlchemy, which a
-    ``Session(connection)`` can be made from.
+    """Yield a SQLAlchemy connection to the running transactional step.
 
-    What is written on it commits with the record of the step. It cannot be committed nor rolled
-    back; a session that is, ends a savepoint."""
-    engine = _engine(connection())
-    lent = engine.connect()
-    lent.begin()
-    engine.dialect.do_commit = engine.dialect.do_rollback = _refuse
+    A ``Session(connection)`` can be made from it. Its writes are committed together with the record
+    of the step. The step can neither commit nor roll back the connection; commit and rollback of a
+    session end a savepoint."""
+    engine = _cached_engine(connection())
+    step_connection = engine.connect()
+    step_connection.begin()
+    _set_transaction_end(engine.dialect, _refuse)
     try:
-        yield lent
+        yield step_connection
     finally:
-        engine.dialect.do_commit = engine.dialect.do_rollback = _nothing
-        lent.close()
+        # Before the close, not after: it rolls back the transaction of SQLAlchemy.
+        _set_transaction_end(engine.dialect, _do_nothing)
+        step_connection.close()
 
 
-def _engine(raw: Any) -> Any:
-    """Return an engine of SQLAlchemy that has this one connection; the next step that is lent it
-    finds the engine ready."""
-    known, engine = _engines.get(type(raw), (None, None))
-    if known is not raw:
+def _cached_engine(raw: Any) -> Any:
+    """Return a SQLAlchemy engine whose only connection is *raw*.
+
+    It is kept for the next step on the same connection, which saves creating an engine per step.
+    """
+    cached_raw, engine = _engines.get(type(raw), (None, None))
+    if cached_raw is not raw:
         engine = _new_engine(raw)
         _engines[type(raw)] = (raw, engine)
     return engine
@@ -55,28 +57,40 @@ def _new_engine(raw: Any) -> Any:
 
     url = next(
         (
-            _URLS[name]
+            _URLS[driver]
             for kind in type(raw).__mro__
-            if (name := kind.__module__.partition(".")[0]) in _URLS
+            if (driver := kind.__module__.partition(".")[0]) in _URLS
         ),
         None,
     )
     if url is None:
         why = (
-            f"there is no SQLAlchemy over {type(raw).__module__}: open the engine with"
+            f"SQLAlchemy cannot use a connection of {type(raw).__module__}: open the engine with"
             " driver='sqlite3'"
         )
         raise BadOption(option="sqlalchemy_connection", why=why)
     engine = sqlalchemy.create_engine(url, poolclass=StaticPool, creator=lambda: raw)
     dialect: Any = engine.dialect
-    dialect.do_close = dialect.do_terminate = dialect.do_commit = dialect.do_rollback = _nothing
+    # The connection belongs to the store: SQLAlchemy must not close it.
+    dialect.do_close = _do_nothing
+    dialect.do_terminate = _do_nothing
+    _set_transaction_end(dialect, _do_nothing)
     return engine
 
 
-def _nothing(_: object) -> None:
-    """The connection was there before, and stays."""
+def _set_transaction_end(dialect: Any, action: Callable[[object], None]) -> None:
+    """Make *action* the way in which the dialect commits and rolls back."""
+    dialect.do_commit = action
+    dialect.do_rollback = action
+
+
+def _do_nothing(_: object) -> None:
+    """Leave the connection as it is: the store opened it, and ends its transaction."""
 
 
 def _refuse(_: object) -> NoReturn:
-    why = "it must not begin, commit or roll back: that is done for it, together with its record"
+    why = (
+        "the step must not begin, commit or roll back: its transaction is committed together with"
+        " its record"
+    )
     raise BadOption(option="transactional step", why=why)

@@ -1,4 +1,4 @@
-"""``@step``: a function whose result is recorded, and which never runs again once it is."""
+"""``@step``: a function whose result is recorded; once recorded, the call is never made again."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ T = TypeVar("T")
 
 current_step: ContextVar[StepInfo | None] = ContextVar("holdfast_step", default=None)
 current_reservation: ContextVar[str | None] = ContextVar("holdfast_reservation", default=None)
-"""What the workflow has set aside for what is spent here."""
+"""The identity of the innermost reservation of the workflow code, which spending counts against."""
 current_connection: ContextVar[Any] = ContextVar("holdfast_connection", default=None)
 
 
 class Step(Generic[P, R]):
-    """A function whose calls are recorded when a workflow makes them, and plain calls otherwise.
+    """A function whose calls are recorded if a workflow makes them; other calls are plain calls.
 
     In an ``async def`` workflow a call is awaited; in a ``def`` workflow it returns the value,
-    whatever the step itself is. Where the colours differ, ``.aio(...)`` and ``.sync(...)`` say the
-    same to a type checker.
+    whether or not the step itself is async. Where the two differ, ``.aio(...)`` and ``.sync(...)``
+    have the right types for a type checker.
     """
 
     def __init__(
@@ -54,17 +54,18 @@ class Step(Generic[P, R]):
         transactional: bool,
         capture: bool | None = None,
     ) -> None:
-        self.fn, self.name, self.policy, self.timeout, self.transactional = (
-            fn,
-            name,
-            policy,
-            timeout,
-            transactional,
-        )
-        self.capture = capture
-        self.is_async = inspect.iscoroutinefunction(fn)
-        self.signature = Signature(fn)
+        self.fn: Callable[P, R] = fn
+        self.name: str = name
+        self.policy: RetryPolicy = policy
+        self.timeout: int | None = timeout
+        """The limit of an attempt, in microseconds."""
+        self.transactional: bool = transactional
+        self.capture: bool | None = capture
+        """Whether printed and logged lines become output; None leaves that to the engine."""
+        self.is_async: bool = inspect.iscoroutinefunction(fn)
+        self.signature: Signature = Signature(fn)
         self.identity: str | None = None
+        """The name of the calls in place of the function's name."""
         if transactional and self.is_async:
             raise BadOption(
                 option="transactional", step=name, why="a transactional step must be a plain def"
@@ -73,7 +74,7 @@ class Step(Generic[P, R]):
             raise BadOption(
                 option="timeout",
                 step=name,
-                why="a transactional step cannot be interrupted: limit its statements",
+                why="a transactional step cannot be interrupted: limit the time of its statements",
             )
         functools.update_wrapper(self, fn)
 
@@ -83,8 +84,8 @@ class Step(Generic[P, R]):
         if program is None or running is not None:
             if program is not None and running is not None and running.run_id != program.run.id:
                 why = (
-                    "its call would not be recorded: this is the context of a step of run"
-                    f" {running.run_id}"
+                    "the call would not be recorded, because the current context belongs to a step"
+                    f" of run {running.run_id}"
                 )
                 raise NotInWorkflow(step=self.name, run=program.run.id, why=why)
             return self.fn(*args, **kwargs)
@@ -92,17 +93,17 @@ class Step(Generic[P, R]):
         if isinstance(program, AsyncProgram):
             return cast(R, self._recorded(program, identity, args, kwargs))
         assert isinstance(program, SyncProgram)
-        return cast(
-            R,
-            self._value(program, program.ask(self.command(program.codec, identity, args, kwargs))),
-        )
+        event = program.call(self.command(program.codec, identity, args, kwargs))
+        return cast(R, self._decode(program, event))
 
+    # Workflow code may wrap this coroutine in a task. Its name is then part of step identities in
+    # recorded histories (see WorkflowLoop.create_task), so it must not change.
     async def _recorded(self, program: AsyncProgram, identity: str, args: Any, kwargs: Any) -> Any:
-        return self._value(
-            program, await program.ask(self.command(program.codec, identity, args, kwargs))
-        )
+        event = await program.call(self.command(program.codec, identity, args, kwargs))
+        return self._decode(program, event)
 
-    def _value(self, program: ReplayProgram, event: Event) -> Any:
+    def _decode(self, program: ReplayProgram, event: Event) -> Any:
+        """Return the result of the step. Raises StepFailed."""
         if event.kind == EventKind.STEP_FAILED:
             raise failed(event)
         return program.read(event, lambda data: self.signature.decode_result(program.codec, data))
@@ -112,10 +113,11 @@ class Step(Generic[P, R]):
     ) -> RunStep:
         """Return the command that makes this call."""
         command = run_step(self.fn, identity, self.name, args, kwargs, self)
-        command.fits = functools.partial(self._fits, codec)
+        command.fits = functools.partial(self._check_result, codec)
         return command
 
-    def _fits(self, codec: Codec, value: Any, data: bytes) -> None:
+    def _check_result(self, codec: Codec, value: Any, data: bytes) -> None:
+        """Raise WrongType if *data*, the encoded *value*, cannot be decoded as the return type."""
         if not same(value, self.signature.return_type):
             self.signature.decode_result(codec, data)
 
@@ -126,7 +128,7 @@ class Step(Generic[P, R]):
     @overload
     def aio(self: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
     def aio(self, *args: Any, **kwargs: Any) -> Any:
-        """Call this step from ``async def`` code, whatever its colour."""
+        """Call this step from ``async def`` code, whether or not the step is async."""
         program = current_program.get()
         if isinstance(program, AsyncProgram) or self.is_async:
             return self(*args, **kwargs)
@@ -137,10 +139,12 @@ class Step(Generic[P, R]):
     @overload
     def sync(self: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
     def sync(self, *args: Any, **kwargs: Any) -> Any:
-        """Call this step from ``def`` code, whatever its colour."""
+        """Call this step from ``def`` code, whether or not the step is async."""
         program = current_program.get()
         if isinstance(program, AsyncProgram):
-            raise NotInWorkflow(step=self.name, why="an async workflow awaits its steps: use .aio")
+            raise NotInWorkflow(
+                step=self.name, why="an async workflow must await its steps: use .aio"
+            )
         result: Any = self(*args, **kwargs)
         return asyncio.run(result) if inspect.iscoroutine(result) else result
 
@@ -152,8 +156,8 @@ class Step(Generic[P, R]):
         timeout: Duration | None = None,
         **more: Any,
     ) -> Step[P, R]:
-        """Return the same step with other settings; ``id`` names its calls in place of the
-        function's name."""
+        """Return the same step with other settings; *id* names its calls in place of the function's
+        name."""
         policy = self.policy if retries is None and not more else policy_from(retries, **more)
         limit = self.timeout if timeout is None else duration.parse(timeout)
         other: Step[P, R] = Step(
@@ -202,22 +206,24 @@ def run_step(
 
 
 def _inside(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any) -> Any:
-    step, linked = current_step.set(info), current_connection.set(connection)
+    """Call *fn* in the context of a step."""
+    outer_step = current_step.set(info)
+    outer_connection = current_connection.set(connection)
     try:
         return fn(*args, **kwargs)
     finally:
-        current_step.reset(step)
-        current_connection.reset(linked)
+        current_step.reset(outer_step)
+        current_connection.reset(outer_connection)
 
 
 async def _inside_async(
     fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: None
 ) -> Any:
-    step = current_step.set(info)
+    outer_step = current_step.set(info)
     try:
         return await fn(*args, **kwargs)
     finally:
-        current_step.reset(step)
+        current_step.reset(outer_step)
 
 
 def _captured(
@@ -235,7 +241,7 @@ async def _captured_async(
 
 
 def failed(event: Event) -> StepFailed:
-    """Return the error that a workflow sees when a step has failed for good."""
+    """Return the error that a workflow gets for a step whose last attempt has failed."""
     info = msgspec.json.decode(event.error or b"{}", type=ErrorInfo)
     details = {"details": info.facts} if info.facts else {}
     return StepFailed(
@@ -244,20 +250,21 @@ def failed(event: Event) -> StepFailed:
 
 
 def info() -> StepInfo:
-    """Return what the running step may know about itself: run, step, attempt, generation,
-    idempotency key."""
-    found = current_step.get()
-    if found is None:
-        raise NotInWorkflow(call="info", why="it tells about a running step")
-    return found
+    """Return facts about the running step: run, step, attempt, generation, idempotency key.
+
+    Raises NotInWorkflow outside a step."""
+    step_info = current_step.get()
+    if step_info is None:
+        raise NotInWorkflow(call="info", why="only a running step has these facts")
+    return step_info
 
 
 def connection() -> Any:
-    """Return the database connection of the running transactional step."""
-    found = current_connection.get()
-    if found is None:
+    """Return the database connection of the running transactional step. Raises NotInWorkflow."""
+    step_connection = current_connection.get()
+    if step_connection is None:
         raise NotInWorkflow(call="connection", why="only a step with transactional=True has one")
-    return found
+    return step_connection
 
 
 @overload
@@ -287,17 +294,18 @@ def step(
     capture: bool | None = None,
     **policy: Any,
 ) -> Any:
-    """Make a function a step: its result is recorded and it never runs again once it is."""
+    """Make a function a step: its result is recorded; once recorded, it is not called again."""
 
     def decorate(fn: Callable[..., Any]) -> Step[..., Any]:
         if not callable(fn):
-            raise BadOption(option="step", value=fn, why="it decorates a function")
+            raise BadOption(option="step", value=fn, why="@step decorates a function")
         limit = None if timeout is None else duration.parse(timeout)
-        called: str = checked_text("name", name) or getattr(fn, "__name__", "") or type(fn).__name__
+        own_name: str = getattr(fn, "__name__", "") or type(fn).__name__
+        step_name = checked_text("name", name) or own_name
         checked_flag("transactional", transactional)
         if capture is not None:
             checked_flag("capture", capture)
-        return Step(fn, called, policy_from(retries, **policy), limit, transactional, capture)
+        return Step(fn, step_name, policy_from(retries, **policy), limit, transactional, capture)
 
     return decorate if fn is None else decorate(fn)
 

@@ -1,5 +1,7 @@
-"""What a step or a workflow shows while it works: ``emit``, ``progress``, ``stream``. Outside a run
-they do nothing."""
+"""``emit``, ``progress`` and ``stream``: the output of a step or of workflow code while it runs.
+
+Outside a run they do nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ from holdfast.core.validation import checked_count
 from holdfast.errors import BadOption
 
 PIECE = LARGEST // 8
-"""Characters of a text that surely fit into one frame, however they are written in JSON."""
+"""The number of characters that fit into one frame even if JSON has to escape all of them."""
 
 
 class Stream:
-    """The output of whatever runs: write to it as to a file, or emit values.
+    """The output of the running step or workflow code: write to it as to a file, or emit values.
 
-    ``durable`` keeps the last 10,000 frames, or *keep* of them; ``summary`` takes patches of a
-    document and keeps that; ``best_effort`` keeps about what came within *ttl*, and never makes
-    anybody wait.
+    ``durable`` keeps the last 10,000 frames, or *keep* of them. ``summary`` takes patches of a
+    document and keeps the document. ``best_effort`` keeps approximately the frames of the last
+    *ttl*, and never makes the writer wait.
     """
 
     __slots__ = ("_keep", "_mode", "_ttl")
@@ -40,15 +42,16 @@ class Stream:
             keep = checked_count("keep", keep, least=1)
         if keep is not None and mode == StreamMode.BEST_EFFORT:
             raise BadOption(
-                option="keep", value=keep, why="best effort keeps what came within ttl="
+                option="keep", value=keep, why="a best_effort stream is limited by ttl= instead"
             )
-        self._mode, self._keep = StreamMode(mode), keep
-        self._ttl = TTL if ttl is None else duration.parse(ttl)
+        self._mode: StreamMode = StreamMode(mode)
+        self._keep: int | None = keep
+        self._ttl: int = TTL if ttl is None else duration.parse(ttl)
         if self._ttl <= 0:
-            raise BadOption(option="ttl", value=ttl, why="it must be longer than nothing")
+            raise BadOption(option="ttl", value=ttl, why="the duration must be positive")
 
     def write(self, data: str | bytes) -> int:
-        """Append text, as a step prints it, or bytes; return how long it was, as files do."""
+        """Append bytes, or text as stdout; return the length of *data*, as files do."""
         if isinstance(data, str):
             for start in range(0, len(data), PIECE):
                 self._put(FrameKind.STDOUT, data[start : start + PIECE])
@@ -61,7 +64,7 @@ class Stream:
         return len(data)
 
     def error(self, text: str) -> None:
-        """Append text, as a step prints it to stderr."""
+        """Append text as stderr."""
         if not isinstance(text, str):
             raise BadOption(
                 option="text",
@@ -72,12 +75,13 @@ class Stream:
             self._put(FrameKind.STDERR, text[start : start + PIECE])
 
     def emit(self, value: Any, *, name: str | None = None) -> None:
-        """Append a value; *name* says what kind of thing it is."""
+        """Append a value; *name* tells readers what kind of value it is. In a summary, apply the
+        value as a patch."""
         if name is not None and (
             not isinstance(name, str) or not name or len(name) > 200 or not is_storable(name)
         ):
             raise BadOption(
-                option="name", value=name, why="it must be a text of 1 to 200 characters"
+                option="name", value=name, why="the name must be a text of 1 to 200 characters"
             )
         if self._mode == StreamMode.SUMMARY:
             self.patch(value)
@@ -94,16 +98,14 @@ class Stream:
         self._put(FrameKind.EVENT, changes)
 
     def flush(self) -> None:
-        """Nothing: what was written is on its way."""
+        """Do nothing, as every frame is passed on when it is written. Files have this method."""
 
     def _put(self, kind: str, value: Any, name: str | None = None) -> None:
-        sink, step, attempt, code = _here()
+        sink, step, attempt, code = _origin_here()
         if sink is not None:
-            mode = (
-                StreamMode.DURABLE
-                if self._mode == StreamMode.SUMMARY and kind != FrameKind.EVENT
-                else self._mode
-            )
+            mode = self._mode
+            if mode == StreamMode.SUMMARY and kind != FrameKind.EVENT:
+                mode = StreamMode.DURABLE
             sink.put(
                 step,
                 attempt,
@@ -117,9 +119,12 @@ class Stream:
             )
 
 
-def _here() -> tuple[Any, str, int, bool]:
-    """Return where output goes from here, and who puts it out: a step, or the code of the workflow
-    in some branch."""
+def _origin_here() -> tuple[Any, str, int, bool]:
+    """Return the sink for output of the calling code, and the origin of that output.
+
+    The origin is a step with its attempt, or a branch of the workflow code with attempt 0; the last
+    item says whether it is workflow code. The sink is None outside a run.
+    """
     info = current_step.get()
     if info is not None:
         return info.sink, info.step, info.attempt, False
@@ -145,18 +150,23 @@ def emit(value: Any, *, name: str | None = None) -> None:
 
 
 def progress(percent: float | None = None, message: str | None = None) -> None:
-    """Say how far the run is. What is not said stays as it was."""
+    """Report the progress of the run: 0 to 100 percent, and a message. None leaves a value as it
+    is."""
     if percent is not None and (
         isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100
     ):
-        raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
+        raise BadOption(
+            option="percent", value=percent, why="the value must be a number from 0 to 100"
+        )
     if message is not None and (
         not isinstance(message, str) or len(message) > 1000 or not is_storable(message)
     ):
         raise BadOption(
-            option="message", value=message, why="it must be a text of at most 1000 characters"
+            option="message",
+            value=message,
+            why="the message must be a text of at most 1000 characters",
         )
-    sink, step, attempt, code = _here()
+    sink, step, attempt, code = _origin_here()
     if sink is not None and (percent is not None or message is not None):
         sink.advanced(
             step, attempt, None if percent is None else float(percent), message, code=code

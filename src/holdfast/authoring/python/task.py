@@ -1,5 +1,7 @@
-"""``@task``: one piece of work that is a run by itself: started from anywhere, done by whichever
-worker offers what it needs."""
+"""``@task``: a step function that is a run by itself.
+
+Any process can start it; any worker that offers the required capabilities can do it.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,11 @@ R = TypeVar("R")
 
 
 class Task(Workflow[P, R]):
-    """A run of a single step. Called by a workflow it is a child run, wherever there is a worker
-    for it; called elsewhere it is just a function."""
+    """The definition of a run of a single step.
+
+    A call by a workflow starts a child run, which any capable worker may do; any other call is a
+    plain function call.
+    """
 
     def __init__(
         self,
@@ -52,12 +57,13 @@ class Task(Workflow[P, R]):
             serves=serves,
             stop_undoing=False,
         )
-        self.step, self.origin = step, step.fn
+        self.step: Step[P, R] = step
+        self.origin = step.fn
         self.signature = Signature(step.fn)
         functools.update_wrapper(self, step.fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._called(self.step.fn, args, kwargs)
+        return self._call(self.step.fn, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -96,30 +102,31 @@ def task(
     transactional: bool = False,
     **policy: Any,
 ) -> Any:
-    """Make a function a task: a step that may be started by itself, and that any worker with the
+    """Make a function a task: a step that can be started by itself, and that any worker with the
     capabilities can do."""
 
     def decorate(fn: Callable[..., Any]) -> Task[..., Any]:
         if not callable(fn) or isinstance(fn, Step | Workflow):
-            raise BadOption(option="task", value=fn, why="it decorates a function")
-        called = checked_text("name", name) or fn.__name__
-        own, served = checked_versions(version, serves)
+            raise BadOption(option="task", value=fn, why="@task decorates a plain function")
+        task_name = checked_text("name", name) or fn.__name__
+        own_version, served_versions = checked_versions(version, serves)
         limit = None if timeout is None else duration.parse(timeout)
-        made: Task[..., Any] = Task(
-            Step(
-                fn,
-                called,
-                policy_from(retries, **policy),
-                limit,
-                checked_flag("transactional", transactional),
-            ),
-            name=called,
-            version=own,
+        step: Step[..., Any] = Step(
+            fn,
+            task_name,
+            policy_from(retries, **policy),
+            limit,
+            checked_flag("transactional", transactional),
+        )
+        definition: Task[..., Any] = Task(
+            step,
+            name=task_name,
+            version=own_version,
             lane=checked_text("lane", lane) or "default",
             capabilities=checked_capabilities(capabilities),
-            serves=served,
+            serves=served_versions,
         )
-        registry.register(made)
-        return made
+        registry.register(definition)
+        return definition
 
     return decorate if fn is None else decorate(fn)

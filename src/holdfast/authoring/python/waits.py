@@ -1,4 +1,8 @@
-"""Waits with conditions, and waits that are handed out, once for both colours."""
+"""``wait_for`` and ``create_wait``: conditions over signals, and waits with tokens.
+
+The code is shared by ``async def`` and ``def`` workflows: each function returns a ``Call``, and
+``api_async`` and ``api_sync`` resolve it.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ ON_TIMEOUT = ("fail", "cancel", "expire", "continue", "escalate")
 
 
 class Wait:
-    """A wait that this run has opened: whoever gets its id and its token may deliver signals to
-    it."""
+    """A wait that this run has opened: any program with its id and its token may deliver signals
+    to it."""
 
     __slots__ = ("_closed", "_kid", "_program", "_step", "_until", "id", "name")
 
@@ -40,28 +44,35 @@ class Wait:
         kid: str,
         until: int | None,
     ) -> None:
-        self.id, self.name = wait_id, name
-        self._program, self._step, self._kid, self._until = program, step, kid, until
-        self._closed = False
+        self.id: str = wait_id
+        self.name: str = name
+        self._program: ReplayProgram = program
+        self._step: str = step
+        self._kid: str = kid
+        self._until: int | None = until
+        self._closed: bool = False
 
     @property
     def token(self) -> str:
-        """What proves that its holder may deliver signals to this wait. It is stored nowhere, and
-        no repr tells it."""
+        """The credential for delivering signals to this wait. It is never stored, and not part of
+        the repr."""
         return self._program.token(self.id, self._kid)
 
     @property
     def expires_at(self) -> datetime | None:
-        """Until when it takes signals."""
-        return None if self._until is None else _moment(self._until)
+        """The time in UTC after which the wait refuses signals; None if it does not expire."""
+        return None if self._until is None else _to_datetime(self._until)
 
     def __repr__(self) -> str:
         return f"<wait {self.name} {self.id}>"
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A signal that a wait was met by. ``id`` counts the signals of the run, ``wait`` is the one
-    that it was delivered to."""
+    """A signal that satisfied a wait.
+
+    ``id`` numbers the signals of the run; ``wait`` is the wait that the signal was delivered to,
+    if any.
+    """
 
     id: int
     name: str
@@ -72,8 +83,8 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """What a wait came to: ``how`` is "signals", "timeout" or "release"; ``by`` is who let it
-    go."""
+    """The outcome of a wait: ``how`` is "signals", "timeout" or "release"; ``by`` is the person who
+    released it."""
 
     how: str
     signals: tuple[Received, ...] = ()
@@ -82,18 +93,18 @@ class Waited(msgspec.Struct, frozen=True):
 
     @property
     def timed_out(self) -> bool:
-        """Whether it went on because its time was up; then ``signals`` are those that had come."""
+        """Whether the wait timed out; then ``signals`` are the ones that had arrived."""
         return self.how == "timeout"
 
     @property
     def released(self) -> bool:
-        """Whether a person let it go on without its signals."""
+        """Whether a person released the wait without its signals."""
         return self.how == "release"
 
     @property
     def payload(self) -> Any:
-        """What the signal said that made it whole, or what the person gave who let it go; else
-        None."""
+        """The payload of the signal that completed the condition, or the value that the person
+        gave who released the wait; None after a timeout."""
         return self.signals[-1].payload if self.how == "signals" else self.value
 
 
@@ -111,52 +122,66 @@ def any_of(*members: str | Wait | Condition) -> Condition:
 
 
 def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -> Condition:
-    """Wait for so many: of the signals that match, of those who sent them ("sources"), or of these
-    conditions ("waits")."""
+    """Wait for *n* of these members.
+
+    *distinct* selects the objects to count: matching signals ("signals"), their different senders
+    ("sources"), or satisfied members ("waits").
+    """
     return condition_validation.checked(Count(n, tuple(map(condition_of, members)), distinct))
 
 
 def matching(
     what: str | Wait, payload: Mapping[str, Any] | None = None, *, name: str | None = None
 ) -> Condition:
-    """Wait for a signal that has these fields in its payload. *what* is its name, or a wait, which
-    may also want a *name*."""
-    found = condition_of(what)
-    if not isinstance(found, SignalNamed | SignalToWait):
+    """Wait for a signal that has these fields in its payload.
+
+    *what* is the name of the signal, or a wait; for a wait, *name* also restricts the name of the
+    signal. Raises BadCondition.
+    """
+    condition = condition_of(what)
+    if not isinstance(condition, SignalNamed | SignalToWait):
         raise BadCondition(
-            condition=type(found).__name__, why="a name or a wait is matched, nothing else"
+            condition=type(condition).__name__,
+            why="matching() takes the name of a signal or a wait",
         )
     if name is not None:
-        if isinstance(found, SignalNamed):
-            raise BadCondition(condition=found.name, why="its name is asked for already")
-        found = msgspec.structs.replace(found, name=name)
-    wanted = dict(payload) if isinstance(payload, Mapping) else payload
-    return condition_validation.checked(msgspec.structs.replace(found, payload=wanted))
+        if isinstance(condition, SignalNamed):
+            raise BadCondition(
+                condition=condition.name,
+                why="the first argument already names the signal: leave out name=",
+            )
+        condition = msgspec.structs.replace(condition, name=name)
+    fields = dict(payload) if isinstance(payload, Mapping) else payload
+    return condition_validation.checked(msgspec.structs.replace(condition, payload=fields))
 
 
-def condition_of(what: Any) -> Condition:
-    """Return what is waited for as a condition; refuse what is none."""
-    if isinstance(what, str):
-        return condition_validation.checked(SignalNamed(plain_text(what)))
-    if isinstance(what, Wait):
-        if what._closed:
-            raise WaitClosed(wait=what.id, why="an earlier wait_for was the end of it")
-        return SignalToWait(what.id, what._step, what.name, what._until)
-    if isinstance(what, SignalNamed | SignalToWait | AllOf | AnyOf | Count):
-        return what
-    handed = getattr(what, "condition", None)
-    if isinstance(handed, SignalToWait):  # a wait that the holder of a lease has opened
-        return handed
+def condition_of(member: Any) -> Condition:
+    """Return the condition for a signal name, a wait or a condition.
+
+    Raises BadCondition for any other value, and WaitClosed for a wait that ``wait_for`` has closed.
+    """
+    if isinstance(member, str):
+        return condition_validation.checked(SignalNamed(plain_text(member)))
+    if isinstance(member, Wait):
+        if member._closed:
+            raise WaitClosed(wait=member.id, why="an earlier wait_for has closed it")
+        return SignalToWait(member.id, member._step, member.name, member._until)
+    if isinstance(member, SignalNamed | SignalToWait | AllOf | AnyOf | Count):
+        return member
+    condition = getattr(member, "condition", None)
+    if isinstance(condition, SignalToWait):  # a wait that the holder of a lease has opened
+        return condition
     raise BadCondition(
-        condition=shown(what)[:100], why="it is no name of a signal, no wait, and no condition"
+        condition=shown(member)[:100],
+        why="give the name of a signal, a wait or a condition",
     )
 
 
-# What a workflow asks for
+# Calls
 
 
-def creating(program: ReplayProgram, name: str, expires: Duration | None) -> Call:
-    """Open a wait that can be handed out."""
+def create_wait_call(program: ReplayProgram, name: str, expires: Duration | None) -> Call:
+    """Return the call that opens a wait with a token. It decodes to a Wait. Raises BadOption."""
     if (
         not isinstance(name, str)
         or not name
@@ -167,35 +192,41 @@ def creating(program: ReplayProgram, name: str, expires: Duration | None) -> Cal
         raise BadOption(
             option="name",
             value=name,
-            why="a wait has a name: a text of one line, 1 to 200 characters",
+            why="the name of a wait must be a single line of 1 to 200 characters",
         )
     name = plain_text(name)
     limit = None if expires is None else duration.parse(expires)
     step = program.identify(f"create {name}")
 
-    def understand(event: Event) -> Wait:
-        made = msgspec.json.decode(event.data or b"{}")
-        wait = Wait(program, step, made["id"], made["name"], made["kid"], made["until"])
-        program.handed_out[wait.id] = wait
+    def decode(event: Event) -> Wait:
+        data = msgspec.json.decode(event.data or b"{}")
+        wait = Wait(program, step, data["id"], data["name"], data["kid"], data["until"])
+        program.issued_waits[wait.id] = wait
         return wait
 
-    return Call(CreateWait(step, name, limit), understand)
+    return Call(CreateWait(step, name, limit), decode)
 
 
-def awaiting(
-    program: ReplayProgram, what: Any, timeout: Duration | None, on_timeout: str, type: Any
+def wait_for_call(
+    program: ReplayProgram, awaited: Any, timeout: Duration | None, on_timeout: str, type: Any
 ) -> Call:
-    """Wait for a condition."""
-    condition = condition_validation.checked(condition_of(what))
+    """Return the call that waits for a condition and decodes payloads as *type*.
+
+    Raises BadCondition, BadOption; the decoder raises WaitTimeout unless *on_timeout* is
+    "continue".
+    """
+    condition = condition_validation.checked(condition_of(awaited))
     waits = conditions.issued_waits(condition)
-    strange = [wait for wait in waits if wait not in program.handed_out]
-    if strange:
+    foreign = [wait_id for wait_id in waits if wait_id not in program.issued_waits]
+    if foreign:
         raise BadCondition(
-            condition=waits[strange[0]].label, why="this wait belongs to another run"
+            condition=waits[foreign[0]].label, why="this wait belongs to another run"
         )
     if not is_one_of(on_timeout, ON_TIMEOUT):
         raise BadOption(
-            option="on_timeout", value=on_timeout, why=f"it is one of {', '.join(ON_TIMEOUT)}"
+            option="on_timeout",
+            value=on_timeout,
+            why=f"the value must be one of {', '.join(ON_TIMEOUT)}",
         )
     if (
         on_timeout != "fail"
@@ -211,17 +242,17 @@ def awaiting(
     if type is not Any:
         check_type(type, "type")
 
-    def understand(event: Event) -> Waited:
+    def decode(event: Event) -> Waited:
         for wait_id in waits:
-            program.handed_out[wait_id]._closed = True
-        told = msgspec.json.decode(event.data or b"{}", type=_ConditionResult)
+            program.issued_waits[wait_id]._closed = True
+        result = msgspec.json.decode(event.data or b"{}", type=_ConditionResult)
         if event.kind == EventKind.WAIT_TIMED_OUT and on_timeout != "continue":
             raise WaitTimeout(
-                waited_for=conditions.show(condition), missing=", ".join(told.missing)
+                waited_for=conditions.show(condition), missing=", ".join(result.missing)
             )
-        return _waited(program, event.kind, told, type)
+        return _waited(program, event.kind, result, type)
 
-    return Call(AwaitCondition(program.identify("wait"), condition, limit, on_timeout), understand)
+    return Call(AwaitCondition(program.identify("wait"), condition, limit, on_timeout), decode)
 
 
 class _StoredSignalLine(msgspec.Struct):
@@ -238,23 +269,23 @@ class _ConditionResult(msgspec.Struct):
     missing: list[str] = []
 
 
-def _waited(program: ReplayProgram, kind: str, told: _ConditionResult, type: Any) -> Waited:
+def _waited(program: ReplayProgram, kind: str, result: _ConditionResult, type: Any) -> Waited:
     if kind == EventKind.WAIT_RELEASED:
-        line = told.signals[0]
-        return Waited("release", (), program.codec.decode(bytes(line.payload)), line.source)
+        release = result.signals[0]
+        return Waited("release", (), program.codec.decode(bytes(release.payload)), release.source)
     signals = tuple(
         Received(
-            line.id,
-            line.name,
-            program.codec.decode(bytes(line.payload), type),
-            line.source,
-            _moment(line.at),
-            line.wait,
+            signal.id,
+            signal.name,
+            program.codec.decode(bytes(signal.payload), type),
+            signal.source,
+            _to_datetime(signal.at),
+            signal.wait,
         )
-        for line in told.signals
+        for signal in result.signals
     )
     return Waited("signals" if kind == EventKind.WAIT_SATISFIED else "timeout", signals)
 
 
-def _moment(instant: int) -> datetime:
-    return datetime.fromtimestamp(instant / 1_000_000, UTC)
+def _to_datetime(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)

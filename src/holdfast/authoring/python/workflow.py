@@ -1,4 +1,4 @@
-"""``@workflow``: a function that becomes a durable run when an engine starts it."""
+"""``@workflow``: the definition of a durable run as a Python function."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ R = TypeVar("R")
 
 
 class Workflow(Generic[P, R]):
-    """A workflow definition. Called by another workflow it is a child run; called elsewhere it is
-    just a function."""
+    """A workflow definition.
+
+    A call by another workflow starts a child run; any other call is a plain function call.
+    """
 
     def __init__(
         self,
@@ -44,44 +46,50 @@ class Workflow(Generic[P, R]):
         serves: frozenset[str] | None,
         stop_undoing: bool,
     ) -> None:
-        self.fn, self.name, self.version, self.lane = fn, name, version, lane
-        self.capabilities, self.serves, self.stop_undoing = capabilities, serves, stop_undoing
-        self.is_async = inspect.iscoroutinefunction(fn)
-        self.blocking = not self.is_async
+        self.fn: Callable[P, R] = fn
+        self.name: str = name
+        self.version: str = version
+        self.lane: str = lane
+        self.capabilities: tuple[str, ...] = capabilities
+        self.serves: frozenset[str] | None = serves
+        self.stop_undoing: bool = stop_undoing
+        self.is_async: bool = inspect.iscoroutinefunction(fn)
+        self.blocking: bool = not self.is_async
         self.origin: Callable[..., Any] = fn
         """The function that was decorated."""
-        self.signature = Signature(fn)
+        self.signature: Signature = Signature(fn)
         self.schedules: list[tuple[str, dict[str, Any]]] = []
-        """What ``@schedule`` says about it: names and options."""
+        """The schedules that ``@schedule`` has added: names and options."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._called(self.fn, args, kwargs)
+        return self._call(self.fn, args, kwargs)
 
-    def _called(self, fn: Callable[..., R], args: Any, kwargs: Any) -> R:
+    def _call(self, fn: Callable[..., R], args: Any, kwargs: Any) -> R:
         program = current_program.get()
         if program is None or current_step.get() is not None:
             return fn(*args, **kwargs)
         return cast(R, call_child(program, self, args, kwargs))
 
     def program(self, run: RunRecord, codec: Codec) -> ReplayProgram:
-        """Return this workflow at work in *run*, not yet begun."""
+        """Return a program for *run*, not yet begun. Raises WrongType or BadData if the function
+        cannot take the recorded input."""
         args, kwargs = self.signature.decode_args(codec, run.input)
         if self.is_async:
 
             async def call() -> bytes:
-                return self._encoded(codec, await cast(Any, self.fn(*args, **kwargs)))
+                return self._encode_result(codec, await cast(Any, self.fn(*args, **kwargs)))
 
             return AsyncProgram(run, codec, names_ahead, call, stop_undoing=self.stop_undoing)
         return SyncProgram(
             run,
             codec,
             names_ahead,
-            lambda: self._encoded(codec, self.fn(*args, **kwargs)),
+            lambda: self._encode_result(codec, self.fn(*args, **kwargs)),
             stop_undoing=self.stop_undoing,
         )
 
-    def _encoded(self, codec: Codec, value: Any) -> bytes:
+    def _encode_result(self, codec: Codec, value: Any) -> bytes:
         """Return the result as it is stored. Raises NotEncodable, WrongType."""
         data = codec.encode(value, what=f"the result of {self.name}()")
         if not same(value, self.signature.return_type):
@@ -115,23 +123,25 @@ def workflow(
     capabilities: Iterable[str] = (),
     stop_undoing_on_failure: bool = False,
 ) -> Any:
-    """Make a function a workflow. By default it also goes on with runs that other versions of it
-    have started; with ``serves`` only with those of the versions named."""
+    """Make a function a workflow.
+
+    By default it also continues runs that other versions of it have started; with ``serves``, only
+    runs of the versions named there."""
 
     def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
         if not callable(fn) or isinstance(fn, Step):
-            raise BadOption(option="workflow", value=fn, why="it decorates a function")
-        own, served = checked_versions(version, serves)
-        made: Workflow[..., Any] = Workflow(
+            raise BadOption(option="workflow", value=fn, why="@workflow decorates a plain function")
+        own_version, served_versions = checked_versions(version, serves)
+        definition: Workflow[..., Any] = Workflow(
             fn,
             name=checked_text("name", name) or fn.__name__,
-            version=own,
+            version=own_version,
             lane=checked_text("lane", lane) or "default",
             capabilities=checked_capabilities(capabilities),
-            serves=served,
+            serves=served_versions,
             stop_undoing=checked_flag("stop_undoing_on_failure", stop_undoing_on_failure),
         )
-        registry.register(made)
-        return made
+        registry.register(definition)
+        return definition
 
     return decorate if fn is None else decorate(fn)

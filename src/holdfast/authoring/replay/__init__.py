@@ -1,2 +1,1 @@
-"""Code as a program: the event loop, the identity of steps and the replay that Python workflows
-use."""
+"""Replay of workflow code: the event loop, step identities and history matching."""

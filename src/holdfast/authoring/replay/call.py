@@ -1,4 +1,4 @@
-"""A command together with what its outcome means to the code that asked: one for both colours."""
+"""A command together with the decoder of its outcome, shared by ``async def`` and ``def`` code."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from holdfast.core.events import Event
 
 
 class Call(NamedTuple):
-    """A command and what to make of its outcome."""
+    """A command together with the decoder of its outcome.
+
+    *decode* returns the value that the workflow code gets, or raises its error.
+    """
 
     command: Command
-    understand: Callable[[Event], Any]
+    decode: Callable[[Event], Any]
 
 
-def resolve(program: SyncProgram, wish: Call) -> Any:
-    """Ask, in a thread of the workflow, and return what the outcome means."""
-    return wish.understand(program.ask(wish.command))
+def resolve(program: SyncProgram, call: Call) -> Any:
+    """Block the calling workflow thread until the outcome arrives, and return its decoded value."""
+    return call.decode(program.call(call.command))

@@ -1,9 +1,10 @@
-"""The event loop in which an ``async def`` workflow lives: no sockets, no threads, no clock of its
-own.
+"""The asyncio event loop of an ``async def`` workflow.
 
-It runs callbacks until nothing is ready and then stops, so that the same outcomes in the same order
-always take the same path. Timers of asyncio (``asyncio.timeout``, ``asyncio.sleep``) become durable
-timers of the run.
+Invariants:
+- The loop has no sockets, no threads and no clock of its own.
+- It runs callbacks until none is ready and then returns, so the same outcomes in the same order
+  always take the same path.
+- Timers of asyncio (``asyncio.timeout``, ``asyncio.sleep``) become durable timers of the run.
 """
 
 from __future__ import annotations
@@ -21,65 +22,74 @@ from holdfast.authoring.replay.identity import enter_branch
 from holdfast.errors import BadOption
 
 threads_here: ContextVar[bool] = ContextVar("holdfast_threads_here", default=False)
-"""Whether what a library would do in a thread, though it is only code, is done right here."""
+"""Whether ``run_in_executor`` calls the function inline, for a library that uses a thread for code
+without I/O."""
 
 SetTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
+"""Sets a durable timer: takes the delay in seconds and a callback, returns a function that drops
+the timer."""
 
 
 class WorkflowLoop(asyncio.AbstractEventLoop):
-    """A loop that goes as far as it can and then returns. Whatever it does not offer is not for
-    workflows."""
+    """An event loop that runs until it is idle and then returns.
+
+    It implements only the methods that workflow code may use; the others raise
+    ``NotImplementedError``.
+    """
 
     def __init__(self, time: Callable[[], float], set_timer: SetTimer) -> None:
         self._ready: deque[asyncio.Handle] = deque()
         self._time = time
         self._set_timer = set_timer
         self.tasks: dict[asyncio.Task[Any], Context] = {}
-        self.trouble: BaseException | None = None
-        self.gentle = False
-        """Whether libraries live here, too: they clean up with awaits, and are given the time for
-        it."""
+        self.last_error: BaseException | None = None
+        """The last exception that reached the loop because no code retrieved it."""
+        self.library_cleanup = False
+        """Whether libraries run in this loop: they await during their cleanup, so they get the
+        chance to finish it when the run leaves memory."""
 
-    def settle(self) -> None:
-        """Run what is ready, and what that makes ready, until nothing is."""
+    def run_until_idle(self) -> None:
+        """Run the ready callbacks until none is left, including callbacks that become ready."""
         ready = self._ready
         if not ready:
             return
-        outer, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
+        # Private API of asyncio: this loop runs nested, inside a callback of the engine's loop.
+        outer_loop = events._get_running_loop()
+        outer_hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)
-        if self.gentle:
-            sys.set_asyncgen_hooks(None, _let_go)
+        if self.library_cleanup:
+            sys.set_asyncgen_hooks(None, _finalize_generator)
         try:
             while ready:
                 handle = ready.popleft()
                 if not handle._cancelled:
                     try:
                         handle._run()
-                    except (
-                        KeyboardInterrupt,
-                        SystemExit,
-                    ) as error:  # its task has failed with it, and what awaits it hears of it
-                        self.trouble = error
+                    except (KeyboardInterrupt, SystemExit) as error:
+                        # The task has failed with this error, so the code that awaits it gets it.
+                        self.last_error = error
         finally:
-            events._set_running_loop(outer)
-            if self.gentle:
-                sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(outer_loop)
+            if self.library_cleanup:
+                sys.set_asyncgen_hooks(*outer_hooks)
 
-    def be_gentle(self) -> None:
-        """From now on libraries live here, too."""
-        if not self.gentle:
-            self.gentle = True
+    def enable_library_cleanup(self) -> None:
+        """Let libraries finish their asynchronous cleanup in this loop from now on."""
+        if not self.library_cleanup:
+            self.library_cleanup = True
             if events._get_running_loop() is self:
-                sys.set_asyncgen_hooks(
-                    None, _let_go
-                )  # until the end of this turn, which puts back what was there
+                # Until the end of this turn, when run_until_idle restores the outer hooks.
+                sys.set_asyncgen_hooks(None, _finalize_generator)
 
     def unwind(self) -> None:
-        """Let what still waits end by itself, as far as it does."""
-        self.settle()
+        """Run until idle, then cancel every task and run until idle again.
+
+        A task that does not end upon its cancellation remains.
+        """
+        self.run_until_idle()
         for task in list(self.tasks):
             task.cancel()
-        self.settle()
+        self.run_until_idle()
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -119,17 +129,18 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         **_: Any,
     ) -> asyncio.Task[Any]:
         context = copy_context() if context is None else context
+        # The name of the coroutine function becomes part of the identities of the task's steps.
         context.run(enter_branch, getattr(coro, "__name__", "task"))
         return self.own(asyncio.Task(coro, loop=self, name=name, context=context), context)
 
     def own(self, task: asyncio.Task[Any], context: Context) -> asyncio.Task[Any]:
-        """Remember a task until it is done."""
+        """Keep a reference to *task* and its context until the task is done."""
         self.tasks[task] = context
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
         return task
 
     def get_task_factory(self) -> None:
-        """Tasks are made here, and nowhere else; libraries ask."""
+        """Return None, because ``create_task`` is the only factory; libraries call this."""
 
     def get_debug(self) -> bool:
         return False
@@ -141,8 +152,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A task of the workflow failed and nobody asked: keep it for whoever settles."""
-        self.trouble = context.get("exception") or self.trouble
+        """Keep the exception of a workflow task that no code retrieved."""
+        self.last_error = context.get("exception") or self.last_error
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
@@ -154,12 +165,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         if threads_here.get():
-            return self._done(func, args)
+            return self._run_inline(func, args)
         raise BadOption(
             option="run_in_executor", why="a workflow has no threads: put the work into a step"
         )
 
-    def _done(self, func: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
+    def _run_inline(self, func: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -170,25 +181,26 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         """Close every coroutine of the workflow; ``finally`` blocks run, but can record nothing."""
         for task, context in list(self.tasks.items()):
+            # Private API of asyncio: no warning about a task that is destroyed while pending.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             try:
                 context.run(coroutine.close)
-            except BaseException:  # the workflow objects to leaving; it leaves all the same
+            except BaseException:  # the workflow refuses to stop, but leaves memory all the same
                 continue
         self._ready.clear()
-        self._time = self._set_timer = _gone
+        # The loop must not keep the program alive through these callbacks.
+        self._time = _raise_closed
+        self._set_timer = _raise_closed
 
 
-def _let_go(generator: AsyncGenerator[Any, Any]) -> None:
-    """Nobody goes on with an asynchronous generator: it ends here, and not in a task of the
-    engine's own loop."""
+def _finalize_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    """Close an abandoned asynchronous generator here, not in a task of the engine's own loop."""
     with suppress(BaseException):
         generator.aclose().send(None)
 
 
-def _gone(*_: object) -> Any:
-    """The workflow has left memory; what it had is not kept alive by its loop."""
+def _raise_closed(*_: object) -> Any:
     raise RuntimeError("the workflow has left memory")
 
 

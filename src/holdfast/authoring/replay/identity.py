@@ -1,7 +1,7 @@
-"""Where in a workflow a call is made: the path of branches, the name, and how many calls of that
-name came before.
+"""Step identities: the path of branches, the name, and the number of the call in its branch.
 
-This is a step's identity. It does not move when other steps are added before it.
+The identity of a step does not depend on steps of other names, so adding a step before it does not
+change it. The number is left out of the first call of a name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Branch:
         self._counts: dict[str, int] = {}
 
     def identify(self, name: str) -> str:
-        """Return the identity of the next call of that name in this branch."""
+        """Return the identity of the next call of *name* in this branch."""
         count = self._counts.get(name, 0) + 1
         self._counts[name] = count
         return f"{self.path}{name}" if count == 1 else f"{self.path}{name}#{count}"
@@ -29,7 +29,7 @@ current_branch: ContextVar[Branch] = ContextVar("holdfast_branch")
 
 
 def enter_branch(name: str) -> None:
-    """Make the current context a branch of the branch that it was copied from."""
+    """Enter a new branch, named *name*, below the branch that this context was copied from."""
     outer = current_branch.get(None)
     path = f"{outer.identify(name)}/" if outer is not None else ""
     current_branch.set(Branch(path))

@@ -1,19 +1,21 @@
-"""Recorded outcomes that the code of a workflow has not asked for.
+"""Detect divergence: recorded outcomes that the workflow code can no longer request.
 
-Replaying the code that recorded a history leaves none: each outcome is asked for before its turn,
-or was dropped by the code itself. Changed code may leave some for a while, because a step that was
-added before a recorded one runs first. The code has diverged once an outcome that it must ask for
-can no longer be asked for:
+An outcome is left over if the code has not requested it when its turn in the history comes.
+Replaying the code that recorded a history leaves none: the code requests each outcome before its
+turn, or has dropped the command itself. Changed code may leave some for a while, because a step
+that was added before a recorded one runs first.
 
-- the workflow ends, however it ends;
-- it begins to compensate, while the outcome does not belong to a compensation;
-- it asks for something new after it has passed the place of the outcome: its branch has asked for
-  something that was recorded as requested after that outcome;
-- it asks for something new, and no live code leads to the step, the child or the verb of the
+The code has diverged once it can no longer request a leftover that it must request:
+
+- The workflow ends, with any status.
+- The workflow begins to compensate, and the outcome does not belong to a compensation.
+- The code issues a new command after it has passed the place of the outcome: its branch has
+  requested something that was recorded as requested after that outcome.
+- The code issues a new command, and no live code leads to the step, the child or the verb of the
   outcome any more.
 
-An outcome need not be asked for if it was recorded after an event that a later replay declared
-void: the code may have got there only because of the failure that the replay repeats.
+The code need not request an outcome that was recorded after an event that a later replay of the
+run declared void: it may have got there only because of the failure that the replay repeats.
 """
 
 from __future__ import annotations
@@ -40,42 +42,44 @@ _VERBS = {
     EventKind.WAIT_SATISFIED: "wait_for",
     EventKind.WAIT_TIMED_OUT: "wait_for",
 }
-"""What the code calls to get such an outcome."""
+"""The public function that the code calls to get an outcome of each kind."""
 _NUMBER = re.compile(r"#[0-9]+$")
 
 
 class _Replayed(msgspec.Struct):
+    """The data of a ``RUN_REPLAYED`` event, as stored: sequence numbers of events."""
+
     void: list[int] = []
     since: int | None = None
 
 
 class Leftovers:
-    """The outcomes of one history that the code has not asked for yet."""
+    """The outcomes of one history that the code has not requested yet."""
 
     def __init__(self, history: Sequence[Event]) -> None:
         self._history: Sequence[Event] = history
         self.events: dict[str, Event] = {}
-        """By step. The engine looks at each turn of a run whether there are any."""
-        self._asked: set[str] = set()
-        self._optional: list[range] = _repeated(history)
+        """Leftover outcomes by step. The program checks in each turn whether there are any."""
+        self._requested: set[str] = set()
+        self._optional: list[range] = _repeated_ranges(history)
 
     def keep(self, event: Event) -> None:
-        """Keep an outcome until the code asks for it."""
+        """Keep an outcome until the code requests it."""
         self.events[event.step or ""] = event
 
     def take(self, step: str) -> Event | None:
-        """Return the outcome of *step*, once."""
+        """Remove the outcome of *step* and return it; return None if there is none."""
         return self.events.pop(step, None)
 
     def has(self, step: str) -> bool:
         return step in self.events
 
-    def note_asked(self, step: str) -> None:
-        """The code has asked for something that the history knows."""
-        self._asked.add(step)
+    def note_requested(self, step: str) -> None:
+        """Record that the code has requested *step*, which is in the history."""
+        self._requested.add(step)
 
     def required(self) -> list[Event]:
-        """Return the outcomes that the code must still ask for, in the order of the history."""
+        """Return the outcomes that the code must still request, in the order of the history."""
         return [
             event
             for event in self.events.values()
@@ -83,11 +87,11 @@ class Leftovers:
         ]
 
     def is_passed(self, outcome: Event) -> bool:
-        """Return whether the branch of *outcome* has asked for something that was requested after
-        it."""
+        """Return whether the branch of *outcome* has requested something that the history records
+        as requested after it."""
         branch = branch_of(outcome.step or "")
         return any(
-            event.step in self._asked
+            event.step in self._requested
             and branch_of(event.step or "") == branch
             and _requested_after(event, outcome)
             for event in self._history
@@ -102,17 +106,17 @@ def _requested_after(event: Event, outcome: Event) -> bool:
     return False
 
 
-def _repeated(history: Iterable[Event]) -> list[range]:
-    """Return the parts of the history in which a replay has repeated something."""
-    found: list[range] = []
+def _repeated_ranges(history: Iterable[Event]) -> list[range]:
+    """Return the ranges of sequence numbers whose work a replay of the run has repeated."""
+    ranges: list[range] = []
     for event in history:
         if event.kind == EventKind.RUN_REPLAYED:
             replayed = msgspec.json.decode(event.data or b"{}", type=_Replayed)
-            since = (
-                min(replayed.void, default=event.seq) if replayed.since is None else replayed.since
-            )
-            found.append(range(since, event.seq))
-    return found
+            since = replayed.since
+            if since is None:
+                since = min(replayed.void, default=event.seq)
+            ranges.append(range(since, event.seq))
+    return ranges
 
 
 def branch_of(step: str) -> str:
@@ -121,7 +125,7 @@ def branch_of(step: str) -> str:
 
 
 def is_ahead(outcome: Event, names: Collection[str]) -> bool:
-    """Return whether code that can call *names* can ask for the outcome, as far as names tell."""
+    """Return whether code that can call *names* can request the outcome, judging by names only."""
     identity = _NUMBER.sub("", outcome.step or "")
     if outcome.kind in STEPS:
         return any(name in names for name in _suffixes(identity))
@@ -138,8 +142,10 @@ def is_ahead(outcome: Event, names: Collection[str]) -> bool:
 
 
 def _suffixes(identity: str) -> Iterator[str]:
-    """Yield the names that an identity may end with: a name may have slashes, as the path of
-    branches has."""
+    """Yield the names that an identity may end with.
+
+    There are several because a name may contain slashes, which also separate branches.
+    """
     while identity:
         yield identity
         identity = identity.partition("/")[2]
@@ -151,5 +157,5 @@ def branchless(identity: str) -> str:
 
 
 def is_undo(step: str) -> bool:
-    """Return whether an identity is that of a compensation."""
+    """Return whether *step* is the identity of a compensation."""
     return step.rpartition("/")[2].startswith(UNDO)

@@ -1,10 +1,13 @@
-"""What an ``async def`` and a ``def`` workflow have in common: matching what the code asks with
-what history answers.
+"""Replay of workflow code: match the commands that the code issues with the recorded outcomes.
 
-Outcomes are fed in the order in which they were recorded. One that the code does not ask for at its
-turn is kept until it does: a step that was added before it does no harm. But when the code ends, or
-asks for something new, while it can no longer ask for an outcome that was kept, it has diverged,
-and nothing new is done: see ``leftovers``.
+``ReplayProgram`` is the common part of ``async def`` and ``def`` workflows.
+
+Invariants:
+- Outcomes are fed in the order in which they were recorded.
+- An outcome that the code has not requested at its turn is kept until the code requests it, so a
+  step may be added before a recorded one.
+- If the code ends or issues a new command while it can no longer request a kept outcome, it has
+  diverged, and no new command reaches the engine: see ``leftovers``.
 """
 
 from __future__ import annotations
@@ -43,87 +46,98 @@ if TYPE_CHECKING:
 current_program: ContextVar[ReplayProgram | None] = ContextVar("holdfast_program", default=None)
 
 NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
-"""Returns the names of what live frames can still ask for; None when that cannot be told."""
+"""Returns the names that the code in live frames can still call; None if they cannot be known."""
 
 CHILDREN = "end of children"
 """The name of the step at which a run that stops waits for its children."""
 
 _STEP_ENDS = ANSWERS[RunStep]
-_TOLD = frozenset({Drop, Finish, RecordDecision})
-"""What the engine is told, and what nobody waits for."""
+_WITHOUT_OUTCOME = frozenset({Drop, Finish, RecordDecision})
+"""The commands that have no outcome, so that no code waits for them."""
 
 
 class Evicted(BaseException):
-    """The run leaves memory here; whatever is still called records nothing."""
+    """The run leaves memory while its code waits; calls that the code still makes record nothing.
+
+    It is raised inside the workflow code to unwind it.
+    """
 
 
 class Compensation(msgspec.Struct):
-    """How to undo something, should it come to that."""
+    """A registered compensation: its step identity, and the command that runs it."""
 
     id: str
     make: Callable[[str], Command]
 
 
 class ReplayProgram(ABC):
-    """A Python function at work in one run."""
+    """A workflow function in one run."""
 
     speculative = True
-    """Whether an outcome may be fed before it is committed: only if the code cannot do anything by
-    itself."""
+    """Whether an outcome may be fed before it is committed: only if the code cannot start an
+    attempt by itself."""
 
     def __init__(
         self, run: RunRecord, codec: Codec, names_ahead: NamesAhead, *, stop_undoing: bool
     ) -> None:
-        self.run, self.codec = run, codec
-        self.root = Branch()
-        self.undos: list[Compensation] = []
+        self.run: RunRecord = run
+        self.codec: Codec = codec
+        self.root: Branch = Branch()
+        self.compensations: list[Compensation] = []
         self.open_children: set[str] = set()
         """The steps that have started children which must end before the run does, as far as the
         code knows."""
-        self.stopping = False
+        self.stopping: bool = False
         """Whether the code has failed or was cancelled, and the run waits for its children and
         compensates."""
         self.failed_undos: list[str] = []
-        self.stop_undoing = stop_undoing
-        self.now = run.started_at or run.created_at
-        self.asked_time = False
-        self.replaying = True
-        self.closing = False
+        """The identities of the compensations that failed."""
+        self.stop_undoing: bool = stop_undoing
+        """Whether a failed compensation stops the remaining ones."""
+        self.now: int = run.started_at or run.created_at
+        self.asked_time: bool = False
+        self.replaying: bool = True
+        self.closing: bool = False
         self.report: Report | None = None
         self.sink: OutputSink | None = None
         self.clock: Callable[[], int] = lambda: self.now
         self.purse: Callable[[str, str | None], Any] | None = None
-        self.held_up = False
+        self.held_up: bool = False
         self.is_sure: Callable[[], bool] = bool
-        self.steps = 0
-        self.handed_out: dict[str, Any] = {}
-        """The waits that it has handed out, by their ids."""
+        self.steps: int = 0
+        self.issued_waits: dict[str, Any] = {}
+        """The waits that ``create_wait`` has opened, by their ids."""
         self.token: Callable[[str, str], str] = no_token
         self.life_of: Callable[[str], int] = first_life
-        self.epoch = 0
-        self._names_ahead = names_ahead
-        self._wanted: dict[str, tuple[Command, Any]] = {}
+        self.epoch: int = 0
+        self._names_ahead: NamesAhead = names_ahead
+        self._pending: dict[str, tuple[Command, Any]] = {}
+        """The commands without an outcome yet, by step, each with its waiter."""
         self._dropped: set[str] = set()
-        self._left = Leftovers(())
-        self._marks: dict[str, Any] = {}
+        self._leftovers: Leftovers = Leftovers(())
+        self._decisions: dict[str, Any] = {}
         self._recorded: set[str] = set()
+        """The steps that the history mentions."""
         self._maps: dict[str, Event] = {}
-        """The maps that the history knows, by their steps."""
-        self._new: list[Command] = []
+        """The events of the history that started a map, by step."""
+        self._new_commands: list[Command] = []
         self._divergence: Diverged | None = None
 
-    # What the engine calls
+    # Called by the engine
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
-        """Replay *history* and return what is wanted now."""
+        """Replay *history* and return the commands without a recorded outcome.
+
+        Raises Diverged before any new command is returned.
+        """
         outcomes = [event for event in history if event.kind in OUTCOMES]
         self._recorded = {event.step for event in history if event.step is not None}
         if history:
             self._maps = {
                 event.step or "": event for event in history if event.kind == EventKind.MAP_STARTED
             }
-            self._left = Leftovers(history)
-        self._marks = {
+            self._leftovers = Leftovers(history)
+        self._decisions = {
             event.step or "": msgspec.json.decode(event.data or b"null")
             for event in history
             if event.kind == EventKind.MARKED
@@ -133,55 +147,58 @@ class ReplayProgram(ABC):
         await self._start()
         self._raise_divergence()
         for event in outcomes:
-            self.replaying = (
-                event.seq < last
-            )  # the run has been past this point if anything was recorded after it
-            await self._take(event)
+            # The run has been past this point if anything was recorded after it.
+            self.replaying = event.seq < last
+            await self._process(event)
         self.replaying = False
-        if not self._left.events:
-            self._left = Leftovers(())  # it refers to the whole history
-        return self._commands()
+        if not self._leftovers.events:
+            self._leftovers = Leftovers(())  # frees the history, which the other one refers to
+        return self._take_commands()
 
     async def feed(self, events: Sequence[Event]) -> list[Command]:
-        """Take the outcomes, in order, and return what is newly wanted."""
+        """Process the outcomes, in order, and return the new commands. Raises Diverged."""
         for event in events:
-            await self._take(event)
-        return self._commands()
+            await self._process(event)
+        return self._take_commands()
 
     def close(self) -> None:
-        """Leave memory."""
+        """Leave memory; nothing is recorded."""
         self.closing = True
-        self._leave()
+        self._evict()
 
-    # What the two colours do in their own ways
+    # Implemented by AsyncProgram and SyncProgram
 
     @abstractmethod
     async def _start(self) -> None:
-        """Start the function and go as far as it goes."""
+        """Start the function and run it until all of its code waits."""
 
     @abstractmethod
-    async def _answer(self, waiter: Any, event: Event) -> None:
-        """Let the code that waits have its answer and go as far as it goes."""
+    async def _deliver(self, waiter: Any, event: Event) -> None:
+        """Resume the code at *waiter* with *event* and run it until all of it waits again."""
 
     @abstractmethod
     async def _cancel(self, reason: str) -> None:
-        """Ask the code to stop and go as far as it goes."""
+        """Raise CancelledError in the code and run it until all of it waits again.
+
+        Do nothing if the code was cancelled before or compensates already.
+        """
 
     @abstractmethod
-    def _leave(self) -> None:
-        """Give up the function in the middle."""
+    def _evict(self) -> None:
+        """Abandon the function at the place where it waits."""
 
     @abstractmethod
-    def _frames(self) -> Iterator[FrameType]:
+    def _live_frames(self) -> Iterator[FrameType]:
         """Yield the live frames of the workflow's code, all of which wait."""
 
     @abstractmethod
-    def _where(self, waiter: Any) -> FrameType | None:
-        """Return the frame of the workflow's code that waits."""
+    def _waiting_frame(self, waiter: Any) -> FrameType | None:
+        """Return the frame of the workflow's code that waits at *waiter*; None if unknown."""
 
     # Matching
 
-    async def _take(self, event: Event) -> None:
+    async def _process(self, event: Event) -> None:
+        """Deliver an outcome to the code that waits for it; keep it if none does yet."""
         if event.at > self.now:
             self.now = event.at
         if event.kind == EventKind.CANCEL_REQUESTED:
@@ -191,52 +208,59 @@ class ReplayProgram(ABC):
         assert event.step is not None
         if event.kind in _STEP_ENDS:
             self.steps += 1
-        found = self._wanted.pop(event.step, None)
-        if found is None:
+        pending = self._pending.pop(event.step, None)
+        if pending is None:
             if event.step not in self._dropped:
-                self._left.keep(event)
+                self._leftovers.keep(event)
             return
-        command, waiter = found
+        command, waiter = pending
         if event.kind not in ANSWERS[type(command)]:
             self._diverge(event, command, waiter)
         if self._divergence is not None:
             raise self._divergence
-        await self._answer(waiter, event)
+        await self._deliver(waiter, event)
         if self._divergence is not None:
             raise self._divergence
 
-    def want(self, command: Any, waiter: Any) -> Event | None:
-        """Ask for *command*. Returns the outcome if history has it already; else *waiter* will get
-        it."""
+    def request(self, command: Any, waiter: Any) -> Event | None:
+        """Return the outcome of *command* if it is among the leftovers; else issue the command.
+
+        The outcome of an issued command is delivered to *waiter*. Raises Evicted if the run leaves
+        memory or the code has diverged.
+        """
         if self.closing:
             raise Evicted
         if command.id in self._recorded:
-            self._left.note_asked(command.id)
+            self._leftovers.note_requested(command.id)
             if type(command) is StartMap:
                 self._check_items(command, waiter)
-            kept = self._left.take(command.id)
-            if kept is not None:
-                self._check_kind(command, kept, waiter)
+            outcome = self._leftovers.take(command.id)
+            if outcome is not None:
+                self._check_kind(command, outcome, waiter)
                 if self._divergence is not None:
-                    raise Evicted  # the code must not go on; whoever drives it is told why
-                return kept
-        self._wanted[command.id] = (command, waiter)
-        self._new.append(command)
+                    raise Evicted  # unwinds the code; begin() or feed() raises the divergence
+                return outcome
+        self._pending[command.id] = (command, waiter)
+        self._new_commands.append(command)
         return None
 
     def _check_items(self, command: StartMap, waiter: Any) -> None:
-        """Compare the number of items with that of the children that were recorded: their results
-        stand for those items."""
+        """Diverge if the number of items differs from the number of recorded children, because the
+        results of these children stand for the items. Raises Evicted."""
         recorded = self._maps.get(command.id)
-        if recorded is not None and msgspec.json.decode(recorded.data or b"{}").get("count") != len(
-            command.inputs
-        ):
+        if recorded is None:
+            return
+        count = msgspec.json.decode(recorded.data or b"{}").get("count")
+        if count != len(command.inputs):
             self._diverge(recorded, command, waiter)
             raise Evicted
 
     def read(self, event: Event, decode: Callable[[bytes], Any]) -> Any:
-        """Return what a recorded outcome means. What can no longer be read is for a person to look
-        at, not for the code."""
+        """Return the decoded value of a recorded outcome.
+
+        If it cannot be decoded, the run diverges and the code is unwound by Evicted: the code
+        cannot handle unreadable history, an operator must.
+        """
         try:
             return decode(event.data or b"null")
         except (BadData, WrongType) as error:
@@ -246,55 +270,62 @@ class ReplayProgram(ABC):
             raise Evicted from error
 
     def drop(self, step: str) -> None:
-        """Nobody waits for this command any more."""
-        if self._wanted.pop(step, None) is not None and not self.closing:
+        """Drop a pending command, because no code waits for its outcome any more."""
+        if self._pending.pop(step, None) is not None and not self.closing:
             self._dropped.add(step)
-            self._new.append(Drop(step))
+            self._new_commands.append(Drop(step))
 
-    def say(self, command: Command) -> None:
-        """Tell the engine something that needs no answer."""
+    def tell(self, command: Command) -> None:
+        """Issue a command that has no outcome. Raises Evicted if the run leaves memory."""
         if self.closing:
             raise Evicted
-        self._new.append(command)
+        self._new_commands.append(command)
 
     def is_recorded(self, step: str) -> bool:
-        """Say whether history has the outcome of this command waiting."""
+        """Return whether history may have the outcome of *step*: it mentions the step, or it is
+        still being replayed."""
         return self.replaying or step in self._recorded
 
-    def _commands(self) -> list[Command]:
-        """Return what is new and still wanted; what history answered needs no doing."""
-        new, self._new = self._new, []
-        commands = [c for c in new if type(c) in _TOLD or c.id in self._wanted]  # type: ignore[union-attr]
-        if self._left.events:
+    def _take_commands(self) -> list[Command]:
+        """Return the new commands that history has not answered. Raises Diverged."""
+        new_commands = self._new_commands
+        self._new_commands = []
+        commands = [
+            command
+            for command in new_commands
+            if type(command) in _WITHOUT_OUTCOME or command.id in self._pending  # type: ignore[union-attr]
+        ]
+        if self._leftovers.events:
             self._check_leftovers(commands)
             self._raise_divergence()
         return commands
 
     def _check_leftovers(self, commands: Sequence[Command], waiter: Any = None) -> None:
-        """Before *commands* are done: can the code still ask for each outcome that it has not asked
-        for yet?"""
-        required = self._left.required()
+        """Diverge if code that issues *commands* can no longer request a required leftover.
+
+        Call it before the commands are executed.
+        """
+        required = self._leftovers.required()
         for command in commands if required else ():
-            lost = self._lost(required, command)
-            if lost is not None:
-                _, waiting = self._wanted.get(getattr(command, "id", ""), (None, waiter))
-                self._diverge(lost, command, waiting)
+            unreachable = self._find_unreachable(required, command)
+            if unreachable is not None:
+                _, waiting = self._pending.get(getattr(command, "id", ""), (None, waiter))
+                self._diverge(unreachable, command, waiting)
                 return
 
-    def _lost(self, required: Sequence[Event], command: Command) -> Event | None:
-        """Return the first outcome that the code, which now gives *command*, can no longer ask
-        for."""
+    def _find_unreachable(self, required: Sequence[Event], command: Command) -> Event | None:
+        """Return the first outcome that code which issues *command* can no longer request."""
         if isinstance(command, Finish):
             return required[0]
-        if type(command) in _TOLD or command.id in self._recorded:
+        if type(command) in _WITHOUT_OUTCOME or command.id in self._recorded:
             return None
-        if isinstance(command, EndChildren) or is_undo(command.id):
-            return next((event for event in required if not is_undo(event.step or "")), None)
-        passed = next((event for event in required if self._left.is_passed(event)), None)
         ordinary = [event for event in required if not is_undo(event.step or "")]
+        if isinstance(command, EndChildren) or is_undo(command.id):
+            return next(iter(ordinary), None)
+        passed = next((event for event in required if self._leftovers.is_passed(event)), None)
         if passed is not None or not ordinary:
             return passed
-        names = self._names_ahead(self._frames())
+        names = self._names_ahead(self._live_frames())
         if names is None:
             return None
         return next((event for event in ordinary if not is_ahead(event, names)), None)
@@ -304,7 +335,11 @@ class ReplayProgram(ABC):
             self._diverge(event, command, waiter)
 
     def _diverge(self, event: Event, command: Command, waiter: Any) -> None:
-        frame = None if waiter is None else self._where(waiter)
+        """Record that the code issues *command* where history has *event*."""
+        frame = None if waiter is None else self._waiting_frame(waiter)
+        where = "unknown"
+        if frame is not None:
+            where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
         wanted = f"{type(command).__name__} {getattr(command, 'id', '')}"
         if isinstance(command, StartMap):
             wanted += f" of {len(command.inputs)} items"
@@ -316,30 +351,29 @@ class ReplayProgram(ABC):
             step=event.step,
             recorded=f"{event.kind} {event.step} (event {event.seq})",
             wanted=wanted,
-            where=f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-            if frame
-            else "unknown",
+            where=where,
         )
 
     def _raise_divergence(self) -> None:
         if self._divergence is not None:
             raise self._divergence
 
-    # What replays the same
+    # Deterministic values
 
     def time(self) -> int:
-        """Return the time by which the code lives: that of the last outcome that it has heard
-        of."""
+        """Return the time of the run, in microseconds: that of the latest outcome it was fed."""
         self.asked_time = True
         return self.now
 
     def identify(self, name: str) -> str:
-        """Return the identity of a call made here."""
+        """Return the identity of the next call of *name* in the current branch."""
         return current_branch.get(self.root).identify(name)
 
-    def dice(self, name: str) -> bytes:
-        """Return sixteen bytes that are random, but the same whenever the same work of the run is
-        taken up again."""
+    def replayable_bytes(self, name: str) -> bytes:
+        """Return sixteen pseudo-random bytes, the same in every replay of this call.
+
+        They depend on the run, the identity of the call and the epoch.
+        """
         seed = f"{self.run.id}\0{self.identify(name)}"
         if self.epoch:
             seed += f"\0{self.epoch}"
@@ -348,33 +382,36 @@ class ReplayProgram(ABC):
     def uuid(self) -> UUID:
         from uuid import UUID
 
-        return UUID(bytes=self.dice("uuid"), version=4)
+        return UUID(bytes=self.replayable_bytes("uuid"), version=4)
 
-    def mark(self, name: str, fresh: Any, old: Any) -> Any:
-        """Return what was decided when this was first asked; now *fresh*, or *old* for a run that
-        is past this point."""
-        if name in self._marks:
-            return self._marks[name]
+    def record_decision(self, name: str, fresh: Any, old: Any) -> Any:
+        """Return the value that was decided when the run first came here.
+
+        If none is recorded, decide now: *old* for a run that is past this point (nothing is
+        recorded then), else *fresh*, which is recorded.
+        """
+        if name in self._decisions:
+            return self._decisions[name]
         value = old if self.replaying else fresh
-        self._marks[name] = value
+        self._decisions[name] = value
         if not self.replaying:
-            self.say(RecordDecision(name, value))
+            self.tell(RecordDecision(name, value))
         return value
 
 
 def first_life(step: str) -> int:
-    """Return the life of a step in a run that was never replayed."""
+    """Return 0, the life of a step in a run that was never replayed."""
     return 0
 
 
 def no_token(wait_id: str, kid: str) -> str:
-    """Nobody has told the program how tokens are made."""
+    """Raise NotInWorkflow: the default until the engine provides the signer of tokens."""
     raise NotInWorkflow(call="token", wait=wait_id)
 
 
 def frames_of(coroutine: Any, hidden: str) -> Iterator[FrameType]:
-    """Yield the frames of a suspended coroutine that are not in the package at *hidden*, the
-    deepest last."""
+    """Yield the frames of a suspended coroutine, the deepest last, except those whose files are
+    under the folder *hidden*."""
     awaited: Any = coroutine
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)

@@ -1,9 +1,12 @@
-"""A ``def`` workflow at work: its function in a thread, its parallel branches in more threads, one
-outcome at a time.
+"""The program of a ``def`` workflow: its function in a thread, each parallel branch in another.
 
-The program is settled when every thread waits for an outcome or is busy with a step. A step without
-a timeout is run right here, in the thread that asks for it. That is why outcomes are committed
-before they are fed: see ``speculative``.
+Invariants:
+- The program is idle when every thread waits for an outcome, runs a step inline, or has ended;
+  only then does the engine get the new commands.
+- A step without a timeout runs inline, in the thread that calls it. Therefore outcomes are
+  committed before they are fed: see ``speculative``.
+- ``_lock`` guards the threads' bookkeeping and the state of ``ReplayProgram``, because several
+  threads of the workflow issue commands. It is reentrant and never held while a thread waits.
 """
 
 from __future__ import annotations
@@ -28,16 +31,20 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.step_info import StepInfo
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""The folder of the package; its frames are left out when frames of the workflow are listed."""
 
 
-End = tuple[int, Any, BaseException | None]
-"""Which of several calls ended, with what value or error."""
+CallEnd = tuple[int, Any, BaseException | None]
+"""The end of one of several parallel calls: its index, its value, its error."""
 
 
 class _LineWaiter:
-    """A thread of the workflow that waits for an answer."""
+    """A thread of the workflow that waits for an outcome.
 
-    __slots__ = ("event", "line", "ready", "stop", "thread")
+    ``ready`` is held until the waiter is resumed, with either ``event`` or ``error`` set.
+    """
+
+    __slots__ = ("error", "event", "line", "ready", "thread")
 
     def __init__(self, line: _ExecutionLine) -> None:
         self.line = line
@@ -45,35 +52,38 @@ class _LineWaiter:
         self.ready = threading.Lock()
         self.ready.acquire()
         self.event: Event | None = None
-        self.stop: BaseException | None = None
+        self.error: BaseException | None = None
 
 
 class _ExecutionLine:
-    """One thread of execution and those that it has started: what is cancelled together."""
+    """A thread of the workflow and the lines that it has started, which are cancelled together."""
 
     def __init__(self, outer: _ExecutionLine | None = None) -> None:
         self.inner: list[_ExecutionLine] = []
         self.waiter: _LineWaiter | None = None
         self.cancel: BaseException | None = None
+        """The error to raise at the next command, if the line was cancelled while it was busy."""
         if outer is not None:
             outer.inner.append(self)
 
 
 class _LineTimeout:
-    """A timer that stops a line of execution, should it fire."""
+    """A timer that cancels a line of execution when it fires."""
 
     __slots__ = ("error", "line", "thread")
 
     def __init__(self, line: _ExecutionLine) -> None:
-        self.line, self.thread = line, threading.get_ident()
+        self.line = line
+        self.thread = threading.get_ident()
         self.error = TimeoutError("the time for this block is up")
 
 
 _line = threading.local()
+"""``_line.current`` is the line of the current thread, in threads of a workflow."""
 
 
 class SyncProgram(ReplayProgram):
-    """A function in a thread that goes as far as history and outcomes carry it."""
+    """A ``def`` workflow in one run, advanced as far as history and outcomes allow."""
 
     speculative = False
 
@@ -81,72 +91,74 @@ class SyncProgram(ReplayProgram):
         self,
         run: RunRecord,
         codec: Any,
-        ahead: Any,
+        names_ahead: Any,
         call: Callable[[], bytes],
         *,
         stop_undoing: bool,
     ) -> None:
-        super().__init__(run, codec, ahead, stop_undoing=stop_undoing)
-        self._call = call
-        self._guard = threading.RLock()
-        self._active = 0
-        self._settled: asyncio.Future[None] | None = None
-        self._main = _ExecutionLine()
+        super().__init__(run, codec, names_ahead, stop_undoing=stop_undoing)
+        self._call: Callable[[], bytes] = call
+        self._lock: threading.RLock = threading.RLock()
+        self._active: int = 0
+        """How many threads run workflow code: neither wait, nor run a step inline, nor ended."""
+        self._idle: asyncio.Future[None] | None = None
+        self._main: _ExecutionLine = _ExecutionLine()
         self._waiters: set[_LineWaiter] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped = False
+        self._cancelled: bool = False
 
     # On the engine's loop
 
     async def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._spawn(self._main, self.root, self._whole)
-        await self._settle()
+        self._start_thread(self._main, self.root, self._run_workflow)
+        await self._wait_until_idle()
 
-    async def _answer(self, waiter: _LineWaiter | _LineTimeout, event: Event) -> None:
+    async def _deliver(self, waiter: _LineWaiter | _LineTimeout, event: Event) -> None:
         if isinstance(waiter, _LineTimeout):
-            self.stop(waiter.line, waiter.error)
+            self._cancel_line(waiter.line, waiter.error)
         else:
             waiter.event = event
             self._resume(waiter)
-        await self._settle()
+        await self._wait_until_idle()
 
     async def _cancel(self, reason: str) -> None:
-        if not self._stopped and not self.stopping:
-            self._stopped = True
-            self.stop(self._main, asyncio.CancelledError(reason))
-            await self._settle()
+        if not self._cancelled and not self.stopping:
+            self._cancelled = True
+            self._cancel_line(self._main, asyncio.CancelledError(reason))
+            await self._wait_until_idle()
 
-    def _leave(self) -> None:
-        with self._guard:
+    def _evict(self) -> None:
+        with self._lock:
             for waiter in list(self._waiters):
-                waiter.stop = Evicted()
+                waiter.error = Evicted()
                 self._resume(waiter)
 
-    async def _settle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         assert self._loop is not None
-        with self._guard:
+        with self._lock:
             if self._active == 0:
                 return
-            settled = self._settled = self._loop.create_future()
-        await settled  # not by its name: the last thread to rest takes it away
+            idle = self._loop.create_future()
+            self._idle = idle
+        await idle  # not self._idle: the last thread to pause sets that to None
 
-    def _frames(self) -> Iterator[FrameType]:
+    def _live_frames(self) -> Iterator[FrameType]:
         threads = {waiter.thread for waiter in self._waiters}
         if hasattr(_line, "current"):
             threads.add(threading.get_ident())
         for thread in threads:
             yield from _frames_of(thread)
 
-    def _where(self, waiter: _LineWaiter | _LineTimeout) -> FrameType | None:
+    def _waiting_frame(self, waiter: _LineWaiter | _LineTimeout) -> FrameType | None:
         return next(_frames_of(waiter.thread), None)
 
     # In the threads of the workflow
 
-    def _spawn(self, line: _ExecutionLine, branch: Branch, work: Callable[[], None]) -> None:
+    def _start_thread(self, line: _ExecutionLine, branch: Branch, work: Callable[[], None]) -> None:
         context = copy_context()
 
-        def whole() -> None:
+        def run() -> None:
             current_program.set(self)
             current_branch.set(branch)
             _line.current = line
@@ -157,232 +169,253 @@ class SyncProgram(ReplayProgram):
             finally:
                 self._pause()
 
-        with self._guard:
+        with self._lock:
             self._active += 1
         threading.Thread(
-            target=context.run, args=(whole,), name=f"holdfast {self.run.id}", daemon=True
+            target=context.run, args=(run,), name=f"holdfast {self.run.id}", daemon=True
         ).start()
 
-    def _whole(self) -> None:
+    def _run_workflow(self) -> None:
+        """Run the workflow function, compensate if it fails, and tell the engine how it ended."""
         try:
             try:
                 result = self._call()
             except Evicted:
-                raise  # the run leaves memory
+                raise  # the run leaves memory: nothing is compensated
             except BaseException:
-                self._undo_all()
+                self._compensate_all()
                 raise
         except Evicted:
             raise
         except BaseException as raised:
-            cancelled = isinstance(raised, asyncio.CancelledError) and self._stopped
-            self._end(
-                Finish("cancelled")
-                if cancelled
-                else Finish("failed", error=as_exception(raised, "workflow"))
-            )
+            if isinstance(raised, asyncio.CancelledError) and self._cancelled:
+                self._finish(Finish("cancelled"))
+            else:
+                self._finish(Finish("failed", error=as_exception(raised, "workflow")))
         else:
-            self._end(Finish("completed", result=result))
+            self._finish(Finish("completed", result=result))
 
-    def _end(self, finish: Finish) -> None:
-        with self._guard:
-            self.say(finish)
+    def _finish(self, finish: Finish) -> None:
+        with self._lock:
+            self.tell(finish)
 
-    def _undo_all(self) -> None:
+    def _compensate_all(self) -> None:
+        """End the children, then run the compensations, the last registered one first."""
         self.stopping = True
         if self.open_children:
-            self.ask(EndChildren(self.identify(CHILDREN)))
-        while self.undos:
-            undo = self.undos.pop()
-            if self.ask(undo.make(undo.id)).kind == EventKind.STEP_FAILED:
-                self.failed_undos.append(undo.id)
+            self.call(EndChildren(self.identify(CHILDREN)))
+        while self.compensations:
+            compensation = self.compensations.pop()
+            event = self.call(compensation.make(compensation.id))
+            if event.kind == EventKind.STEP_FAILED:
+                self.failed_undos.append(compensation.id)
                 if self.stop_undoing:
                     return
 
-    def ask(self, command: Command) -> Event:
-        """Wait for the outcome of *command*; a step that is new is run here and now."""
+    def call(self, command: Command) -> Event:
+        """Block until *command* has an outcome, and return it; run a new step inline if possible.
+
+        Raises Evicted if the run leaves memory, or the error by which the line was cancelled.
+        """
         line: _ExecutionLine = _line.current
         waiter = _LineWaiter(line)
-        with self._guard:
-            self._heed(line)
-            own = self._runs_here(command)
-            if own:
-                self._check_own(command, waiter)
+        with self._lock:
+            self._raise_if_cancelled(line)
+            inline = self._can_run_inline(command)
+            if inline:
+                self._check_before_inline(command, waiter)
                 command.own = True  # type: ignore[union-attr]
-            event = self.want(command, waiter)
+            event = self.request(command, waiter)
             if event is not None:
                 return event
-            self._wait_on(waiter)
-        if own:
-            self._run_here(command)  # type: ignore[arg-type]
+            self._suspend(waiter)
+        if inline:
+            self._run_inline(command)  # type: ignore[arg-type]
         return self._receive(waiter, command)
 
-    def _check_own(self, command: Command, waiter: _LineWaiter) -> None:
-        """A step that runs here begins before the engine hears of it, so the code is checked before
-        that."""
-        if self._left.events:
+    def _check_before_inline(self, command: Command, waiter: _LineWaiter) -> None:
+        """Raise Evicted if the code has diverged.
+
+        A step that runs inline begins before the engine gets its command, so the check of
+        ``_take_commands`` would come too late.
+        """
+        if self._leftovers.events:
             self._check_leftovers([command], waiter)
             if self._divergence is not None:
                 raise Evicted
 
     @contextmanager
     def limited(self, command: SetTimer) -> Iterator[None]:
-        """Stop what is asked within this block when the timer has fired."""
+        """Cancel the calls that are made within this block when the timer has fired."""
         limit = _LineTimeout(_line.current)
-        with self._guard:
-            self._heed(limit.line)
-            if self.want(command, limit) is not None:
-                self.stop(limit.line, limit.error)
+        with self._lock:
+            self._raise_if_cancelled(limit.line)
+            if self.request(command, limit) is not None:
+                self._cancel_line(limit.line, limit.error)
         try:
             yield
         finally:
-            with self._guard:
+            with self._lock:
                 self.drop(command.id)
                 if limit.line.cancel is limit.error:
                     limit.line.cancel = None
 
-    def _runs_here(self, command: Command) -> bool:
+    def _can_run_inline(self, command: Command) -> bool:
+        """Return whether the calling thread may make the first attempt at a step itself."""
         return (
             isinstance(command, RunStep)
             and not (command.is_async or command.transactional or command.timeout)
             and not (self.held_up or self.is_recorded(command.id))
-            # else the process was stopped, and the run may have gone on elsewhere: the engine asks
-            # first
+            # If the lease is uncertain, another worker may have continued the run: the engine must
+            # check with the store first.
             and self.is_sure()
         )
 
-    def _run_here(self, command: RunStep) -> None:
+    def _run_inline(self, command: RunStep) -> None:
+        """Make the first attempt at a step in this thread, and report its outcome."""
         assert self.report is not None
         started = self.clock()
-        purse = None if self.purse is None else self.purse(command.id, command.under)
+        spending = None if self.purse is None else self.purse(command.id, command.under)
         try:
-            value = Context().run(
-                self._call_step, command, purse
-            )  # as every attempt, it sees nothing of the workflow's context
+            # An empty context: like every attempt, this one sees nothing of the workflow's context.
+            value = Context().run(self._call_step, command, spending)
         except Evicted:
             raise
-        except BaseException as raised:  # whatever it is: a step must not take its workflow along
-            self.report(command.id, None, as_exception(raised, "step"), started, purse)
+        except BaseException as raised:  # even SystemExit must not end the workflow's thread
+            self.report(command.id, None, as_exception(raised, "step"), started, spending)
         else:
-            self.report(command.id, value, None, started, purse)
+            self.report(command.id, value, None, started, spending)
 
-    def _call_step(self, command: RunStep, purse: Any) -> Any:
-        current_spending.set(purse)
-        run, life = self.run, self.life_of(command.id)
+    def _call_step(self, command: RunStep, spending: Any) -> Any:
+        current_spending.set(spending)
+        run = self.run
+        life = self.life_of(command.id)
         return command.call(
             StepInfo(run.id, run.workflow, command.id, 1, run.generation, self.sink, life), None
         )
 
     def _receive(self, waiter: _LineWaiter, command: Command) -> Event:
+        """Wait until *waiter* is resumed; return its outcome or raise its error."""
         waiter.ready.acquire()
         waiter.line.waiter = None
-        if waiter.stop is not None:
-            if not isinstance(waiter.stop, Evicted):
-                with self._guard:
+        if waiter.error is not None:
+            if not isinstance(waiter.error, Evicted):
+                with self._lock:
                     self.drop(command.id)  # type: ignore[union-attr]
-            raise waiter.stop
+            raise waiter.error
         assert waiter.event is not None
         return waiter.event
 
-    def _heed(self, line: _ExecutionLine) -> None:
-        """Stop here if that was asked while the thread was busy."""
+    def _raise_if_cancelled(self, line: _ExecutionLine) -> None:
+        """Raise the error by which the line was cancelled while its thread was busy, once."""
         if line.cancel is not None:
-            error, line.cancel = line.cancel, None
+            error = line.cancel
+            line.cancel = None
             raise error
 
-    def _wait_on(self, waiter: _LineWaiter) -> None:
+    def _suspend(self, waiter: _LineWaiter) -> None:
         self._waiters.add(waiter)
         waiter.line.waiter = waiter
         self._pause()
 
     def _pause(self) -> None:
-        with self._guard:
+        """Count a thread as inactive; the last active one reports to the loop that all are idle."""
+        with self._lock:
             self._active -= 1
-            if self._active == 0 and self._settled is not None and self._loop is not None:
-                settled, self._settled = self._settled, None
-                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                    self._loop.call_soon_threadsafe(_set, settled)
+            if self._active == 0 and self._idle is not None and self._loop is not None:
+                idle = self._idle
+                self._idle = None
+                with suppress(RuntimeError):  # the loop is closed, so no task waits for this
+                    self._loop.call_soon_threadsafe(_set, idle)
 
     def _resume(self, waiter: _LineWaiter) -> None:
-        with self._guard:
+        with self._lock:
             if waiter in self._waiters:
                 self._waiters.discard(waiter)
+                # Before the release, not after: the thread may pause again at once.
                 self._active += 1
                 waiter.ready.release()
 
-    def stop(self, line: _ExecutionLine, error: BaseException) -> None:
-        """Make a line of execution, and all that it has started, stop where it waits or when it
-        next asks."""
-        with self._guard:
+    def _cancel_line(self, line: _ExecutionLine, error: BaseException) -> None:
+        """Raise *error* in a line and in all lines that it has started.
+
+        A line that waits gets the error now, a busy one when it next issues a command.
+        """
+        with self._lock:
             for inner in line.inner:
-                self.stop(inner, error)
+                self._cancel_line(inner, error)
             if line.waiter is not None and line.waiter in self._waiters:
-                line.waiter.stop = error
+                line.waiter.error = error
                 self._resume(line.waiter)
             else:
                 line.cancel = error
 
-    def together(
+    def run_parallel(
         self, calls: list[tuple[str, Callable[[], Any]]], *, enough: int | None
-    ) -> list[tuple[int, Any, BaseException | None]]:
-        """Run calls side by side and return, in the order in which they ended, the first *enough*
-        of them (all, if None), or up to the first that failed. The rest is stopped."""
+    ) -> list[CallEnd]:
+        """Run named calls in parallel and return their ends in the order in which they ended.
+
+        Return after *enough* calls have ended (all, if None) or after the first that failed. The
+        remaining calls are cancelled.
+        """
         outer: _ExecutionLine = _line.current
         branch = current_branch.get()
-        ended: list[End] = []
-        wanted = len(calls) if enough is None else enough
+        ends: list[CallEnd] = []
+        needed = len(calls) if enough is None else enough
         joiner = _LineWaiter(outer)
         over = False
 
-        def one(place: int, call: Callable[[], Any]) -> Callable[[], None]:
+        def branch_work(index: int, call: Callable[[], Any]) -> Callable[[], None]:
             def work() -> None:
                 nonlocal over
-                value, failure = None, None
+                value = None
+                failure = None
                 try:
                     value = call()
                 except Evicted:
                     raise
-                except (
-                    BaseException
-                ) as error:  # whatever it is: the code that waits for this branch hears of it
+                except BaseException as error:  # raised in the code that waits for this branch
                     failure = error
-                with self._guard:
+                with self._lock:
                     if not over:
-                        ended.append((place, value, failure))
-                        if len(ended) == wanted or failure is not None:
+                        ends.append((index, value, failure))
+                        if len(ends) == needed or failure is not None:
                             over = True
                             self._resume(joiner)
 
             return work
 
         lines = []
-        with self._guard:
-            self._heed(outer)
-            for place, (name, call) in enumerate(calls):
+        with self._lock:
+            self._raise_if_cancelled(outer)
+            for index, (name, call) in enumerate(calls):
                 line = _ExecutionLine(outer)
                 lines.append(line)
-                self._spawn(line, Branch(f"{branch.identify(name)}/"), one(place, call))
+                inner_branch = Branch(f"{branch.identify(name)}/")
+                self._start_thread(line, inner_branch, branch_work(index, call))
             if calls:
-                self._wait_on(joiner)
+                self._suspend(joiner)
         if calls:
             self._join(joiner, outer, lines)
-        return ended
+        return ends
 
     def _join(
         self, joiner: _LineWaiter, outer: _ExecutionLine, lines: list[_ExecutionLine]
     ) -> None:
+        """Wait until *joiner* is resumed, then cancel the lines that have not ended."""
         joiner.ready.acquire()
-        with self._guard:
+        with self._lock:
             outer.waiter = None
             outer.inner = [line for line in outer.inner if line not in lines]
             for line in lines:
-                self.stop(line, asyncio.CancelledError("no longer needed"))
-        if joiner.stop is not None:
-            raise joiner.stop
+                self._cancel_line(line, asyncio.CancelledError("no longer needed"))
+        if joiner.error is not None:
+            raise joiner.error
 
 
 def _frames_of(thread: int) -> Iterator[FrameType]:
-    """Yield the frames of a thread that belong to no part of the package, the deepest first."""
+    """Yield the frames of a thread that are outside the package, the deepest first."""
+    # Private API of sys: there is no other way to read the stack of another thread.
     frame = sys._current_frames().get(thread)
     while frame is not None:
         if not frame.f_code.co_filename.startswith(PACKAGE):
