@@ -47,7 +47,7 @@ def test_an_encrypted_run_is_readable_with_its_key_only(call, keys, monkeypatch)
     assert "gold" not in call.text("show", "last")
     assert "gold" not in call.text("runs")
     assert "encrypted with key k1" in call.text("why", "last")
-    assert "key k1: 3 values, not known here" in call.text("db", "check")
+    assert "key k1: 3 values, key unknown" in call.text("db", "check")
     assert call.json("doctor")["warnings"]
     assert "encrypted" in call.error("run", "shop.py:parcel", '"gold"')
 
@@ -88,7 +88,7 @@ def test_a_codec_can_be_named(call, keys, folder):
         call.json("--codec", "secrets_of_shop.py:codec", "show", "last")["result"] == "packed gold"
     )
     assert "neither a codec" in call.error("--codec", "secrets_of_shop.py:nothing", "runs", code=2)
-    assert "is no codec" in call.error("--codec", "secrets_of_shop.py:odd", "runs", code=2)
+    assert "is not a codec" in call.error("--codec", "secrets_of_shop.py:odd", "runs", code=2)
 
 
 def test_malformed_keys_are_refused_and_not_shown(call, keys, monkeypatch):
