@@ -131,7 +131,7 @@ def test_export_copies_a_tree_to_a_database_of_its_own(call, tmp_path):
         "packed a",
         "packed b",
     ]
-    assert "there is a file" in call.error("export", "last", target)
+    assert "already exists" in call.error("export", "last", target)
 
 
 def test_prune_counts_first_and_deletes_when_told(call):
