@@ -116,7 +116,7 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
     assert "parcel" in call.text("retention")
     assert [(one["name"], one["runs"]) for one in call.json("retention", "preview")] == [("old", 1)]
     assert "old" in call.text("retention", "preview")
-    assert "say --yes" in call.error("retention", "run", code=2)
+    assert "use --yes" in call.error("retention", "run", code=2)
     assert call.json("retention", "run", "--yes") == {"runs": 1}
     assert call.json("runs") == []
     assert call.text("retention", "remove", "old") == "rule old removed\n"
@@ -129,8 +129,8 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
         ([], "no bound", 2),
         (["--older-than", "1d", "--workflow", "nobody"], "nobody", 1),
         (["--keep-last", "-1"], "keep_last", 2),
-        (["--max-size", "much"], "no size", 2),
-        (["--max-size", "-5MB"], "no size", 2),
+        (["--max-size", "much"], "not a size", 2),
+        (["--max-size", "-5MB"], "not a size", 2),
         (["--older-than", "soon"], "duration", 2),
         (["--older-than", "1d", "--what", "dreams"], "dreams", 2),
         (["--older-than", "1d", "--status", "running"], "finished", 2),
