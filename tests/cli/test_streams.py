@@ -160,7 +160,7 @@ def test_webhooks_are_added_listed_and_removed(call, run):
         call.text("subscriptions", "replay", "hook")
         == "0 dead letters queued for another delivery\n"
     )
-    assert call.text("subscriptions", "remove", "hook") == "removed hook\n"
+    assert call.text("subscriptions", "remove", "hook") == "subscription hook removed\n"
     assert json.loads(call.text("subscriptions", "--json")) == []
 
 
