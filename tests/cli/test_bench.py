@@ -47,7 +47,7 @@ def test_it_says_in_one_line_that_it_cannot_write_there(execute, tmp_path):
     done = execute("--db", str(tmp_path / "no" / "such" / "folder.db"), "bench", cwd=tmp_path)
 
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and "cannot be written to" in done.stderr
+    assert done.stderr.count("\n") == 1 and "is not writable" in done.stderr
 
 
 def test_on_a_server_it_measures_in_a_database_of_its_own_and_drops_it(

@@ -97,7 +97,7 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
         (["raise", "nobody", "tokens=1"], 1, "no such budget"),
         (["set", "new"], 2, "name at least one dimension"),
         (["set", "new", "tokens=-1"], 2, "must not be negative"),
-        (["set", "new", "tokens"], 2, "no amount such as tokens=1000"),
+        (["set", "new", "tokens"], 2, "not an amount such as tokens=1000"),
         (["set", "new", "tokens=1", "--reset", "sometimes"], 2, "not a duration"),
         (["set", "new", "tokens=1", "--zone", "Nowhere"], 2, "name of a time zone"),
         (["raise", "new"], 2, "Missing argument"),
@@ -152,7 +152,7 @@ def test_a_run_is_started_with_budgets_and_for_somebody(call, tmp_path):
     )
     assert [one["hard"] for one in _limits(call, "tree:")] == [8]
     assert "no such budget" in call("run", target, "7", "--budget", "nobody", "--detach", code=1)
-    assert "no amount" in call("run", target, "7", "--budget", "tokens=", "--detach", code=2)
+    assert "not an amount" in call("run", target, "7", "--budget", "tokens=", "--detach", code=2)
 
 
 def _limits(call, prefix):

@@ -20,7 +20,7 @@ def test_it_copies_and_shows_both_sides(call, database, target):
 
     said = call.text("db", "copy", database, target)
 
-    assert "1 run copied; both sides are the same" in said
+    assert "1 run copied; SOURCE and TARGET are the same" in said
     assert ["pending", "1", "1"] in [line.split() for line in said.splitlines()]
     assert call.json("show", run_id, "--db", target)["status"] == "pending"
     assert call.run("shop.py:parcel", '"y"', "--db", target) == "packed y"
@@ -152,4 +152,4 @@ def test_what_is_no_database_is_said(call, database, target, tmp_path):
 def test_a_terminal_sees_how_far_it_has_come(call, database, target, terminal):
     call.start("shop.py:parcel", '"x"')
 
-    assert "both sides are the same" in terminal("db", "copy", str(database), str(target))
+    assert "SOURCE and TARGET are the same" in terminal("db", "copy", str(database), str(target))

@@ -89,7 +89,7 @@ def test_there_may_be_no_run_yet(call, database, words):
     call("cancel", "last", "--force")
     call("prune", "--older-than", "0s", "--yes")
 
-    assert "there is no run yet" in call.error(*words)
+    assert "the database has no runs yet" in call.error(*words)
 
 
 @pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)
@@ -138,40 +138,48 @@ def test_an_url_that_names_no_database(call, url):
 @pytest.mark.parametrize(
     "words, code, told",
     [
-        (["run", "shop.py:parcel", "{"], 2, "is no JSON"),
-        (["run", "shop.py:parcel", "abc"], 2, "a text needs its quotes"),
-        (["signal", "last", "paid", "{'a': 1}"], 2, "is no JSON"),
+        (["run", "shop.py:parcel", "{"], 2, "is not JSON"),
+        (["run", "shop.py:parcel", "abc"], 2, "a string needs quotes"),
+        (["signal", "last", "paid", "{'a': 1}"], 2, "is not JSON"),
         (["run", "shop.py:parcel", '"a"', "--delay", "soon"], 2, "neither a duration such as 1h"),
-        (["run", "shop.py:parcel", '"a"', "--tag", "customer"], 2, "is no tag such as customer=7"),
+        (
+            ["run", "shop.py:parcel", '"a"', "--tag", "customer"],
+            2,
+            "is not a tag such as customer=7",
+        ),
         (
             ["run", "shop.py:parcel", '"a"', "--priority", "5000"],
             2,
             "whole number from -1000 to 1000",
         ),
         (["run", "shop.py:parcel", '"a"', "--priority", "high"], 2, "not a valid int"),
-        (["run", "shop.py"], 2, "say MODULE:WORKFLOW"),
+        (["run", "shop.py"], 2, "use MODULE:NAME"),
         (["run"], 2, "Missing argument"),
         (["run", "nowhere.py:parcel"], 1, "there is no file nowhere.py"),
         (["run", "nowhere:parcel"], 1, "there is no module 'nowhere'"),
         (["run", "nowhere.deep:parcel"], 1, "there is no module 'nowhere.deep'"),
         (["run", "shop.py:nothing"], 1, "its workflows are branches, calling, checkout"),
-        (["run", "shop.py:not_a_workflow"], 1, "is no workflow, but a int"),
-        (["run", "shop.py:pack"], 1, "is no workflow, but a Step"),
-        (["run", "empty.py:x"], 1, "it defines no workflow with @workflow"),
+        (["run", "shop.py:not_a_workflow"], 1, "is not a workflow but a int"),
+        (["run", "shop.py:pack"], 1, "is not a workflow but a Step"),
+        (["run", "empty.py:x"], 1, "the module defines no workflow with @workflow"),
         (["run", "broken.py:x"], 1, "importing broken.py failed: ValueError: half-written"),
         (["run", "needy.py:x"], 1, "No module named 'no_such_thing'"),
         (["run", "syntax.py:x"], 1, "SyntaxError"),
-        (["worker", "shop.py:not_a_workflow"], 1, "neither an Engine nor a workflow"),
+        (
+            ["worker", "shop.py:not_a_workflow"],
+            1,
+            "not an Engine, a workflow or a list of workflows",
+        ),
         (["worker", "shop.py:nothing"], 1, "has no nothing"),
         (["worker", "shop.py", "--concurrency", "0"], 2, "not in the range"),
-        (["worker", "shop.py:some", "--grace", "long"], 2, "is no duration"),
-        (["runs", "--status", "finished"], 2, "there are pending"),
+        (["worker", "shop.py:some", "--grace", "long"], 2, "is not a duration"),
+        (["runs", "--status", "finished"], 2, "is not valid: use pending"),
         (["runs", "--since", "yesterday"], 2, "neither a duration"),
         (["runs", "--limit", "0"], 2, "not in the range"),
         (["lanes", "set", "mail"], 2, "nothing to set"),
         (["lanes", "set", "mail", "--rate", "fast"], 2, "write it like 10/s"),
-        (["lanes", "set", "mail", "--concurrency", "many"], 2, "no number of runs"),
-        (["lanes", "set", "mail", "--weight", "gold"], 2, "no weight such as gold=3"),
+        (["lanes", "set", "mail", "--concurrency", "many"], 2, "neither a number nor"),
+        (["lanes", "set", "mail", "--weight", "gold"], 2, "not a weight such as gold=3"),
         (["lanes", "set", "mail", "--rate-per-share", "fast"], 2, "rate_per_share"),
         (["lanes", "set", "", "--concurrency", "1"], 2, "lane"),
         (["runs", "--nonsense"], 2, "No such option"),
@@ -285,5 +293,5 @@ def test_looking_leaves_the_database_of_somebody_else_alone(call, tmp_path):
 
 
 def test_json_that_cannot_be_read_is_refused_in_one_line(call):
-    assert "no Unicode" in call.error("signal", "last", "x", '"\udcff"', code=2)
+    assert "not valid Unicode" in call.error("signal", "last", "x", '"\udcff"', code=2)
     assert "nested too deeply" in call.error("signal", "last", "x", "[" * 100_000, code=2)

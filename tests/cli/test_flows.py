@@ -86,7 +86,7 @@ def test_flows_are_listed(call, flow):
 
 
 def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
-    assert "asked to stop" in call.text("flows", "cancel", flow, "--request")
+    assert "cancellation requested" in call.text("flows", "cancel", flow, "--request")
     assert "it can only be cancelled now" in call.error(
         "flows", "advance", flow, "{}"
     )
@@ -100,7 +100,7 @@ def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
 
 def test_wrong_words_are_one_clear_line(call, flow):
     assert "no such flow" in call.error("flows", "show", "nobody")
-    assert "is no JSON" in call.error("flows", "advance", flow, "{", code=2)
+    assert "is not JSON" in call.error("flows", "advance", flow, "{", code=2)
     assert "Another caller" in call.error("flows", "advance", flow, "{}", "--revision", "7")
     assert "must not be blank" in call.error("flows", "create", " ", "g", "--owner", "a", code=2)
 

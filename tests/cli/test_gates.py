@@ -92,7 +92,9 @@ def test_options_are_selected(call, ask, result):
 def test_a_quorum_says_how_many_are_missing(call, ask):
     ask(assignees=["ann", "bob", "carol"], quorum=2)
 
-    assert "your decision stands; 1 more must agree" in call.text("approve", "last", "--by", "ann")
+    assert "your decision was recorded; 1 more must agree" in call.text(
+        "approve", "last", "--by", "ann"
+    )
     assert "has decided this gate already" in call.error("reject", "last", "--by", "ann")
     assert "is approved" in call.text("approve", "last", "--by", "bob")
     found = call.json("gates", "--status", "closed")[0]
@@ -145,7 +147,7 @@ def test_wrong_usage(call, ask):
 
     assert "There is no such gate" in call.error("approve", "nowhere", "--by", "ann")
     assert "--to or --role" in call.error("reassign", "last", code=2)
-    assert "no JSON" in call.error("approve", "last", "--form", "{", code=2)
+    assert "not JSON" in call.error("approve", "last", "--form", "{", code=2)
     assert "known" in call.error("gates", "--status", "nonsense", code=2)
     call.text("approve", "last", "--by", "ann")
     assert "no gate is open" in call.error("approve", "last")

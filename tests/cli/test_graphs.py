@@ -150,7 +150,8 @@ def test_a_graph_is_exported_with_its_members(call, graph, tmp_path):
     target = str(tmp_path / "one-graph.db")
     assert call.text("export", graph, target).splitlines() == [
         f"2 runs copied to {target}",
-        "not all of it has ended: it continues here, and the copy is sealed (`holdfast db unseal`)",
+        "some runs have not ended: they continue in the original database, and the copy is sealed"
+        " (see `holdfast db unseal`)",
     ]
     told = json.loads(call.text("--db", target, "graphs", "show", graph, "--json"))
     assert {member["name"]: member["state"] for member in told["members"]} == {

@@ -194,7 +194,7 @@ def test_an_ambiguous_beginning_is_refused(call):
     call.start("shop.py:parcel", '"a"', "--id", "order-71")
     call.start("shop.py:parcel", '"a"', "--id", "order-72")
 
-    assert "several runs begin with order-7, such as order-72 and order-71" in call.error(
+    assert "several run ids begin with order-7, such as order-72 and order-71" in call.error(
         "show", "order-7"
     )
     assert call.json("show", "order-71")["id"] == "order-71"
@@ -295,7 +295,7 @@ def test_db_check_names_a_broken_law(call, database):
 def test_doctor_finds_nothing_wrong(call):
     call.run("shop.py:parcel", '"a"')
 
-    assert "all is well" in call.text("doctor")
+    assert "no problems found" in call.text("doctor")
     assert call.json("doctor")["ok"] is True
 
 
@@ -305,7 +305,7 @@ def test_doctor_finds_runs_that_nobody_serves(call):
     told = call.text("doctor", code=1)
 
     assert (
-        "wrong: 1 run needs a worker, and no live one serves parcel version 1 in lane slow (such"
+        "problem: 1 run needs a worker, and no live one serves parcel version 1 in lane slow (such"
         f" as {run_id})" in told
     )
     assert "$ holdfast worker MODULE" in told
@@ -319,7 +319,7 @@ def test_doctor_finds_stuck_runs(call, database):
         raw.execute("UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = ?", (error,))
     raw.close()
 
-    assert f"wrong: run {run_id} of parcel is stuck: Diverged: m" in call.text("doctor", code=1)
+    assert f"problem: run {run_id} of parcel is stuck: Diverged: m" in call.text("doctor", code=1)
 
 
 def test_a_terminal_gets_colours_and_a_pipe_none(call, terminal):

@@ -131,7 +131,7 @@ def test_export_copies_a_tree_to_a_database_of_its_own(call, tmp_path):
         "packed a",
         "packed b",
     ]
-    assert "there is a file" in call.error("export", "last", target)
+    assert "already exists" in call.error("export", "last", target)
 
 
 def test_prune_counts_first_and_deletes_when_told(call):
@@ -155,13 +155,13 @@ def test_prune_counts_first_and_deletes_when_told(call):
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["--older-than", "1h"], "nobody can be asked here"),
+        (["--older-than", "1h"], "stdin is not a terminal"),
         (["--older-than", "1x", "--yes"], "neither a duration"),
         (
             ["--older-than", "1h", "--status", "running", "--yes"],
             "only finished runs can be pruned",
         ),
-        (["--older-than", "1h", "--status", "finished", "--yes"], "there are pending"),
+        (["--older-than", "1h", "--status", "finished", "--yes"], "is not valid: use pending"),
         ([], "--older-than"),
     ],
 )

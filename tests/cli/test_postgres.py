@@ -48,7 +48,7 @@ def works(call, url):
     """It opens, is migrated if it must be, and a run goes to its end."""
     assert call.text("--db", url, "run", "shop.py:parcel", '"a"').strip() == '"packed a"'
     assert call.json("--db", url, "doctor")["grants"] == []
-    assert "all is well" in call.text("--db", url, "doctor")
+    assert "no problems found" in call.text("--db", url, "doctor")
 
 
 class TestRights:

@@ -53,7 +53,7 @@ def test_tail_shows_who_put_out_what_and_what_replaces_it(call, run):
         'chat: summary 1: {"a":1}',
         'chat: summary 2: {"b":null}, deletes a, c.d',
     ]
-    assert "-- chat is done again: attempt 2 replaces what was put out before" in text
+    assert "-- chat runs again: the output of attempt 2 replaces the output before" in text
     assert "chat: 1 bytes" in text
     assert call.text("tail", "-f", run).splitlines()[-1] == "-- the run is completed"
 
@@ -156,8 +156,11 @@ def test_webhooks_are_added_listed_and_removed(call, run):
     assert (one["name"], one["kind"], one["url"]) == ("hook", "webhook", "https://example.org/x")
     assert "hook  webhook" in listed
     assert call.text("subscriptions", "dead", "hook").startswith("RUN")
-    assert call.text("subscriptions", "replay", "hook") == "0 to be delivered once more\n"
-    assert call.text("subscriptions", "remove", "hook") == "removed hook\n"
+    assert (
+        call.text("subscriptions", "replay", "hook")
+        == "0 dead letters queued for another delivery\n"
+    )
+    assert call.text("subscriptions", "remove", "hook") == "subscription hook removed\n"
     assert json.loads(call.text("subscriptions", "--json")) == []
 
 

@@ -49,7 +49,7 @@ def test_a_failed_attempt_is_made_again_then_the_run_fails(call, task):
         == "pending"
     )
     lease = claimed(call)["lease"]
-    assert "is tried again at" in call.text("tasks", "fail", lease, "transient", "no disk")
+    assert "will be retried at" in call.text("tasks", "fail", lease, "transient", "no disk")
     assert (
         call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--wait", "1ms") == []
     )
@@ -122,7 +122,7 @@ def test_a_task_that_shall_stop_is_stopped_by_its_holder(call, task):
     lease = claimed(call)["lease"]
     call.text("cancel", task, "--reason", "not needed")
     assert call.json("tasks", "renew", lease)["cancel_reason"] == "not needed"
-    assert "shall stop: not needed" in call.text("tasks", "renew", lease)
+    assert "cancellation was requested: not needed" in call.text("tasks", "renew", lease)
     assert "is cancelled" in call.text("tasks", "cancel", lease, "done with it")
 
 
@@ -147,7 +147,7 @@ def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
         assert "no worker is alive" in call.json("why", other)["reason"]
         assert [one["claims"] for one in call.json("workers")] == [False] * (1 + bool(more))
     listed = call.text("workers")
-    assert "only what it has leased" in listed
+    assert "only the runs that it has leased" in listed
     assert (
         "1 run needs a worker, and no live one serves listener version 1 in lane default" in listed
     )
@@ -155,10 +155,10 @@ def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
 
 def test_operators_take_back_change_priorities_and_override(call, task):
     lease = claimed(call)["lease"]
-    assert "taken back" in call.text("tasks", "revoke", task)
-    assert "nobody holds" in call.text("tasks", "revoke", task)
+    assert "was revoked" in call.text("tasks", "revoke", task)
+    assert "has no holder" in call.text("tasks", "revoke", task)
     assert "does not hold the lease of this run" in call.error("tasks", "complete", lease)
-    assert "has priority 5, was 0" in call.text("tasks", "priority", task, "5")
+    assert "is 5 (was 0)" in call.text("tasks", "priority", task, "5")
     assert (
         call.json("tasks", "override", task, "done by hand", "--result", "7")["status"]
         == "completed"
@@ -216,8 +216,8 @@ def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
 
 def test_the_last_task_is_that_of_the_namespace(call, task):
     other = call.text("--namespace", "b", "tasks", "submit", "render").strip()
-    assert "has priority 3" in call.text("tasks", "priority", "last", "3")
-    assert f"run {other} has priority 4" in call.text(
+    assert "is 3 (was" in call.text("tasks", "priority", "last", "3")
+    assert f"the priority of run {other} is 4" in call.text(
         "--namespace", "b", "tasks", "priority", "last", "4"
     )
     assert "no such run" in call.error("tasks", "revoke", other)

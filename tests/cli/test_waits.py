@@ -137,7 +137,7 @@ def test_a_person_lets_a_run_go(call, parked):
     assert call.json("show", run_id)["status"] == "pending"
     with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
         assert engine.run(run_id).result(timeout=10) == "release"
-    assert "let go by a person" in call.text("show", run_id)
+    assert "released by an operator" in call.text("show", run_id)
     assert "has ended" in call.error("release", run_id, "--step", "wait")
 
 
@@ -151,4 +151,4 @@ def test_what_needs_a_person_is_listed(call, parked):
 
     assert [wait["run_id"] for wait in call.json("waits", "--escalated")] == [run_id]
     assert f"holdfast release {run_id}" in call.text("why", run_id)
-    assert "needs a person" in call.text("show", run_id)
+    assert "needs an operator" in call.text("show", run_id)

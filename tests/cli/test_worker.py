@@ -17,7 +17,7 @@ def test_it_tells_what_it_serves_and_works(call, process):
     worker.wait_for(f"run {run_id} of parcel completed")
 
     assert any(
-        "worker w1 serves branches, calling, checkout" in line and "5 at once" in line
+        "worker w1 serves branches, calling, checkout" in line and "5 concurrent runs" in line
         for line in worker.lines
     )
     assert any("store sqlite:///" in line for line in worker.lines)
@@ -110,7 +110,9 @@ def test_an_engine_of_the_module_brings_its_own_database_and_settings(tmp_path, 
     worker = process("worker", "app:app", "--concurrency", "3", cwd=tmp_path)
     worker.wait_for("ready")
 
-    assert any("worker mine serves hello" in line and "3 at once" in line for line in worker.lines)
+    assert any(
+        "worker mine serves hello" in line and "3 concurrent runs" in line for line in worker.lines
+    )
     assert any("own.db" in line for line in worker.lines)
 
 
@@ -124,7 +126,7 @@ def test_an_engine_of_the_module_and_another_database_do_not_go_together(tmp_pat
     done = execute("--db", "other.db", "worker", "app:app", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "leave --db out" in done.stderr
+    assert "omit --db" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

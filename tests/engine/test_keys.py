@@ -100,7 +100,7 @@ def test_the_command_line_rotates_and_shows_no_secret(database):
     assert call("keys", "--json").strip() == "[]"
     first = json.loads(call("keys", "rotate", "--json"))
     assert first["changed"] is True
-    assert f"key {first['kid']} is good until" in call("keys", "rotate", "--grace", "1h")
+    assert f"key {first['kid']} is valid until" in call("keys", "rotate", "--grace", "1h")
     shown = json.loads(call("keys", "--json"))
     assert [(key["kid"] == first["kid"], key["current"]) for key in shown] == [
         (True, False),

@@ -1,10 +1,10 @@
-"""The command line. Nothing of it is loaded before it is called."""
+"""The command line interface ``holdfast``; its modules are imported only when it is called."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Do what the command line says, and exit."""
+    """Run the command line and exit the process."""
     from holdfast.cli.main import cli
 
     cli()

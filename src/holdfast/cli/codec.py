@@ -1,7 +1,7 @@
-"""Which codec a command reads and writes with: the one that is named, else one with the keys of the
-environment, else plain.
+"""Choose the codec of a command: ``--codec``, else HOLDFAST_CODEC, else keys of the environment.
 
-Keys are never told on the command line, where others could see them.
+Encryption keys are read from the environment only: the arguments of a process are visible to other
+users of the machine.
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ import click
 from holdfast.cli.loading import load_name
 from holdfast.core.codec import Codec
 
-NAMED = "HOLDFAST_CODEC"
+CODEC_VARIABLE = "HOLDFAST_CODEC"
 
 
-def codec_of(named: str | None) -> Codec | None:
-    """Return the codec that MODULE:NAME, or the environment, names; None when nothing is said."""
-    target = named or os.environ.get(NAMED)
+def codec_of(target: str | None) -> Codec | None:
+    """Return the codec of *target* (MODULE:NAME) or of the environment; None for plain JSON."""
+    target = target or os.environ.get(CODEC_VARIABLE)
     if target:
-        return _loaded(target)
+        return _load_codec(target)
     from holdfast.payloads.codecs import KEYS, Encrypted
 
     return Encrypted.from_environment() if os.environ.get(KEYS) else None
 
 
-def _loaded(target: str) -> Codec:
-    """Import a codec, or call what makes one."""
-    _, found = load_name(target)
-    codec: Any = found
-    if isinstance(found, type) or not hasattr(found, "decode"):
-        if not callable(found):
-            raise click.UsageError(f"{target} is neither a codec nor a function that makes one")
-        codec = found()
+def _load_codec(target: str) -> Codec:
+    """Import a codec, or import and call its factory. Raises UsageError for any other object."""
+    _, imported = load_name(target)
+    codec: Any = imported
+    if isinstance(imported, type) or not hasattr(imported, "decode"):
+        if not callable(imported):
+            raise click.UsageError(f"{target} is neither a codec nor a function that returns one")
+        codec = imported()
     if not all(hasattr(codec, name) for name in ("name", "encode", "decode")):
-        raise click.UsageError(f"{target} makes a {type(codec).__name__}, which is no codec")
+        raise click.UsageError(
+            f"{target} returns a {type(codec).__name__}, which is not a codec: a codec has name,"
+            " encode and decode"
+        )
     checked: Codec = codec
     return checked

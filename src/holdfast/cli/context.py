@@ -1,4 +1,4 @@
-"""What every command has at hand: which database, JSON or text, and how a run is named."""
+"""The context of a command: its database and output format, and the lookup of runs by name."""
 
 from __future__ import annotations
 
@@ -25,43 +25,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT = "holdfast.db"
 SHORTEST = 6
-"""Characters of an id that can stand for it."""
+"""The minimum length of a prefix that may stand for an id."""
 
 AFTER_OURS = "1"
-"""The ids that Holdfast makes come before this one, for the next thousand years."""
+"""Ids that Holdfast generates sort before this text for the next thousand years."""
 
 _LAST_CHARACTER = "\U0010ffff"
 
 
 class CommandContext:
-    """The database that was asked for, and how to print."""
+    """The global options of the command line: database, output format, codec and namespace."""
 
     def __init__(
         self, db: str | None, as_json: bool, codec: str | None = None, namespace: str | None = None
     ) -> None:
-        self.db, self.as_json, self._codec = db, as_json, codec
-        self.namespace = namespace
-        """The only namespace that is looked at; None for all, and for tasks, graphs, flows and
-        schedules of the default one."""
+        self.db: str | None = db
+        self.as_json: bool = as_json
+        self._codec: str | None = codec
+        self.namespace: str | None = namespace
+        """The only namespace that the command reads. None means all namespaces for runs, and the
+        default namespace for tasks, graphs, flows and schedules."""
 
     @property
     def url(self) -> str:
-        """The database: what was said, else what the environment says, else a file in this
-        folder."""
+        """The database: ``--db``, else HOLDFAST_DB, else ``holdfast.db`` in the current folder."""
         return self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
 
     def codec(self) -> Codec | None:
-        """The codec to read and write with, when one is named, or when the environment has keys."""
+        """Return the codec of ``--codec`` or of the environment; None for plain JSON."""
         return codec_of(self._codec)
 
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[OpenDatabase]:
-        """Open a database; who starts something, or sets something, creates it, looking does
-        not."""
+        """Open the database. Pass *create* in commands that start or set something; commands that
+        only read must not create a file."""
         if not create:
-            must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
+            must_be_there(self.url, "name one with --db, or start a run with `holdfast run`")
         codec = self.codec()
-        # A command runs no code of the user's that could open the file with Python's own SQLite.
+        # A command runs no user code that could open the same file with the sqlite3 module.
         options: dict[str, Any] = {} if file_of(self.url) is None else {"driver": "safest"}
         store = open_store(
             self.url,
@@ -83,85 +84,94 @@ class CommandContext:
             store.close()
 
     def concerns_all(self, call: str) -> None:
-        """Refuse a command that concerns the whole installation when a namespace was named. Raises
+        """Refuse a command for the whole installation if a namespace was given. Raises
         NamespaceBound."""
         if self.namespace is not None:
             why = "it concerns the whole installation: leave --namespace and HOLDFAST_NAMESPACE out"
             raise NamespaceBound(namespace=self.namespace, call=call, why=why)
 
     def command(self, command: str) -> str:
-        """Return a command to be typed, with the database that this one was given."""
-        return (
-            command if self.db is None else f"{command} --db {shlex.quote(without_secret(self.db))}"
-        )
+        """Return *command* as the user should type it, with the ``--db`` of this command."""
+        if self.db is None:
+            return command
+        return f"{command} --db {shlex.quote(without_secret(self.db))}"
 
 
 class OpenDatabase:
-    """An open database: a store to look into, and an engine, not at work, to ask for things."""
+    """An open database: the store for reads, and an engine without a worker for requests."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
-        self.store, self.engine = store, engine
+        self.store: Store = store
+        self.engine: Engine = engine
 
     @property
     def sealer(self) -> PayloadSealer:
-        """What opens values that are sealed."""
+        """The sealer that opens stored values."""
         return self.engine._parts.sealer
 
     def find(self, name: str, *, mine: bool = False) -> RunRecord:
-        """Return the run that an id, the beginning of one, or "last" names: in the namespace that
-        was named, or in all; if *mine*, in the default one instead of all. Raises RunNotFound."""
+        """Return the run with the id *name*, with the id prefix *name*, or the newest for "last".
+
+        The search is limited to the namespace of the command line. Without one it covers all
+        namespaces or, if *mine*, the default namespace. Raises RunNotFound."""
         namespace = self.engine._parts.client.namespace if mine else command_context().namespace
         if name == "last":
             return self._newest(namespace)
-        found = self.store.run(name) or self._by_prefix(name, namespace)
-        if namespace is not None and found.namespace != namespace:
+        run = self.store.run(name) or self._by_prefix(name, namespace)
+        if namespace is not None and run.namespace != namespace:
             raise RunNotFound(run=name)
-        return found
+        return run
 
     def _newest(self, namespace: str | None) -> RunRecord:
-        """The run that was started last and is nobody's child. Ids that people chose need not sort
-        by time: look at both."""
-        ours = self.store.runs(
+        """Return the newest run that has no parent.
+
+        Runs are listed by id, and only generated ids sort by time. So the newest run with a
+        generated id is compared with the first 100 runs of all ids."""
+        generated = self.store.runs(
             RunFilter(roots=True, before=AFTER_OURS, limit=1, namespace=namespace)
         )
-        found = [*ours, *self.store.runs(RunFilter(roots=True, limit=100, namespace=namespace))]
-        if not found:
-            raise click.ClickException("there is no run yet")
-        return max(found, key=lambda run: (run.created_at, run.id))
+        first = self.store.runs(RunFilter(roots=True, limit=100, namespace=namespace))
+        candidates = [*generated, *first]
+        if not candidates:
+            raise click.ClickException(
+                "the database has no runs yet: start one with `holdfast run`"
+            )
+        return max(candidates, key=lambda run: (run.created_at, run.id))
 
     def _by_prefix(self, name: str, namespace: str | None) -> RunRecord:
+        """Return the only run whose id begins with *name*. Raises RunNotFound."""
         if len(name) < SHORTEST:
             raise RunNotFound(run=name)
         page = self.store.runs(
             RunFilter(before=name + _LAST_CHARACTER, limit=2, namespace=namespace)
         )
-        found = [run for run in page if run.id.startswith(name)]
-        if not found:
+        matches = [run for run in page if run.id.startswith(name)]
+        if not matches:
             raise RunNotFound(run=name)
-        if len(found) > 1:
+        if len(matches) > 1:
             raise click.ClickException(
-                f"several runs begin with {name}, such as {found[0].id} and {found[1].id}: say more"
-                " of it"
+                f"several run ids begin with {name}, such as {matches[0].id} and {matches[1].id}:"
+                " give more characters"
             )
-        return found[0]
+        return matches[0]
 
 
 def command_context() -> CommandContext:
-    """Return the desk of the command that is running."""
+    """Return the context of the command that is running."""
     return click.get_current_context().find_object(CommandContext) or CommandContext(None, False)
 
 
 def must_be_there(url: str, remedy: str) -> None:
-    """Refuse a file that is not there, or is no database yet."""
+    """Raise ClickException if *url* is a file that does not exist or is empty."""
     path = file_of(url)
     if path is not None and not os.path.exists(path):
         raise click.ClickException(f"there is no database {path}: {remedy}")
     if path is not None and os.path.isfile(path) and os.path.getsize(path) == 0:
-        raise click.ClickException(f"{path} is empty: it is no Holdfast database yet")
+        raise click.ClickException(f"{path} is empty, not a Holdfast database: {remedy}")
 
 
 def need_command(ctx: click.Context) -> None:
-    """Whoever names a group and no command of it is shown what there is."""
+    """Print the help of a group and exit with 2 if no subcommand was given."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(2)
@@ -173,23 +183,23 @@ def version() -> str:
 
 
 def without_secret(url: str) -> str:
-    """Return a URL as it may be shown."""
+    """Return *url* with its password redacted."""
     return redacted(url)
 
 
 def shared(command: F) -> F:
-    """Let a command take --db, which may also stand before it."""
+    """Add the option --db to a command; it is accepted before the command, too."""
     return click.option(
         "--db",
         metavar="URL",
         expose_value=False,
         callback=_take_db,
-        help="The database; may stand before the command, too.",
+        help="The database, a path or a URL; also accepted before the command.",
     )(command)
 
 
 def printing(command: F) -> F:
-    """Let a command that prints data take --json, which may also stand before it."""
+    """Add --json and --db to a command that prints data; both are accepted before it, too."""
     return click.option(
         "--json", is_flag=True, expose_value=False, callback=_take_json, help="Print data as JSON."
     )(shared(command))

@@ -1,4 +1,4 @@
-"""An order, as anybody would write it. The process may die at any point of it."""
+"""An order workflow in ordinary Python. The process may be killed at any point of it."""
 
 import asyncio
 import os

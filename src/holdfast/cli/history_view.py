@@ -1,5 +1,8 @@
-"""A history as a tree: one node per step, branches by the path in its id, attempts below it,
-children by their runs."""
+"""Draw the history of a run as a tree of steps.
+
+Each step is a node. Its place follows from the path in its id; its failed attempts and its child
+runs are drawn below it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from holdfast.core.why.model import brief, moment
 
 UNDO = "undo "
 CHILDREN = 20
-"""How many children of one step are shown."""
+"""The maximum number of children that are shown for one step."""
 
 ChildrenOf = Callable[[str, str | None], list[RunRecord]]
-"""The children of a run, of one of its steps or of all, oldest first; at most one more than is
-shown."""
+"""Return the children of a run, of one step or (with None) of all, oldest first; at most one more
+than is shown."""
 
 _STYLES = {
     "ok": "green",
@@ -40,7 +43,7 @@ _SIGNS = {
 
 
 class Node:
-    """What the history says about one step."""
+    """A step with its events, its open wait and the steps below it."""
 
     def __init__(self, step: str) -> None:
         self.step = step
@@ -54,45 +57,52 @@ class Node:
 
 
 def trees(run: RunRecord, events: Sequence[Event], now: int, children_of: ChildrenOf) -> list[Tree]:
-    """Return the history of a run as trees, in the order in which things began."""
+    """Return the history of a run as trees, in the order in which the steps began."""
     root = Node("")
     for event in events:
         if event.step is None:
-            root.below[f"\n{event.seq}"] = _whole_run(event)
+            # a line break is in no step name, so that the key cannot collide with a step
+            root.below[f"\n{event.seq}"] = _run_node(event)
         else:
-            _node(root, _begun_by(event)).events.append(event)
+            _node(root, _step_of(event)).events.append(event)
     for wait in payload(run.waits) or []:
         if isinstance(wait, dict) and wait.get("step"):
-            _node(root, _without_end(str(wait["step"]), wait.get("kind") == "child")).wait = wait
+            step = str(wait["step"])
+            if wait.get("kind") == "child":
+                step = _child_step(step)
+            _node(root, step).wait = wait
     return [_tree(node, run, now, children_of) for node in root.below.values()]
 
 
 def _node(root: Node, step: str) -> Node:
     """Return the node of a step, below the branches that its id names."""
-    node, path = root, ""
+    node = root
+    path = ""
     for part in step.split("/"):
         path = f"{path}/{part}" if path else part
         node = node.below.setdefault(part, Node(path))
     return node
 
 
-def _begun_by(event: Event) -> str:
-    """The end of a child belongs to the node of its start."""
+def _step_of(event: Event) -> str:
+    """Return the step whose node shows *event*: the end of a child is shown at its start."""
     step = event.step or ""
-    return _without_end(step, True) if event.kind == EventKind.CHILD_ENDED else step
+    return _child_step(step) if event.kind == EventKind.CHILD_ENDED else step
 
 
-def _without_end(step: str, of_child: bool) -> str:
-    return step.rsplit(" end", 1)[0] if of_child and " end" in step else step
+def _child_step(step: str) -> str:
+    """Return the step that started a child, from the step that records its end."""
+    return step.rsplit(" end", 1)[0]
 
 
-def _whole_run(event: Event) -> Node:
+def _run_node(event: Event) -> Node:
+    """Return a node for an event of the run as a whole."""
     node = Node(event.kind)
     node.events.append(event)
     return node
 
 
-# A node as a line
+# Lines of nodes
 
 
 def _tree(node: Node, run: RunRecord, now: int, children_of: ChildrenOf) -> Tree:
@@ -107,12 +117,16 @@ def _tree(node: Node, run: RunRecord, now: int, children_of: ChildrenOf) -> Tree
         and node.wait is None
         and (run.finished_at is not None or run.waits is not None)
     ):
-        state = "left"  # nobody waited for it any more
-    sign = _SIGNS["undone" if state == "ok" and node.name.startswith(UNDO) else state]
-    ended = ("", "not finished") if state == "left" else (_took(node, now), _outcome(node))
-    if state == "running" and run.session_id is None:
-        ended = ("", "was cut off and will run again")
-    line = "  ".join(part for part in (f"{sign} {node.name}", *ended) if part)
+        state = "left"  # the run has ended or waits for other steps
+    is_compensation = state == "ok" and node.name.startswith(UNDO)
+    sign = _SIGNS["undone" if is_compensation else state]
+    if state == "left":
+        details = ["not finished"]
+    elif state == "running" and run.session_id is None:
+        details = ["was interrupted and will run again"]
+    else:
+        details = [_duration(node, now), _outcome(node)]
+    line = "  ".join(part for part in (f"{sign} {node.name}", *details) if part)
     return Tree(
         line, _STYLES.get(state, ""), [*_attempts(node), *_children(node, run, children_of), *below]
     )
@@ -129,7 +143,7 @@ _OPEN_ENDED = (
     EventKind.GATE_REMINDED,
     EventKind.GATE_ESCALATED,
 )
-"""What says that a step goes on."""
+"""Kinds of events after which a step is still waiting."""
 
 
 def _state(node: Node) -> str:
@@ -144,39 +158,40 @@ def _state(node: Node) -> str:
     return "failed" if last.error is not None else "ok"
 
 
-def _took(node: Node, now: int) -> str:
+def _duration(node: Node, now: int) -> str:
     if not node.events:
         return ""
-    first, last = node.events[0], node.events[-1]
-    begun = first.started_at or first.at
-    open_still = _state(node) in ("running", "waiting") and last.kind != EventKind.CHILD_STARTED
-    end = now if open_still else last.at
-    return brief(end - begun) if end > begun else ""
+    first = node.events[0]
+    last = node.events[-1]
+    start = first.started_at or first.at
+    is_open = _state(node) in ("running", "waiting") and last.kind != EventKind.CHILD_STARTED
+    end = now if is_open else last.at
+    return brief(end - start) if end > start else ""
 
 
 def _outcome(node: Node) -> str:
     parts = []
     last = node.events[-1] if node.events else None
-    tries = sum(
+    attempts = sum(
         event.kind in (EventKind.STEP_RETRIED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
         for event in node.events
     )
-    if tries > 1:
-        parts.append(f"{tries} attempts")
+    if attempts > 1:
+        parts.append(f"{attempts} attempts")
     if node.wait is not None:
-        parts.append(_waiting(node.wait))
+        parts.append(_open_wait(node.wait))
     elif last is not None:
-        parts.append(_OUTCOMES.get(last.kind, _nothing)(last))
+        parts.append(_OUTCOMES.get(last.kind, _no_details)(last))
     return "  ".join(part for part in parts if part)
 
 
-def _waiting(wait: dict[str, Any]) -> str:
+def _open_wait(wait: dict[str, Any]) -> str:
     until = f" until {moment(wait['until'])}" if wait.get("until") else ""
     return {
         "timer": f"sleeps{until}",
         "signal": f"waits for the signal {wait.get('name')!r}{until}",
         "gate": f"asks {wait.get('name')!r}{until}",
-        "wait": f"{'needs a person' if wait.get('escalated_at') else 'waits'}{until}",
+        "wait": f"{'needs an operator' if wait.get('escalated_at') else 'waits'}{until}",
         "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
         "child": f"waits for {wait.get('run')}",
         "children": f"waits for {wait.get('of')} children",
@@ -193,31 +208,32 @@ def _until(event: Event, word: str = "until") -> str:
     return "" if limit is None else f" {word} {moment(limit)}"
 
 
-def _decided(event: Event) -> str:
-    told = payload(event.data)
-    by = ", ".join(
-        one["by"] for one in told.get("decisions", ()) if one.get("choice") == told.get("choice")
+def _decision(event: Event) -> str:
+    data = payload(event.data)
+    choice = data.get("choice")
+    people = ", ".join(
+        decision["by"] for decision in data.get("decisions", ()) if decision.get("choice") == choice
     )
-    return f"→ {told.get('choice') or told.get('status')}" + (f" by {by}" if by else "")
+    return f"→ {choice or data.get('status')}" + (f" by {people}" if people else "")
 
 
-def _names(event: Event) -> str:
+def _signal_names(event: Event) -> str:
     return ", ".join(
         str(signal.get("name")) for signal in (payload(event.data) or {}).get("signals", [])
     )
 
 
-def _failed(event: Event) -> str:
+def _error(event: Event) -> str:
     return error_line(event.error)
 
 
-def _nothing(event: Event) -> str:
+def _no_details(event: Event) -> str:
     return ""
 
 
 _OUTCOMES: dict[str, Callable[[Event], str]] = {
     EventKind.STEP_COMPLETED: _value,
-    EventKind.STEP_FAILED: _failed,
+    EventKind.STEP_FAILED: _error,
     EventKind.STEP_STARTED: lambda event: (
         "running" + (f" (attempt {event.attempt})" if event.attempt > 1 else "")
     ),
@@ -232,14 +248,14 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
         f"waits for {payload(event.data).get('for')}{_until(event)}"
     ),
     EventKind.WAIT_SATISFIED: lambda event: (
-        f"by {_names(event)}" if isinstance(payload(event.data), dict) else short(event.data)
+        f"by {_signal_names(event)}" if isinstance(payload(event.data), dict) else short(event.data)
     ),
-    EventKind.WAIT_RELEASED: lambda event: "let go by a person",
+    EventKind.WAIT_RELEASED: lambda event: "released by an operator",
     EventKind.WAIT_TIMED_OUT: lambda event: "timed out",
-    EventKind.WAIT_ESCALATED: lambda event: "needs a person",
+    EventKind.WAIT_ESCALATED: lambda event: "needs an operator",
     EventKind.WAIT_DROPPED: lambda event: "no longer needed",
     EventKind.CHILD_ENDED: lambda event: (
-        _failed(event) if event.error is not None else _value(event)
+        _error(event) if event.error is not None else _value(event)
     ),
     EventKind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
     EventKind.MAP_ENDED: lambda event: (
@@ -252,9 +268,9 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
         f"asks {payload(event.data).get('prompt')!r}{_until(event)}"
     ),
     EventKind.GATE_REMINDED: lambda event: "people were reminded",
-    EventKind.GATE_ESCALATED: lambda event: "others may decide, too",
+    EventKind.GATE_ESCALATED: lambda event: "more people may decide",
     EventKind.GATE_CLOSED: lambda event: (
-        _failed(event) if event.error is not None else _decided(event)
+        _error(event) if event.error is not None else _decision(event)
     ),
     EventKind.GATE_WITHDRAWN: lambda event: "withdrawn",
     EventKind.MARKED: lambda event: f"= {short(event.data)}",
@@ -279,56 +295,52 @@ def _children(node: Node, run: RunRecord, children_of: ChildrenOf) -> list[Tree]
     return child_lines(children_of(run.id, node.step), children_of)
 
 
-def child_lines(found: Sequence[RunRecord], children_of: ChildrenOf, depth: int = 5) -> list[Tree]:
-    """Return one line per child, those below it below it."""
+def child_lines(
+    children: Sequence[RunRecord], children_of: ChildrenOf, depth: int = 5
+) -> list[Tree]:
+    """Return one line per child run, with its own children below it, up to *depth* levels."""
     lines = []
-    for child in found[:CHILDREN]:
+    for child in children[:CHILDREN]:
         below = child_lines(children_of(child.id, None), children_of, depth - 1) if depth else []
-        lines.append(
-            Tree(
-                _child(child), "red" if child.status in (Status.FAILED, Status.STUCK) else "", below
-            )
-        )
-    if len(found) > CHILDREN:
-        lines.append(Tree("... and more: holdfast runs --parent " + str(found[0].parent_id), "dim"))
+        style = "red" if child.status in (Status.FAILED, Status.STUCK) else ""
+        lines.append(Tree(_child_line(child), style, below))
+    if len(children) > CHILDREN:
+        parent = children[0].parent_id
+        lines.append(Tree(f"... and more: holdfast runs --parent {parent}", "dim"))
     return lines
 
 
-def _child(child: RunRecord) -> str:
-    took = (
-        ""
-        if child.started_at is None or child.finished_at is None
-        else brief(child.finished_at - child.started_at)
-    )
-    error = error_line(child.error) if child.error is not None else ""
-    return "  ".join(
-        part
-        for part in (f"run {child.id}", child.workflow, child.status.value, took, error)
-        if part
-    )
+def _child_line(child: RunRecord) -> str:
+    parts = [f"run {child.id}", child.workflow, child.status.value]
+    if child.started_at is not None and child.finished_at is not None:
+        parts.append(brief(child.finished_at - child.started_at))
+    if child.error is not None:
+        parts.append(error_line(child.error))
+    return "  ".join(part for part in parts if part)
 
 
 def _run_event(event: Event) -> Tree:
-    """A line about the run as a whole: asked to stop, replayed, stuck, ended."""
-    words = event.kind.replace("_", " ")
+    """Return the line of an event of the run as a whole, such as a cancellation or a replay."""
+    title = event.kind.replace("_", " ")
     data = payload(event.data)
-    told = error_line(event.error) if event.error is not None else ""
+    details = error_line(event.error) if event.error is not None else ""
     if event.kind == EventKind.CANCEL_REQUESTED:
-        words, told = "asked to stop", str(data.get("reason", ""))
+        title = "cancellation requested"
+        details = str(data.get("reason", ""))
     elif event.kind == EventKind.RUN_REPLAYED:
-        told = f"{len(data.get('void', []))} earlier events no longer count"
+        details = f"{len(data.get('void', []))} earlier events no longer count"
         if data.get("children"):
-            told += f"; replayed with it: {len(data['children'])} child runs"
+            details += f"; replayed with it: {len(data['children'])} child runs"
     elif event.kind == EventKind.RUN_RELEASED:
-        words, told = "let begin before its time", f"by {data['by']}" if data.get("by") else ""
+        title = "released before its start time"
+        details = f"by {data['by']}" if data.get("by") else ""
     elif event.kind == EventKind.HISTORY_DELETED:
-        told = f"{data.get('events')} events, by a retention rule"
+        details = f"{data.get('events')} events, by a retention rule"
     elif event.kind == EventKind.RUN_FORKED:
-        told = f"from {data.get('run')}" + (f" at {data.get('step')}" if data.get("step") else "")
-    state = (
-        "failed"
-        if event.kind in (EventKind.RUN_FAILED, EventKind.RUN_STUCK, EventKind.RUN_EXPIRED)
-        else "note"
-    )
+        details = f"from {data.get('run')}" + (f" at {data['step']}" if data.get("step") else "")
+    if event.kind in (EventKind.RUN_FAILED, EventKind.RUN_STUCK, EventKind.RUN_EXPIRED):
+        state = "failed"
+    else:
+        state = "note"
     sign = _SIGNS["ok" if event.kind == EventKind.RUN_COMPLETED else state]
-    return Tree(f"{sign} {words}{': ' if told else ''}{told}", _STYLES.get(state, ""))
+    return Tree(f"{sign} {title}{': ' if details else ''}{details}", _STYLES.get(state, ""))

@@ -1,5 +1,7 @@
-"""From MODULE:NAME to what it names: a dotted module or a .py file; the current folder can be
-imported from."""
+"""Import the object that MODULE:NAME names.
+
+MODULE is a dotted module name or the path of a .py file. The current folder is importable.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from holdfast.authoring.python.workflow import Workflow
 
 
 def split(target: str) -> tuple[str, str | None]:
-    """Tell the module from the name; a colon within a path is none of ours."""
+    """Split MODULE:NAME; the name is None if the text after the last colon is not an identifier, as
+    in a Windows path."""
     module, colon, name = target.rpartition(":")
     if colon and module and name and all(part.isidentifier() for part in name.split(".")):
         return module, name
@@ -28,48 +31,48 @@ def split(target: str) -> tuple[str, str | None]:
 
 
 def load_module(module: str) -> ModuleType:
-    """Import a module by its dotted name or its path."""
-    _see_folder(os.getcwd())
+    """Import a module by its dotted name or its path. Raises ClickException if that fails."""
+    _add_to_path(os.getcwd())
     path = Path(module)
     is_path = module.endswith(".py") or os.sep in module
     if is_path and not path.is_file():
         raise click.ClickException(f"there is no file {module}")
-    return _guarded(module, lambda: _load_path(path.resolve()) if is_path else _load_dotted(module))
+    if is_path:
+        return _translate_errors(module, lambda: _load_path(path.resolve()))
+    return _translate_errors(module, lambda: _load_dotted(module))
 
 
 def load_name(target: str) -> tuple[ModuleType, Any]:
-    """Import MODULE:NAME and return both the module and what it names."""
+    """Import MODULE:NAME and return the module and the named object."""
     module_name, name = split(target)
     if name is None:
         raise click.UsageError(
-            f"{target!r} names no workflow: say MODULE:WORKFLOW, as in shop.py:checkout"
+            f"{target!r} has no name after the module: use MODULE:NAME, as in shop.py:checkout"
         )
     module = load_module(module_name)
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise click.ClickException(f"{module_name} has no {name}; {_offered(module)}")
-        found = getattr(found, part)
-    return module, found
+        if not hasattr(value, part):
+            raise click.ClickException(f"{module_name} has no {name}; {_list_workflows(module)}")
+        value = getattr(value, part)
+    return module, value
 
 
 def load_workflow(target: str) -> Workflow[..., Any]:
-    """Import a workflow; refuse what is none."""
-    module, found = load_name(target)
-    if not isinstance(found, Workflow):
+    """Import a workflow. Raises ClickException for any other object."""
+    module, value = load_name(target)
+    if not isinstance(value, Workflow):
         raise click.ClickException(
-            f"{target} is no workflow, but a {type(found).__name__}; {_offered(module)}"
+            f"{target} is not a workflow but a {type(value).__name__}; {_list_workflows(module)}"
         )
-    return found
+    return value
 
 
-def _offered(module: ModuleType) -> str:
+def _list_workflows(module: ModuleType) -> str:
     names = sorted(name for name, value in vars(module).items() if isinstance(value, Workflow))
-    return (
-        f"its workflows are {', '.join(names)}"
-        if names
-        else "it defines no workflow with @workflow"
-    )
+    if not names:
+        return "the module defines no workflow with @workflow"
+    return f"its workflows are {', '.join(names)}"
 
 
 def _load_dotted(module: str) -> ModuleType:
@@ -77,19 +80,20 @@ def _load_dotted(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # it is there, but something that it needs is not
+            raise  # the module exists, but a module that it imports does not
         raise click.ClickException(
             f"there is no module {module!r} in this folder or on the Python path"
         ) from error
 
 
 def _load_path(path: Path) -> ModuleType:
-    """Load a file; within a package by its dotted name, so that its relative imports work."""
-    root, parts = path.parent, [path.stem]
+    """Import a file; inside a package by its dotted name, so that its relative imports work."""
+    root = path.parent
+    parts = [path.stem]
     while (root / "__init__.py").is_file():
         parts.insert(0, root.name)
         root = root.parent
-    _see_folder(str(root))
+    _add_to_path(str(root))
     if len(parts) > 1:
         return importlib.import_module(".".join(parts))
     known = sys.modules.get(path.stem)
@@ -108,24 +112,25 @@ def _load_path(path: Path) -> ModuleType:
     return module
 
 
-def _see_folder(folder: str) -> None:
+def _add_to_path(folder: str) -> None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
 
-def _guarded(module: str, load: Callable[[], ModuleType]) -> ModuleType:
-    """Import; whatever the module raises is told in one line, with its place."""
+def _translate_errors(module: str, load: Callable[[], ModuleType]) -> ModuleType:
+    """Call *load*; raise its errors as ClickException with the file and line of their origin."""
     try:
         return load()
     except click.ClickException:
         raise
     except (Exception, SystemExit) as error:
         raise click.ClickException(
-            f"importing {module} failed: {type(error).__name__}: {error}{_where(error)}"
+            f"importing {module} failed: {type(error).__name__}: {error}{_location(error)}"
         ) from error
 
 
-def _where(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
+    """Return " (file:line)" of the innermost frame outside the import machinery."""
     if isinstance(error, SyntaxError):
         return ""
     frames = [
@@ -145,5 +150,5 @@ def _is_machinery(filename: str) -> bool:
 
 
 def known_workflows() -> dict[str, Any]:
-    """Return all workflows that have been imported, by name."""
+    """Return the workflows that this process has imported, by name."""
     return registry.known()

@@ -1,5 +1,5 @@
-"""``holdfast``: the group of all commands. Each is loaded when it is asked for; an error is one
-line on stderr."""
+"""The root command ``holdfast``: imports each command on first use, and prints errors as one line
+on stderr."""
 
 from __future__ import annotations
 
@@ -54,15 +54,14 @@ COMMANDS = {
     "bench": "bench",
     "doctor": "doctor",
 }
-"""The commands, in the order of their listing, and the modules that hold them."""
+"""The commands, in the order of ``--help``, with the modules that define them."""
 
 MISUSED = (BadOption, BadDuration, BadGraph, BadSchedule, BadUrl)
-"""What the command line itself is to blame for."""
+"""Errors that a wrong argument causes: exit code 2."""
 
 
 class RootGroup(click.Group):
-    """Loads a command when it is asked for, and turns whatever goes wrong into one line and an exit
-    code."""
+    """Import a command on first use, and turn every error into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -71,13 +70,13 @@ class RootGroup(click.Group):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        found: click.Command = getattr(
+        command: click.Command = getattr(
             importlib.import_module(f"holdfast.cli.commands.{module}"), cmd_name.replace("-", "_")
         )
-        return found
+        return command
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run and exit; without *standalone_mode* run and return, and let errors pass."""
+        """Run a command and exit; without *standalone_mode* return, and let errors propagate."""
         extra |= {"prog_name": "holdfast", "standalone_mode": False}
         call: Callable[..., Any] = super().main
         if not standalone_mode:
@@ -86,49 +85,52 @@ class RootGroup(click.Group):
 
 
 def guarded(call: Callable[[], Any]) -> int:
-    """Call, and return the exit code: 0 for success, 1 for errors, 2 for usage, 130 when
-    interrupted."""
-    _settle_streams()
+    """Run *call* and return the exit code: 0 for success, 1 for an error, 2 for wrong usage, 130
+    for an interrupt."""
+    _prepare_streams()
     try:
         code = call()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
-        where = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
-        return _say(f"{error.format_message()}{where}", 2)
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        return _report(f"{error.format_message()}{hint}", 2)
     except click.ClickException as error:
-        return _say(error.format_message(), 1)
+        return _report(error.format_message(), 1)
     except click.Abort as error:
-        return 130 if isinstance(error.__cause__, KeyboardInterrupt) else _say("stopped", 1)
+        return 130 if isinstance(error.__cause__, KeyboardInterrupt) else _report("aborted", 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _forget_stdout()
+        _discard_stdout()
         return 1
     except MISUSED as error:
-        return _say(str(error), 2)
+        return _report(str(error), 2)
     except HoldfastError as error:
-        return _say(str(error), 1)
+        return _report(str(error), 1)
     except Exception as error:
-        return _unexpected(error)
+        return _report_unexpected(error)
 
 
-def _say(message: str, code: int) -> int:
-    """Write one line to stderr; tell more when asked to debug."""
+def _report(message: str, code: int) -> int:
+    """Print *message* as one line on stderr, with a traceback if HOLDFAST_DEBUG is set. Return
+    *code*."""
     print(f"holdfast: {' '.join(message.split())}", file=sys.stderr)
     if os.environ.get("HOLDFAST_DEBUG") and sys.exc_info()[1] is not None:
         traceback.print_exc()
     return code
 
 
-def _unexpected(error: Exception) -> int:
-    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return _say(f"unexpected {told} (set HOLDFAST_DEBUG=1 for the traceback)", 1)
+def _report_unexpected(error: Exception) -> int:
+    description = type(error).__name__
+    if str(error):
+        description += f": {error}"
+    return _report(f"unexpected {description} (set HOLDFAST_DEBUG=1 for the traceback)", 1)
 
 
-def _settle_streams() -> None:
-    """A stream that cannot write a character writes a question mark; our loggers say nothing unless
-    a command lets them."""
+def _prepare_streams() -> None:
+    """Print a question mark for a character that the encoding of stdout or stderr lacks, and keep
+    the loggers of Holdfast silent unless a command adds a handler."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -137,8 +139,9 @@ def _settle_streams() -> None:
         log.addHandler(logging.NullHandler())
 
 
-def _forget_stdout() -> None:
-    """Nobody reads on: keep the interpreter from complaining about it at its end."""
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, so that the interpreter does not report the broken pipe
+    when it flushes stdout at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
@@ -149,9 +152,9 @@ EPILOG = """\b
 Examples:
   holdfast demo                                  see a run survive kill -9
   holdfast run shop.py:checkout '{"items": [1]}' start a run and work until it has ended
-  holdfast worker shop.py                        work in the foreground
-  holdfast why last                              what holds the newest run up
-A RUN is its id, the first 6 or more characters of it, or "last"."""
+  holdfast worker shop.py                        run a worker in the foreground
+  holdfast why last                              explain what blocks the newest run
+RUN is the id of a run, at least the first 6 characters of it, or "last"."""
 
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -168,8 +171,8 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     "--codec",
     metavar="MODULE:NAME",
     help=(
-        "The codec of the data, or what makes it. E.g. --codec keys.py:codec [env: HOLDFAST_CODEC,"
-        " HOLDFAST_KEYS]"
+        "The codec of stored values, or a function that returns it. E.g. --codec keys.py:codec"
+        " [env: HOLDFAST_CODEC, HOLDFAST_KEYS]"
     ),
 )
 @click.option(
@@ -177,7 +180,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     metavar="NAME",
     envvar="HOLDFAST_NAMESPACE",
     help=(
-        "Whose runs, tasks, graphs, flows and schedules. E.g. --namespace acme [env:"
+        "The namespace of the runs, tasks, graphs, flows and schedules. E.g. --namespace acme [env:"
         " HOLDFAST_NAMESPACE; default: default]"
     ),
 )

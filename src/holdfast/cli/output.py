@@ -1,5 +1,7 @@
-"""How things are printed: JSON for programs, tables and trees for people, plain where stdout is no
-terminal."""
+"""Print values: JSON for programs, tables and trees for people.
+
+Colours and boxes are used only if stdout is a terminal.
+"""
 
 from __future__ import annotations
 
@@ -33,33 +35,35 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Tree:
-    """A line and the lines below it."""
+    """A line of text with the trees that are drawn below it."""
 
     def __init__(self, text: str, style: str = "", below: Sequence[Tree] = ()) -> None:
-        self.text, self.style, self.below = text, style, list(below)
+        self.text: str = text
+        self.style: str = style
+        self.below: list[Tree] = list(below)
 
 
 def is_terminal() -> bool:
-    """Say whether a person looks at stdout."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def print_json(value: Any) -> None:
-    """Print *value* as JSON."""
+    """Print *value* as indented JSON."""
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def print_line(value: Any) -> None:
-    """Print *value* as JSON in one line."""
+    """Print *value* as JSON on one line."""
     print(msgspec.json.format(msgspec.json.encode(value), indent=0).decode())
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under their headers."""
+    """Print a table; every row has one cell per header."""
     if is_terminal():
         _print_rich_table(headers, rows)
         return
-    widths = [max(len(row[place]) for row in (headers, *rows)) for place in range(len(headers))]
+    widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     for row in (headers, *rows):
         print(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -72,15 +76,15 @@ def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     from rich.text import Text
 
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for place, header in enumerate(headers):
-        table.add_column(header, no_wrap=place == 0, overflow="fold")
+    for column, header in enumerate(headers):
+        table.add_column(header, no_wrap=column == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     Console().print(table)
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
-    """Print names and values, one per line; those without a value are left out."""
+    """Print names and values, one pair per line; pairs without a value are omitted."""
     width = max((len(name) for name, value in fields if value), default=0)
     for name, value in fields:
         if value:
@@ -88,21 +92,22 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 
 
 def print_tree(title: str, below: Sequence[Tree]) -> None:
-    """Print a tree of lines."""
+    """Print *title* with the trees *below* it."""
     if is_terminal():
         _print_rich_tree(title, below)
         return
     print(title)
-    for line in _drawn(below, ""):
+    for line in _draw(below, ""):
         print(line)
 
 
-def _drawn(trees: Sequence[Tree], indent: str) -> list[str]:
+def _draw(trees: Sequence[Tree], indent: str) -> list[str]:
     lines = []
-    for place, tree in enumerate(trees):
-        last = place == len(trees) - 1
-        lines.append(f"{indent}{'└─ ' if last else '├─ '}{tree.text}")
-        lines += _drawn(tree.below, indent + ("   " if last else "│  "))
+    for index, tree in enumerate(trees):
+        is_last = index == len(trees) - 1
+        branch, continuation = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+        lines.append(f"{indent}{branch}{tree.text}")
+        lines += _draw(tree.below, indent + continuation)
     return lines
 
 
@@ -120,23 +125,23 @@ def _print_rich_tree(title: str, below: Sequence[Tree]) -> None:
     Console().print(root)
 
 
-# Values
+# Formatting of values
 
 
 def iso(instant: int | None) -> str | None:
-    """Write an instant as ISO 8601, UTC."""
+    """Format an instant (microseconds since 1970) as ISO 8601 in UTC."""
     if instant is None:
         return None
     return (_EPOCH + timedelta(microseconds=instant)).isoformat().replace("+00:00", "Z")
 
 
 def seconds(instant: int | None) -> str:
-    """Write an instant for people, to the second."""
+    """Format an instant for people, to the second; empty for None."""
     return "" if instant is None else moment(instant)
 
 
 def payload(data: bytes | None) -> Any:
-    """Return stored data as plain data; what is no JSON comes as text."""
+    """Decode stored JSON; return data that is not JSON as text."""
     if data is None:
         return None
     try:
@@ -146,26 +151,26 @@ def payload(data: bytes | None) -> Any:
 
 
 def short(data: bytes | str | None, longest: int = 60) -> str:
-    """Write data in one short line."""
+    """Return data as one line of at most *longest* characters."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data or ""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def error_line(data: bytes | None, longest: int = 100) -> str:
-    """Write a stored error in one short line."""
-    found = payload(data)
-    if not isinstance(found, dict):
+    """Return a stored error as one line of at most *longest* characters."""
+    error = payload(data)
+    if not isinstance(error, dict):
         return ""
     try:
-        info = msgspec.convert(found, ErrorInfo)
+        info = msgspec.convert(error, ErrorInfo)
     except msgspec.ValidationError:
-        return short(str(found), longest)
+        return short(str(error), longest)
     return short(f"{info.type}: {info.message}" if info.message else info.type, longest)
 
 
 def took(run: RunRecord, now: int) -> str:
-    """Write how long a run has taken so far."""
+    """Return for how long a run has been working, or worked; empty before its start."""
     if run.started_at is None:
         return ""
     return brief((run.finished_at or now) - run.started_at)

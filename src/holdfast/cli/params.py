@@ -1,4 +1,4 @@
-"""How the words of a command line are read: JSON, durations, moments, tags, lists."""
+"""Types of command line parameters: JSON, durations, points in time, tags and lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.errors import BadDuration
 
 if TYPE_CHECKING:
     _Type = click.ParamType[Any]
-else:  # older versions of click do not know what a type is a type of
+else:  # in older versions of click ParamType is not generic
     _Type = click.ParamType
 
 
@@ -27,21 +27,21 @@ class JsonValue(_Type):
         try:
             return msgspec.json.decode(value)
         except UnicodeEncodeError:
-            self.fail(f"{value!r} is no JSON: it is no Unicode", param, ctx)
+            self.fail(f"{value!r} is not JSON: it is not valid Unicode", param, ctx)
         except RecursionError:
-            self.fail("it is nested too deeply to be read", param, ctx)
+            self.fail("the JSON value is nested too deeply", param, ctx)
         except msgspec.DecodeError as error:
             if str(value).startswith("--"):
                 raise click.NoSuchOption(str(value), ctx=ctx) from None
             self.fail(
-                f"{value!r} is no JSON ({error}); a text needs its quotes, as in '\"abc\"'",
+                f"{value!r} is not JSON ({error}); a string needs quotes, as in '\"abc\"'",
                 param,
                 ctx,
             )
 
 
 class DurationValue(_Type):
-    """A duration such as 30s, 1h30m or 2d; it stays a text."""
+    """A duration such as 30s, 1h30m or 2d; it is checked and passed on as text."""
 
     name = "duration"
 
@@ -50,7 +50,7 @@ class DurationValue(_Type):
             duration.parse(value)
         except BadDuration as error:
             self.fail(
-                f"{value!r} is no duration such as 50ms, 1h30m or 2d: {error.facts['why']}",
+                f"{value!r} is not a duration such as 50ms, 1h30m or 2d: {error.facts['why']}",
                 param,
                 ctx,
             )
@@ -58,7 +58,7 @@ class DurationValue(_Type):
 
 
 class MomentValue(_Type):
-    """A duration, or a moment such as 2026-12-24T18:00 (UTC unless it says otherwise)."""
+    """A duration, or a time such as 2026-12-24T18:00 (UTC unless it has an offset)."""
 
     name = "moment"
 
@@ -74,19 +74,20 @@ class MomentValue(_Type):
             return datetime.fromisoformat(value)
         except ValueError:
             self.fail(
-                f"{value!r} is neither a duration such as 1h nor a moment such as 2026-12-24T18:00",
+                f"{value!r} is neither a duration such as 1h nor a time such as 2026-12-24T18:00",
                 param,
                 ctx,
             )
 
 
 class TagValue(_Type):
-    """A tag: name=value, or something else that has a name and a value."""
+    """A name=value pair: a tag, or another *kind* of pair."""
 
     name = "name=value"
 
-    def __init__(self, what: str = "tag", example: str = "customer=7") -> None:
-        self._what, self._example = what, example
+    def __init__(self, kind: str = "tag", example: str = "customer=7") -> None:
+        self._kind = kind
+        self._example = example
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -95,37 +96,34 @@ class TagValue(_Type):
             return value
         name, equals, text = str(value).partition("=")
         if not name or not equals:
-            self.fail(f"{value!r} is no {self._what} such as {self._example}", param, ctx)
+            self.fail(f"{value!r} is not a {self._kind} such as {self._example}", param, ctx)
         return name, text
 
 
 class ListValue(_Type):
-    """Words separated by commas."""
+    """A comma-separated list of words, optionally limited to the values of an enum."""
 
     name = "a,b"
 
     def __init__(self, known: type[Status] | None = None) -> None:
-        self.known = None if known is None else [str(one) for one in known]
+        self.known = None if known is None else [str(member) for member in known]
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        found = (
-            value
-            if isinstance(value, list)
-            else [word.strip() for word in str(value).split(",") if word.strip()]
-        )
-        unknown = [] if self.known is None else [word for word in found if word not in self.known]
-        if unknown or not found:
-            there_are = f"there are {', '.join(self.known)}" if self.known else "name at least one"
-            self.fail(
-                f"{unknown[0] if unknown else value!r} cannot be used: {there_are}", param, ctx
-            )
-        return found
+        if isinstance(value, list):
+            words = value
+        else:
+            words = [word.strip() for word in str(value).split(",") if word.strip()]
+        unknown = [] if self.known is None else [word for word in words if word not in self.known]
+        if unknown or not words:
+            remedy = f"use {', '.join(self.known)}" if self.known else "name at least one"
+            self.fail(f"{unknown[0] if unknown else value!r} is not valid: {remedy}", param, ctx)
+        return words
 
 
 NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
-"""Settings of a command whose arguments may begin with a minus: -5 is JSON, not an option."""
+"""Settings of a command whose arguments may begin with a minus sign: -5 is JSON, not an option."""
 
 JSON = JsonValue()
 DURATION = DurationValue()

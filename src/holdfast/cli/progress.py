@@ -1,4 +1,4 @@
-"""How far long work has come, on a terminal; elsewhere nothing is said."""
+"""Progress indicators for long commands; shown only on a terminal and without --json."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from holdfast.cli.output import is_terminal
 
 @contextmanager
 def counting(text: str) -> Iterator[Callable[[int], None]]:
-    """Show a number that grows: yield what is told by how much. *text* says of what, with ``{}``
-    for the number."""
+    """Show a growing counter; yield a function that adds to it. ``{}`` in *text* is replaced by the
+    count."""
     if command_context().as_json or not is_terminal():
         yield lambda count: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    shown = text.replace("{}", "{task.completed:.0f}")
+    template = text.replace("{}", "{task.completed:.0f}")
     with Progress(
-        SpinnerColumn(), TextColumn(shown), TimeElapsedColumn(), transient=True
+        SpinnerColumn(), TextColumn(template), TimeElapsedColumn(), transient=True
     ) as progress:
         task = progress.add_task(text, total=None)
         yield lambda count: progress.advance(task, count)
@@ -28,7 +28,7 @@ def counting(text: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def measuring(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar: yield what is told how much of how much is done."""
+    """Show a progress bar; yield a function that takes the number done and the total."""
     if command_context().as_json or not is_terminal():
         yield lambda done, total: None
         return

@@ -1,5 +1,5 @@
-"""A place to measure on: a new file beside the one that was named, or a new database on the same
-server. Gone afterwards."""
+"""Temporary databases for benchmarks: a new file in the same folder, or a new database on the same
+server. They are removed afterwards."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ _SUFFIXES = ("", "-wal", "-shm", "-sessions")
 
 
 class ScratchDatabase:
-    """Two databases: one for Holdfast, and one in which the bare driver commits one row after
-    another."""
+    """A temporary database for Holdfast, and one in which the bare driver commits single rows."""
 
     def __init__(self, url: str, commit: Callable[[], Any]) -> None:
         self.url = url
         self.commit = commit
-        """Insert one row and commit it, as durable as Holdfast is."""
+        """Insert one row and commit it, with the durability that Holdfast uses."""
 
 
 @contextmanager
 def scratch_database(url: str) -> Iterator[ScratchDatabase]:
-    """Give a place on the disk, or the server, that *url* names; nothing that is there already is
-    touched."""
+    """Create a temporary database on the disk or server of *url*; existing data is not touched."""
     path = file_of(url)
-    with _beside(path) if path is not None else _on_server(url) as found:
-        yield found
+    with _in_folder_of(path) if path is not None else _on_server(url) as database:
+        yield database
 
 
 @contextmanager
-def _beside(path: str) -> Iterator[ScratchDatabase]:
+def _in_folder_of(path: str) -> Iterator[ScratchDatabase]:
     import sqlite3
 
     folder = os.path.dirname(os.path.abspath(path))
@@ -48,7 +46,7 @@ def _beside(path: str) -> Iterator[ScratchDatabase]:
             raw = sqlite3.connect(f"{base}-raw.db", isolation_level=None)
             raw.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
-            raise click.ClickException(f"{folder} cannot be written to: {error}") from error
+            raise click.ClickException(f"the folder {folder} is not writable: {error}") from error
         raw.execute("PRAGMA synchronous = FULL")
         raw.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
         yield ScratchDatabase(
@@ -69,7 +67,7 @@ def _on_server(url: str) -> Iterator[ScratchDatabase]:
         import psycopg
     except ImportError as error:
         raise click.ClickException(
-            "its driver is not installed: pip install 'holdfast[postgres]'"
+            "the PostgreSQL driver is not installed: pip install 'holdfast[postgres]'"
         ) from error
     name = f"holdfast_bench_{secrets.token_hex(4)}"
     plain = "postgresql" + url[url.index("://") :]
@@ -78,13 +76,13 @@ def _on_server(url: str) -> Iterator[ScratchDatabase]:
             server.execute(f'CREATE DATABASE "{name}"')
     except psycopg.Error as error:
         raise click.ClickException(
-            f"no database can be made there to measure in: {str(error).splitlines()[0]}"
+            f"a database for the benchmark could not be created: {str(error).splitlines()[0]}"
         ) from error
     try:
         with psycopg.connect(plain, dbname=name, autocommit=True) as raw:
             raw.execute("CREATE TABLE t (id BIGSERIAL PRIMARY KEY, v TEXT)")
             yield ScratchDatabase(
-                _renamed(plain, name),
+                _with_database(plain, name),
                 lambda: raw.execute("INSERT INTO t (v) VALUES (%s)", (PAYLOAD,), prepare=True),
             )
     finally:
@@ -92,9 +90,9 @@ def _on_server(url: str) -> Iterator[ScratchDatabase]:
             server.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
-def _renamed(url: str, name: str) -> str:
-    """Return a URL of another database on the same server."""
+def _with_database(url: str, name: str) -> str:
+    """Return the URL of the database *name* on the server of *url*."""
     address, _, query = url.partition("?")
     scheme, _, rest = address.partition("://")
-    kept = "&".join(part for part in query.split("&") if part and not part.startswith("dbname="))
-    return f"{scheme}://{rest.split('/', 1)[0]}/{name}" + (f"?{kept}" if kept else "")
+    options = "&".join(part for part in query.split("&") if part and not part.startswith("dbname="))
+    return f"{scheme}://{rest.split('/', 1)[0]}/{name}" + (f"?{options}" if options else "")

@@ -1,4 +1,4 @@
-"""``holdfast budgets``: what may be spent, what is spent, and who waits for room."""
+"""``holdfast budgets``: list, set, raise and reset budgets, and report the spending of runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NONE = "none"
 
 
 class AmountValue(click.ParamType):  # type: ignore[type-arg]
-    """An amount of a dimension: tokens=1000."""
+    """A DIMENSION=AMOUNT pair such as tokens=1000; the amount none means no limit."""
 
     name = "dimension=amount"
 
@@ -36,7 +36,7 @@ class AmountValue(click.ParamType):  # type: ignore[type-arg]
             return value
         name, equals, text = str(value).partition("=")
         if not name or not equals or not text:
-            self.fail(f"{value!r} is no amount such as tokens=1000", param, ctx)
+            self.fail(f"{value!r} is not an amount such as tokens=1000", param, ctx)
         return name, None if text == NONE else text
 
 
@@ -44,29 +44,29 @@ AMOUNT = AmountValue()
 
 
 @click.group(
-    short_help="List the budgets, set, raise and reset them.",
+    short_help="List, set, raise and reset budgets.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
 @printing
 @click.pass_context
 def budgets(ctx: click.Context) -> None:
-    """List the budgets with their limits and what is used of them."""
+    """List the budgets with their limits and the amounts used."""
     if ctx.invoked_subcommand != "report":
         command_context().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
-        with command_context().opened() as office:
-            _print_all(office.store.budgets())
+        with command_context().opened() as database:
+            _print_all(database.store.budgets())
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
 @click.argument("name", metavar="NAME")
 @printing
 def show(name: str) -> None:
-    """Show a budget: what is used, what is set aside and by whom, and which runs wait for room in
-    it."""
-    with command_context().opened() as office:
-        _print_one(office, name)
+    """Show a budget: the amounts used, the reservations with their runs, and the runs that wait for
+    room."""
+    with command_context().opened() as database:
+        _print_one(database, name)
 
 
 @budgets.command(
@@ -80,18 +80,20 @@ def show(name: str) -> None:
     "soft",
     multiple=True,
     type=AMOUNT,
-    help="A limit that is only counted when it is passed. E.g. --soft tokens=800",
+    help="A soft limit: exceeding it is only counted. E.g. --soft tokens=800",
 )
 @click.option(
     "--on-breach",
     type=click.Choice(core.ON_BREACH),
-    help="What happens to a run past a hard limit. E.g. --on-breach fail",
+    help="What happens to a run that would exceed a hard limit. E.g. --on-breach fail",
 )
 @click.option(
-    "--reset", metavar="WHEN", help="hour, day, week, month, a duration, or never. E.g. --reset day"
+    "--reset",
+    metavar="WHEN",
+    help="The period: hour, day, week, month, a duration, or never. E.g. --reset day",
 )
 @click.option(
-    "--zone", metavar="ZONE", help="The time zone of the calendar. E.g. --zone Europe/Berlin"
+    "--zone", metavar="ZONE", help="The time zone of calendar periods. E.g. --zone Europe/Berlin"
 )
 @printing
 def set_budget(
@@ -102,13 +104,13 @@ def set_budget(
     reset: str | None,
     zone: str | None,
 ) -> None:
-    """Create a budget or change it; what is not named stays as it is. 'none' counts a dimension and
-    does not limit it."""
-    with command_context().opened(create=True) as office:
-        office.engine.budget(
+    """Create or change a budget; settings that are not named keep their value. The limit 'none'
+    counts a dimension without limiting it."""
+    with command_context().opened(create=True) as database:
+        database.engine.budget(
             name, dict(limits), soft=dict(soft) or None, on_breach=on_breach, reset=reset, zone=zone
         )
-        _print_one(office, name)
+        _print_one(database, name)
 
 
 @budgets.command("raise", epilog="Example: holdfast budgets raise team tokens=500000")
@@ -117,14 +119,14 @@ def set_budget(
 @click.option(
     "--key",
     metavar="TEXT",
-    help="Do it once, however often it is said with this key. E.g. --key invoice-7",
+    help="Raise it at most once with this key; a repeated call has no effect. E.g. --key invoice-7",
 )
 @printing
 def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
-    """Add to the limits of a budget; runs that wait for room in it go on."""
-    with command_context().opened() as office:
-        office.engine.raise_budget(name, dict(amounts), key=key)
-        _print_one(office, name)
+    """Raise the limits of a budget by these amounts; runs that wait for room in it continue."""
+    with command_context().opened() as database:
+        database.engine.raise_budget(name, dict(amounts), key=key)
+        _print_one(database, name)
 
 
 @budgets.command("spend", epilog="Example: holdfast budgets spend team money=0.75 --key invoice-7")
@@ -133,96 +135,95 @@ def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: st
 @click.option(
     "--key",
     metavar="TEXT",
-    help="Count it once, however often it is said with this key. E.g. --key invoice-7",
+    help="Count it at most once with this key; a repeated call has no effect. E.g. --key invoice-7",
 )
 @printing
 def spend_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
-    """Count what was spent outside any run: all of it, or nothing when there is no room."""
-    with command_context().opened() as office:
-        office.engine.spend_budget(name, dict(amounts), key=key)
-        _print_one(office, name)
+    """Record spending outside any run: all amounts, or none if one of them does not fit."""
+    with command_context().opened() as database:
+        database.engine.spend_budget(name, dict(amounts), key=key)
+        _print_one(database, name)
 
 
 @budgets.command("reset", epilog="Example: holdfast budgets reset team")
 @click.argument("name", metavar="NAME")
 @printing
 def reset_budget(name: str) -> None:
-    """Begin anew with nothing used; runs that wait for room in it go on."""
-    with command_context().opened() as office:
-        office.engine.reset_budget(name)
-        _print_one(office, name)
+    """Set the amounts used to zero; runs that wait for room in the budget continue."""
+    with command_context().opened() as database:
+        database.engine.reset_budget(name)
+        _print_one(database, name)
 
 
 @budgets.command("report", epilog="Example: holdfast budgets report last")
 @click.argument("run", metavar="RUN")
 @printing
 def report(run: str) -> None:
-    """Say what a run, and each below it, has spent."""
-    with command_context().opened() as office:
-        found = office.engine.spending(office.find(run).id)
+    """Show what a run and each of its descendants has spent."""
+    with command_context().opened() as database:
+        spending = database.engine.spending(database.find(run).id)
     if command_context().as_json:
-        print_json(found)
+        print_json(spending)
         return
     rows = [
-        (one, name, str(amount))
-        for one, spent in found.runs.items()
-        for name, amount in spent.items()
+        (run_id, dimension, str(amount))
+        for run_id, amounts in spending.runs.items()
+        for dimension, amount in amounts.items()
     ]
-    rows += [("all", name, str(amount)) for name, amount in found.total.items()]
+    rows += [("all", dimension, str(amount)) for dimension, amount in spending.total.items()]
     print_table(("RUN", "DIMENSION", "SPENT"), rows)
 
 
-def _print_all(found: list[Budget]) -> None:
+def _print_all(budgets: list[Budget]) -> None:
     if command_context().as_json:
-        print_json([_as_data(one) for one in found])
+        print_json([_as_data(budget) for budget in budgets])
         return
     rows = [
-        (one.name, *_cells(line), core.show_reset(one.resets, one.zone) or "-")
-        for one in found
-        for line in one.allowances
+        (budget.name, *_cells(line), core.show_reset(budget.resets, budget.zone) or "-")
+        for budget in budgets
+        for line in budget.allowances
     ]
-    print_table(("BUDGET", "DIMENSION", "USED", "SET ASIDE", "SOFT", "HARD", "RESETS"), rows)
+    print_table(("BUDGET", "DIMENSION", "USED", "RESERVED", "SOFT", "HARD", "RESETS"), rows)
 
 
-def _print_one(office: OpenDatabase, name: str) -> None:
-    found = get_budget(office.store, name)
-    aside = office.store.reservations(name)
-    waiting = _waiting(office, name)
+def _print_one(database: OpenDatabase, name: str) -> None:
+    budget = get_budget(database.store, name)
+    reservations = database.store.reservations(name)
+    waiting = _waiting_runs(database, name)
     if command_context().as_json:
-        held = [
+        reserved = [
             {"run": run, "dimension": dimension, "amount": core.amount(amount), "since": iso(at)}
-            for run, _, dimension, amount, at in aside
+            for run, _, dimension, amount, at in reservations
         ]
-        print_json({**_as_data(found), "set_aside": held, "waiting": waiting})
+        print_json({**_as_data(budget), "set_aside": reserved, "waiting": waiting})
         return
+    last_breach = f"{budget.breached}, {seconds(budget.breached_at)}" if budget.breached else ""
     print_fields(
         [
-            ("budget", found.name),
-            ("on breach", found.on_breach),
-            ("resets", core.show_reset(found.resets, found.zone) or "never"),
-            ("next reset", seconds(found.reset_at)),
-            ("breaches", f"{found.breaches} hard, {found.soft_breaches} soft"),
-            (
-                "last breach",
-                f"{found.breached}, {seconds(found.breached_at)}" if found.breached else "",
-            ),
+            ("budget", budget.name),
+            ("on breach", budget.on_breach),
+            ("resets", core.show_reset(budget.resets, budget.zone) or "never"),
+            ("next reset", seconds(budget.reset_at)),
+            ("breaches", f"{budget.breaches} hard, {budget.soft_breaches} soft"),
+            ("last breach", last_breach),
             ("waiting", ", ".join(waiting)),
         ]
     )
     print_table(
-        ("DIMENSION", "USED", "SET ASIDE", "SOFT", "HARD"),
-        [_cells(line) for line in found.allowances],
+        ("DIMENSION", "USED", "RESERVED", "SOFT", "HARD"),
+        [_cells(line) for line in budget.allowances],
     )
-    if aside:
+    if reservations:
         rows = [
             (run, dimension, core.show(amount), seconds(at))
-            for run, _, dimension, amount, at in aside
+            for run, _, dimension, amount, at in reservations
         ]
-        print_table(("SET ASIDE BY", "DIMENSION", "AMOUNT", "SINCE"), rows)
+        print_table(("RESERVED BY", "DIMENSION", "AMOUNT", "SINCE"), rows)
 
 
-def _waiting(office: OpenDatabase, name: str) -> list[str]:
-    blocked = office.store.runs(RunFilter(statuses=["blocked"], limit=1000))
+def _waiting_runs(database: OpenDatabase, name: str) -> list[str]:
+    """Return the ids of the runs that wait for room in a budget; looks at 1000 blocked runs."""
+    blocked = database.store.runs(RunFilter(statuses=["blocked"], limit=1000))
     return [
         run.id for run in blocked if name in core.names(msgspec.json.decode(run.waits or b"[]"))
     ]
@@ -233,23 +234,23 @@ def _cells(line: BudgetLine) -> tuple[str, str, str, str, str]:
     return (line.dimension, core.show(line.used), core.show(line.reserved), *limits)  # type: ignore[return-value]
 
 
-def _as_data(found: Budget) -> dict[str, Any]:
+def _as_data(budget: Budget) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "run": found.run_id,
-        "on_breach": found.on_breach,
-        "resets": core.show_reset(found.resets, found.zone),
-        "next_reset": iso(found.reset_at),
-        "reset_count": found.reset_count,
-        "breaches": found.breaches,
-        "soft_breaches": found.soft_breaches,
-        "last_breach": iso(found.breached_at),
-        "breached": found.breached,
-        "dimensions": {line.dimension: _line(line) for line in found.allowances},
+        "name": budget.name,
+        "run": budget.run_id,
+        "on_breach": budget.on_breach,
+        "resets": core.show_reset(budget.resets, budget.zone),
+        "next_reset": iso(budget.reset_at),
+        "reset_count": budget.reset_count,
+        "breaches": budget.breaches,
+        "soft_breaches": budget.soft_breaches,
+        "last_breach": iso(budget.breached_at),
+        "breached": budget.breached,
+        "dimensions": {line.dimension: _line_as_data(line) for line in budget.allowances},
     }
 
 
-def _line(line: BudgetLine) -> dict[str, Any]:
+def _line_as_data(line: BudgetLine) -> dict[str, Any]:
     return {
         "used": core.amount(line.used),
         "reserved": core.amount(line.reserved),

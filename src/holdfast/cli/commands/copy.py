@@ -1,4 +1,4 @@
-"""``holdfast db copy``: move all that a database holds to another one."""
+"""``holdfast db copy``: move all data of a database to another database."""
 
 from __future__ import annotations
 
@@ -23,46 +23,53 @@ Examples:
   holdfast db copy postgresql://db.example/orders orders.db"""
 
 
-@click.command(short_help="Copy all runs and lanes to another database.", epilog=EPILOG)
+@click.command(short_help="Move all data to another database.", epilog=EPILOG)
 @click.argument("source")
 @click.argument("target")
 @printing
 def copy(source: str, target: str) -> None:
-    """Copy all that the database SOURCE holds to the new or empty database TARGET, where the runs
-    go on; compare both, and seal SOURCE.
+    """Copy all data of the database SOURCE to the new or empty database TARGET, compare both, and
+    seal SOURCE. The runs continue in TARGET.
 
-    SOURCE and TARGET are paths or URLs. Nobody may work on them meanwhile. If it is interrupted,
-    TARGET cannot be used until the same command has been given again. SOURCE takes no more writes
-    afterwards: see `db unseal`."""
+    SOURCE and TARGET are paths or URLs. Stop all workers and clients of both before. If the command
+    is interrupted, TARGET cannot be used until the command has been repeated and has completed.
+    SOURCE accepts no more writes afterwards: see `db unseal`."""
     command_context().concerns_all("db copy")
     if _same_file(source, target):
         raise click.UsageError("SOURCE and TARGET are the same database")
-    must_be_there(source, "SOURCE is the path or the URL of one")
+    must_be_there(source, "SOURCE must be the path or URL of an existing database")
     store, codec = open_as_it_is(source)
-    with closing(store), _shown(store) as progress:
-        moved = copy_store(
+    with closing(store), _progress_bars(store) as progress:
+        report = copy_store(
             store, lambda: open_store(target, half_copied=True, codec=codec), progress
         )
-    _tell(moved)
-    if not moved.same:
+    _print(report)
+    if not report.same:
         raise click.ClickException(
-            "both sides differ: see to it that nobody writes to SOURCE meanwhile, and repeat the"
-            " command"
+            "TARGET differs from SOURCE, which was probably written to during the copy: stop all"
+            " workers and clients of SOURCE, and repeat the command"
         )
 
 
 def _same_file(source: str, target: str) -> bool:
-    one, other = file_of(source), file_of(target)
-    if one is None or other is None:
+    source_path = file_of(source)
+    target_path = file_of(target)
+    if source_path is None or target_path is None:
         return False
-    return os.path.realpath(one) == os.path.realpath(other) or (
-        os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+    if os.path.realpath(source_path) == os.path.realpath(target_path):
+        return True
+    return (  # hard links
+        os.path.exists(source_path)
+        and os.path.exists(target_path)
+        and os.path.samefile(source_path, target_path)
     )
 
 
 def open_as_it_is(url: str) -> tuple[Store, str]:
-    """Open a database whatever its codec is, and say which: data is copied as it is. It may be
-    sealed."""
+    """Open a database with the codec that it was written with; return the store and the codec's
+    name.
+
+    Stored values are copied without decoding them. The database may be sealed."""
     try:
         return open_store(url, create=False, sealed=True), JsonCodec.name
     except CodecMismatch as error:
@@ -71,10 +78,10 @@ def open_as_it_is(url: str) -> tuple[Store, str]:
 
 
 @contextmanager
-def _shown(store: Store) -> Iterator[Progress]:
-    """Show on a terminal how far it has come."""
+def _progress_bars(store: Store) -> Iterator[Progress]:
+    """Show progress bars on a terminal; yield the function that advances them."""
     if command_context().as_json or not is_terminal():
-        yield lambda what, runs: None
+        yield lambda phase, runs: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -92,32 +99,34 @@ def _shown(store: Store) -> Iterator[Progress]:
             COPYING: bars.add_task(COPYING, total=total),
             CHECKING: bars.add_task(CHECKING, total=2 * total),
         }
-        yield lambda what, runs: bars.advance(tasks[what], runs)
+        yield lambda phase, runs: bars.advance(tasks[phase], runs)
 
 
-def _tell(moved: CopyReport) -> None:
+def _print(report: CopyReport) -> None:
     if command_context().as_json:
-        print_json({"same": moved.same, "source": moved.source, "target": moved.target})
+        print_json({"same": report.same, "source": report.source, "target": report.target})
         return
-    print_table(("", "SOURCE", "TARGET"), [(name, *_both(name, moved)) for name in _names(moved)])
-    if moved.same:
-        runs = sum(moved.target.runs.values())
-        print(f"{runs} {'run' if runs == 1 else 'runs'} copied; both sides are the same.")
-        print("SOURCE is sealed and takes no more writes: from now on work on TARGET.")
+    rows = [
+        (name, _cell(name, report.source), _cell(name, report.target))
+        for name in _row_names(report)
+    ]
+    print_table(("", "SOURCE", "TARGET"), rows)
+    if report.same:
+        runs = sum(report.target.runs.values())
+        print(f"{runs} {'run' if runs == 1 else 'runs'} copied; SOURCE and TARGET are the same.")
+        print("SOURCE is sealed and accepts no more writes: use TARGET from now on.")
 
 
-def _names(moved: CopyReport) -> list[str]:
+def _row_names(report: CopyReport) -> list[str]:
     statuses = [
-        status for status in Status if status in moved.source.runs or status in moved.target.runs
+        status for status in Status if status in report.source.runs or status in report.target.runs
     ]
     return [*statuses, "events", "signals", "tags", "lanes", "payloads", "digest"]
 
 
-def _both(name: str, moved: CopyReport) -> tuple[str, str]:
-    return _value(name, moved.source), _value(name, moved.target)
-
-
-def _value(name: str, inventory: Inventory) -> str:
+def _cell(name: str, inventory: Inventory) -> str:
     if name == "digest":
         return inventory.digest[:16]
-    return str(inventory.runs.get(name, 0) if name in set(Status) else getattr(inventory, name))
+    if name in set(Status):
+        return str(inventory.runs.get(name, 0))
+    return str(getattr(inventory, name))

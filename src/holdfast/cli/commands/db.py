@@ -1,4 +1,4 @@
-"""``holdfast db``: look after the database itself."""
+"""``holdfast db``: check and describe the database; the group of copy, unseal and rekey."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.store.contract import ENCRYPTION
 )
 @click.pass_context
 def db(ctx: click.Context) -> None:
-    """Look after the database: `db check`, `db info`, `db copy`, `db unseal`, `db rekey`."""
+    """Maintain the database: `db check`, `db info`, `db copy`, `db unseal`, `db rekey`."""
     need_command(ctx)
     command_context().concerns_all("db")
 
@@ -34,18 +34,18 @@ def db(ctx: click.Context) -> None:
 @db.command(epilog="Example: holdfast --db orders.db db check")
 @printing
 def check() -> None:
-    """Check the file, every row of every table, every law that the data must keep, and every value
-    that is kept apart; exit 1 when something is wrong.
+    """Check the file, every row of every table, every law that the data must satisfy, and every
+    payload that is stored outside its row. The exit code is 1 if a check fails.
 
-    It also says which keys data is encrypted with. What is under a key that is not known here is
-    not looked into."""
-    with command_context().opened() as office:
+    The command also lists the keys that values are encrypted with. Values under an unknown key are
+    not checked."""
+    with command_context().opened() as database:
         with measuring("laws") as progress:
-            broken = office.engine._parts.check(progress)
+            broken = database.engine._parts.check(progress)
         with counting("{} payloads opened") as progress_payloads:
-            payloads = office.engine.check_payloads(progress_payloads)
+            payloads = database.engine.check_payloads(progress_payloads)
         broken += payloads.damaged
-        keys = office.store.keys_in_use()
+        keys = database.store.keys_in_use()
         if command_context().as_json:
             print_json(
                 {
@@ -59,8 +59,8 @@ def check() -> None:
         else:
             print("\n".join(broken) or "the database is sound: every law holds")
             for key, count in keys.items():
-                known = office.sealer.cipher is not None and office.sealer.cipher.knows(key)
-                print(f"key {key}: {count} values{'' if known else ', not known here'}")
+                known = database.sealer.cipher is not None and database.sealer.cipher.knows(key)
+                print(f"key {key}: {count} values{'' if known else ', key unknown'}")
         if broken:
             raise click.exceptions.Exit(1)
 
@@ -68,12 +68,12 @@ def check() -> None:
 @db.command(epilog="Example: holdfast db info --json")
 @printing
 def info() -> None:
-    """Say what is known about the database: driver, version, size, settings, how many runs."""
-    with command_context().opened() as office:
-        facts = {**office.store.facts(), **_about_payloads(office), **_about_seal(office)}
-        counts = office.store.counts()
+    """Show facts about the database: driver, version, size, settings and number of runs."""
+    with command_context().opened() as database:
+        facts = {**database.store.facts(), **_payload_facts(database), **_seal_facts(database)}
+        counts = database.store.counts()
         if command_context().as_json:
-            print_json({**facts, "url": without_secret(office.store.url), "runs": counts})
+            print_json({**facts, "url": without_secret(database.store.url), "runs": counts})
             return
         print_fields([(name, str(value)) for name, value in facts.items()])
         print_fields(
@@ -81,22 +81,22 @@ def info() -> None:
         )
 
 
-def _about_seal(office: OpenDatabase) -> dict[str, object]:
-    seal = office.store.seal()
-    return (
-        {}
-        if seal is None
-        else {"sealed": f"its runs continue in {seal.moved_to or seal.copied_from}"}
-    )
+def _seal_facts(database: OpenDatabase) -> dict[str, object]:
+    seal = database.store.seal()
+    if seal is None:
+        return {}
+    return {"sealed": f"its runs continue in {seal.moved_to or seal.copied_from}"}
 
 
-def _about_payloads(office: OpenDatabase) -> dict[str, object]:
-    totals, encrypted = office.store.payload_totals(), office.store.setting(ENCRYPTION) is not None
-    return {
+def _payload_facts(database: OpenDatabase) -> dict[str, object]:
+    totals = database.store.payload_totals()
+    facts: dict[str, object] = {
         "payloads": totals["payloads"],
         "payload_bytes": totals["stored"],
-        **({"encrypted": True} if encrypted else {}),
     }
+    if database.store.setting(ENCRYPTION) is not None:
+        facts["encrypted"] = True
+    return facts
 
 
 db.add_command(copy)

@@ -1,5 +1,4 @@
-"""``holdfast demo``: a run survives ``kill -9`` of the process that works on it, before your
-eyes."""
+"""``holdfast demo``: show that a run survives ``kill -9`` of its worker process."""
 
 from __future__ import annotations
 
@@ -19,34 +18,37 @@ import click
 from holdfast.connect.engine import Engine
 
 ORDER = 1001
-CUT_OFF = "pack: wrap"
-"""What the first process does when it is killed."""
+KILL_AT = "pack: wrap"
+"""The first process is killed when it prints this."""
 
 LINES_OF_PACK = 3
-"""What it prints when it is done once."""
+"""The number of lines that one attempt of the step pack prints."""
 
-PATIENCE = 20
-"""Seconds for which the demo waits for anything at all."""
+TIMEOUT = 20
+"""The limit of every wait of the demo, in seconds."""
 
 
 @click.command(short_help="See a run survive kill -9.", epilog="Example: holdfast demo --keep")
 @click.option(
     "--keep",
     is_flag=True,
-    help="Keep the folder with the workflow and its database, to look around in.",
+    help="Keep the folder with the workflow and its database for inspection.",
 )
 def demo(keep: bool) -> None:
-    """See a run survive kill -9: it takes a few seconds, in a temporary folder, and cleans up
-    behind itself."""
+    """See a run survive kill -9 of its process. The demo takes a few seconds, works in a temporary
+    folder and removes it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
-    before = os.environ.get("HOLDFAST_DB")
+    previous = os.environ.get("HOLDFAST_DB")
     os.environ["HOLDFAST_DB"] = str(folder / "holdfast.db")
     try:
         Demo(folder).play()
         if keep:
             _say(f"The folder is kept: cd {folder} && holdfast show last")
     finally:
-        os.environ.pop("HOLDFAST_DB") if before is None else os.environ.update(HOLDFAST_DB=before)
+        if previous is None:
+            del os.environ["HOLDFAST_DB"]
+        else:
+            os.environ["HOLDFAST_DB"] = previous
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -61,27 +63,27 @@ def _title(line: str) -> None:
 
 
 class Demo:
-    """The play: a workflow in a file, a run in a database, and two processes, one after the
-    other."""
+    """The demo: one run, and two worker processes, the first of which is killed."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.database = folder, folder / "holdfast.db"
+        self.folder = folder
+        self.database = folder / "holdfast.db"
         self.module = folder / "fulfil.py"
-        self.ran: list[str] = []
+        self.printed_steps: list[str] = []
 
     def play(self) -> None:
-        """Play it all."""
+        """Run the whole demo. Raises ClickException if a completed step ran twice."""
         self._write_workflow()
         run_id = self._start()
-        _title("2. A process works on it, and dies in the middle of it.")
-        with self._working() as first:
-            first.wait_for(CUT_OFF)
+        _title("2. A worker process executes the run and is killed in the middle of it.")
+        with self._worker() as first:
+            first.wait_for(KILL_AT)
             _say(f"$ kill -9 {first.pid}")
             first.kill()
         _say("   The process is dead. It had no chance to save anything.")
-        _title("3. Another process is started. What was done stays done.")
-        with self._working() as second:
-            self._await(run_id)
+        _title("3. Another worker process starts. Completed steps are not run again.")
+        with self._worker() as second:
+            self._await_result(run_id)
             second.stop()
         self._conclude(run_id)
 
@@ -98,44 +100,41 @@ class Demo:
         return run_id
 
     @contextlib.contextmanager
-    def _working(self) -> Iterator[Process]:
+    def _worker(self) -> Iterator[Process]:
         _say("$ holdfast worker fulfil.py")
-        process = Process(self.folder, self._heard)
+        process = Process(self.folder, self._on_line)
         try:
             yield process
         finally:
             process.close()
 
-    def _heard(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         _say(f"   {line}")
-        self.ran.append(line.partition("] ")[2].partition(":")[0])
+        self.printed_steps.append(line.partition("] ")[2].partition(":")[0])
 
-    def _await(self, run_id: str) -> None:
+    def _await_result(self, run_id: str) -> None:
         with contextlib.closing(Engine(self.database, workflows=[])) as engine:
-            engine.run(run_id).result(timeout=PATIENCE)
+            engine.run(run_id).result(timeout=TIMEOUT)
 
     def _conclude(self, run_id: str) -> None:
-        once = [step for step in ("reserve", "charge") if self.ran.count(step) == 1]
-        if once != ["reserve", "charge"]:
-            raise click.ClickException(f"a completed step ran again: {self.ran}")
-        again = (
-            " pack was cut off, so it was done again."
-            if self.ran.count("pack") > LINES_OF_PACK
-            else ""
-        )
-        _say(f"   {' and '.join(once)} ran once, in the first process.{again}")
-        _title("4. All of it is in the database.")
-        for words in (["show", run_id], ["why", run_id]):
-            _say(f"$ holdfast {' '.join(words)}")
-            click.get_current_context().find_root().command.main(words, standalone_mode=False)
+        steps = self.printed_steps
+        if steps.count("reserve") != 1 or steps.count("charge") != 1:
+            raise click.ClickException(f"a completed step ran again: {steps}")
+        _say("   reserve and charge ran once, in the first process.")
+        if steps.count("pack") > LINES_OF_PACK:
+            _say("   pack was interrupted, so it ran again.")
+        _title("4. The database has the whole history.")
+        for arguments in (["show", run_id], ["why", run_id]):
+            _say(f"$ holdfast {' '.join(arguments)}")
+            click.get_current_context().find_root().command.main(arguments, standalone_mode=False)
             _say()
         _say("Work that was started gets finished, whatever crashes.")
 
 
 class Process:
-    """A worker in a process of its own; whatever its steps print is heard line by line."""
+    """A worker in a process of its own; *on_line* is called with each line that its steps print."""
 
-    def __init__(self, folder: Path, heard: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, on_line: Callable[[str], None]) -> None:
         command = [sys.executable, "-m", "holdfast", "worker", "fulfil.py"]
         package = str(Path(__file__).parents[2])
         environment = {
@@ -149,44 +148,46 @@ class Process:
             )
         self.pid = self._process.pid
         self._lines: list[str] = []
-        self._said = threading.Condition()
-        self._ears = threading.Thread(target=self._listen, args=(heard,), daemon=True)
-        self._ears.start()
+        self._line_added = threading.Condition()
+        self._reader = threading.Thread(target=self._read_lines, args=(on_line,), daemon=True)
+        self._reader.start()
 
-    def _listen(self, heard: Callable[[str], None]) -> None:
+    def _read_lines(self, on_line: Callable[[str], None]) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with contextlib.suppress(OSError):  # nobody reads on; the next to print will notice
-                heard(line.rstrip())
-            with self._said:
+            # stdout may be closed: the main thread fails on its own next line
+            with contextlib.suppress(OSError):
+                on_line(line.rstrip())
+            with self._line_added:
                 self._lines.append(line)
-                self._said.notify_all()
+                self._line_added.notify_all()
 
-    def wait_for(self, words: str) -> None:
-        """Return when a line with these words was printed."""
-        with self._said:
-            if not self._said.wait_for(
-                lambda: any(words in line for line in self._lines), PATIENCE
+    def wait_for(self, text: str) -> None:
+        """Wait until the process has printed *text*. Raises ClickException after the timeout."""
+        with self._line_added:
+            if not self._line_added.wait_for(
+                lambda: any(text in line for line in self._lines), TIMEOUT
             ):
                 raise click.ClickException(
-                    f"the worker did not come to {words!r}: {self._log.read_text('utf-8')[-500:]}"
+                    f"the worker did not print {text!r} within {TIMEOUT} s; the end of its log:"
+                    f" {self._log.read_text('utf-8')[-500:]}"
                 )
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process with SIGKILL, and wait for its end."""
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
 
     def stop(self) -> None:
-        """Ask it to stop, and wait until it has."""
+        """Stop the process with SIGTERM, and wait for its end."""
         self._process.terminate()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Kill the process if it is still alive, and release its pipe and thread."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(PATIENCE)
-        self._ears.join(PATIENCE)
+        self._process.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -1,4 +1,4 @@
-"""``holdfast doctor``: is everything well? Exit 1 when something is not."""
+"""``holdfast doctor``: check the health of an installation."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from holdfast.service.why import look_at_workers, unserved
 from holdfast.store.contract import RunFilter
 
 SHOWN = 5
+"""The maximum number of stuck runs that are listed."""
 
 
 class DoctorFinding(msgspec.Struct):
-    """Something that is not well, and the command that looks into it."""
+    """A problem, and the command that shows more about it."""
 
     text: str
     remedy: str | None = None
 
 
-@click.command(short_help="Check that all is well.", epilog="Example: holdfast doctor --json")
+@click.command(
+    short_help="Check the health of the installation.", epilog="Example: holdfast doctor --json"
+)
 @printing
 def doctor() -> None:
-    """Check the installation: versions, the database and its laws, workers, stuck runs, runs that
-    nobody serves.
+    """Check the installation: versions, the database and its laws, workers, stuck runs, and runs
+    that no worker serves.
 
-    On PostgreSQL it also prints, as statements for an administrator, the rights that the role of
-    the URL needs and lacks. Exit 1 when something is wrong; warnings alone are no error."""
+    On PostgreSQL the command also prints the GRANT statements for rights that the role of the URL
+    lacks. The exit code is 1 if there is a problem; warnings do not change it."""
     command_context().concerns_all("doctor")
     grants = missing_rights(command_context().url)
     if grants:
@@ -46,8 +49,8 @@ def doctor() -> None:
 
 def _print_grants(grants: list[str]) -> None:
     text = (
-        "this role lacks rights: let an administrator of the database execute the statements below,"
-        " in that database"
+        "the role of the URL lacks rights: an administrator must execute the statements below in"
+        " that database"
     )
     if command_context().as_json:
         print_json(
@@ -60,76 +63,78 @@ def _print_grants(grants: list[str]) -> None:
             }
         )
         return
-    print(f"wrong: {text}")
+    print(f"problem: {text}")
     print("\n".join(f"  {grant};" for grant in grants))
 
 
 def _examine() -> None:
-    with command_context().opened() as office:
-        workers = look_at_workers(office.store)
-        facts, troubles = _facts(office, workers), [*_troubles(office, workers)]
+    with command_context().opened() as database:
+        workers = look_at_workers(database.store)
+        facts = _facts(database, workers)
+        problems = list(_problems(database, workers))
         warnings = facts.pop("warnings", [])
-        cipher, keys = office.sealer.cipher, office.store.keys_in_use()
+        cipher = database.sealer.cipher
+        keys = database.store.keys_in_use()
         if keys:
             facts["keys"] = keys
         warnings += [
-            f"{count} values are encrypted with key {key}, which is not known here"
+            f"{count} values are encrypted with the key {key}, which is unknown here: add it to"
+            " HOLDFAST_KEYS"
             for key, count in keys.items()
             if cipher is None or not cipher.knows(key)
         ]
         if command_context().as_json:
             print_json(
                 {
-                    "ok": not troubles,
+                    "ok": not problems,
                     "facts": facts,
                     "warnings": warnings,
-                    "troubles": troubles,
+                    "troubles": problems,
                     "grants": [],
                 }
             )
         else:
-            _print(facts, warnings, troubles)
-        if troubles:
+            _print(facts, warnings, problems)
+        if problems:
             raise click.exceptions.Exit(1)
 
 
-def _facts(office: OpenDatabase, workers: list[WorkerView]) -> dict[str, Any]:
+def _facts(database: OpenDatabase, workers: list[WorkerView]) -> dict[str, Any]:
     return {
         "holdfast": version(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        **office.store.facts(),
-        "runs": office.store.counts(),
-        "workers": dict(Counter(seen.life.value for seen in workers)),
+        **database.store.facts(),
+        "runs": database.store.counts(),
+        "workers": dict(Counter(worker.life.value for worker in workers)),
     }
 
 
-def _print(facts: dict[str, Any], warnings: list[str], troubles: list[DoctorFinding]) -> None:
-    print_fields([(name, _shown(value)) for name, value in facts.items()])
+def _print(facts: dict[str, Any], warnings: list[str], problems: list[DoctorFinding]) -> None:
+    print_fields([(name, _format_fact(value)) for name, value in facts.items()])
     print()
     for warning in warnings:
         print(f"warning: {warning}")
-    for trouble in troubles:
-        print(f"wrong: {trouble.text}")
-        if trouble.remedy is not None:
-            print(f"  $ {command_context().command(trouble.remedy)}")
-    if not troubles:
-        print("all is well")
+    for problem in problems:
+        print(f"problem: {problem.text}")
+        if problem.remedy is not None:
+            print(f"  $ {command_context().command(problem.remedy)}")
+    if not problems:
+        print("no problems found")
 
 
-def _shown(value: Any) -> str:
+def _format_fact(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
     return str(value)
 
 
-def _troubles(office: OpenDatabase, workers: list[WorkerView]) -> Iterator[DoctorFinding]:
-    store = office.store
+def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[DoctorFinding]:
+    store = database.store
     for law in store.check():
         yield DoctorFinding(law, "holdfast db check")
-    for run in map(
-        office.sealer.shown, store.runs(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
-    ):
+    stuck_runs = store.runs(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
+    for run in map(database.sealer.shown, stuck_runs):
         yield DoctorFinding(
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",
             f"holdfast why {run.id}",
@@ -137,8 +142,8 @@ def _troubles(office: OpenDatabase, workers: list[WorkerView]) -> Iterator[Docto
     stuck = store.counts().get(Status.STUCK.value, 0)
     if stuck > SHOWN:
         yield DoctorFinding(f"{stuck - SHOWN} more runs are stuck", "holdfast runs --status stuck")
-    for seen in workers:
-        if seen.life is Liveness.SILENT:
-            yield DoctorFinding(f"{seen.place} has stopped beating", "holdfast workers")
-    for one in unserved(store, workers):
-        yield DoctorFinding(one.text, one.remedy)
+    for worker in workers:
+        if worker.life is Liveness.SILENT:
+            yield DoctorFinding(f"{worker.place} sends no more heartbeats", "holdfast workers")
+    for route in unserved(store, workers):
+        yield DoctorFinding(route.text, route.remedy)

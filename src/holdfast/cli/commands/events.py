@@ -1,4 +1,4 @@
-"""``holdfast events``: the events of all runs, from a cursor on."""
+"""``holdfast events``: print the events of all runs, from a cursor on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Topics for --kind: {", ".join(TOPICS)}; or a kind of event, such as step_complet
 
 
 def filtering(command: F) -> F:
-    """Let a command take the filters of events."""
+    """Add the options that filter events to a command."""
     for option in (
         click.option(
             "--tag",
@@ -46,7 +46,7 @@ def filtering(command: F) -> F:
             "kinds",
             multiple=True,
             metavar="KIND",
-            help="Only these events. E.g. --kind completions",
+            help="Only events of this kind or topic; repeatable. E.g. --kind completions",
         ),
     ):
         command = option(command)
@@ -56,32 +56,34 @@ def filtering(command: F) -> F:
 def filters_from(
     kinds: tuple[str, ...], tags: tuple[str, ...], **named: str | None
 ) -> dict[str, Any]:
-    """Return what was said as filters."""
-    wrong = [tag for tag in tags if "=" not in tag]
-    if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not like customer=7", param_hint="'--tag'")
-    found: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    """Return the filters of the engine for the options of the command line."""
+    invalid = [tag for tag in tags if "=" not in tag]
+    if invalid:
+        raise click.BadParameter(
+            f"{invalid[0]!r} is not a tag such as customer=7", param_hint="'--tag'"
+        )
+    filters: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if kinds:
-        found["kind"] = list(kinds)
+        filters["kind"] = list(kinds)
     if tags:
-        found["tags"] = dict(tag.split("=", 1) for tag in tags)
-    return found
+        filters["tags"] = dict(tag.split("=", 1) for tag in tags)
+    return filters
 
 
 @click.command(short_help="Show the events of all runs.", epilog=EPILOG)
-@click.option("-f", "--follow", is_flag=True, help="Wait for more, until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for further events until interrupted.")
 @click.option(
     "--after",
     metavar="CURSOR",
-    help="Begin after this cursor, or 'now'. E.g. --after now. [default: the beginning]",
+    help="Begin after this cursor, or 'now'. E.g. --after now. [default: the first event]",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help="Go on where this name has come, and remember how far it comes. E.g. --name mirror",
+    help="Continue from the stored cursor of this name, and update it. E.g. --name mirror",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many. E.g. --limit 10"
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N events. E.g. --limit 10"
 )
 @filtering
 @printing
@@ -96,16 +98,16 @@ def events(
     run: str | None,
     tags: tuple[str, ...],
 ) -> None:
-    """Show the events of all runs, those of each run in order; the last word of a line is the
-    cursor to go on from. With --json each event is one line of JSON."""
-    with command_context().opened() as office:
-        run_id = None if run is None else office.find(run).id
-        given = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
+    """Show the events of all runs; events of one run are in order. Each line ends with the cursor
+    from which to continue. With --json each event is one line of JSON."""
+    with command_context().opened() as database:
+        run_id = None if run is None else database.find(run).id
+        filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
         for number, event in enumerate(
-            office.engine.events(after=after, name=name, follow=follow, **given), start=1
+            database.engine.events(after=after, name=name, follow=follow, **filters), start=1
         ):
             if limit is not None and number > limit:
-                return  # asked for, so that the name has come past the one before it
+                return  # reading one more event has stored the cursor behind the last one shown
             _show(event)
             if number == limit and (name is None or follow):
                 return
@@ -113,23 +115,23 @@ def events(
 
 def _show(event: RunEvent) -> None:
     if command_context().as_json:
-        told = {name: getattr(event, name) for name in event.__struct_fields__}
+        fields = {name: getattr(event, name) for name in event.__struct_fields__}
         print_line(
             {
-                **told,
+                **fields,
                 "at": iso(event.at),
                 "data": payload(event.data),
                 "error": payload(event.error),
             }
         )
     else:
-        what = [event.kind, event.step or "", error_line(event.error) or short(event.data, 60)]
-        words = [
+        details = [event.kind, event.step or "", error_line(event.error) or short(event.data, 60)]
+        parts = [
             seconds(event.at),
             event.run_id,
             event.workflow,
-            *(word for word in what if word),
+            *(detail for detail in details if detail),
             event.cursor,
         ]
-        print("  ".join(words))
+        print("  ".join(parts))
     sys.stdout.flush()

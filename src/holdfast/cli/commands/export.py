@@ -1,4 +1,4 @@
-"""``holdfast export``: copy a run and all below it, or a whole graph, to a database of its own."""
+"""``holdfast export``: copy a run with its descendants, or a whole graph, to a new database."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ Example:
   holdfast --db broken-order.db show last"""
 
 
-@click.command(short_help="Copy a run, or a graph, to a file of its own.", epilog=EPILOG)
+@click.command(short_help="Copy a run or a graph to a new database file.", epilog=EPILOG)
 @click.argument("run", metavar="RUN|GRAPH")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
 @printing
 def export(run: str, file: str) -> None:
-    """Copy a run and all below it, or a graph with all its members, to the new database FILE, to
-    look at it elsewhere.
+    """Copy a run with all its descendants, or a graph with all its members, to the new database
+    FILE, for inspection elsewhere.
 
-    Runs that have not ended continue here. FILE is sealed then: it can be read, and its runs
-    continue only after `db unseal`."""
-    with command_context().opened() as office:
-        graph = _graph(office, run)
-        found = office.find(run).id if graph is None else graph
+    Runs that have not ended continue in the original database. FILE is then sealed: it can be read,
+    and its runs continue only after `db unseal`."""
+    with command_context().opened() as database:
+        is_graph = _is_graph(database, run)
+        source_id = run if is_graph else database.find(run).id
         if os.path.exists(file):
-            raise click.ClickException(f"there is a file {file} already: name a new one")
+            raise click.ClickException(f"the file {file} already exists: name a new one")
         with counting("{} runs copied") as progress:
-            copy = office.engine.export if graph is None else office.engine.graphs.export
-            count = copy(found, file, progress=progress)
+            copy = database.engine.graphs.export if is_graph else database.engine.export
+            count = copy(source_id, file, progress=progress)
         copied, _ = open_as_it_is(file)
         with closing(copied):
             is_sealed = copied.seal() is not None
         if command_context().as_json:
             print_json(
                 {
-                    "run" if graph is None else "graph": found,
+                    "graph" if is_graph else "run": source_id,
                     "file": file,
                     "runs": count,
                     "sealed": is_sealed,
@@ -54,15 +54,15 @@ def export(run: str, file: str) -> None:
             print(f"{count} {'run' if count == 1 else 'runs'} copied to {file}")
             if is_sealed:
                 print(
-                    "not all of it has ended: it continues here, and the copy is sealed (`holdfast"
-                    " db unseal`)"
+                    "some runs have not ended: they continue in the original database, and the copy"
+                    " is sealed (see `holdfast db unseal`)"
                 )
 
 
-def _graph(office: OpenDatabase, name: str) -> str | None:
-    """Return the id of a graph that is meant; None when it is none."""
+def _is_graph(database: OpenDatabase, name: str) -> bool:
+    """Return whether *name* is the id of a graph."""
     try:
-        office.engine.graphs.status(name)
+        database.engine.graphs.status(name)
     except GraphNotFound:
-        return None
-    return name
+        return False
+    return True

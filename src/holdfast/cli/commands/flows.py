@@ -1,4 +1,4 @@
-"""``holdfast flows``: work that somebody outside drives."""
+"""``holdfast flows``: list, create and drive managed flows."""
 
 from __future__ import annotations
 
@@ -25,59 +25,57 @@ Examples:
   holdfast flows show 01m7ge8gkb"""
 
 
-def moving(command: F) -> F:
-    """Give a command that changes a flow the options that guard it."""
+def guarded(command: F) -> F:
+    """Add the options that guard a change of a flow: expected revision and owner."""
     for option in (
         click.option(
             "--revision",
             type=int,
             metavar="N",
-            help="Only if nobody changed it since then. E.g. --revision 3",
+            help="Only if the flow still has this revision. E.g. --revision 3",
         ),
         click.option(
             "--owner",
             metavar="OWNER",
-            help="Only if it belongs to this owner. E.g. --owner agent:7",
+            help="Only if the flow belongs to this owner. E.g. --owner agent:7",
         ),
     ):
         command = option(command)
     return command
 
 
-@click.group(
-    short_help="List managed flows, and drive them.", epilog=EPILOG, invoke_without_command=True
-)
-@click.option("--owner", metavar="OWNER", help="Only those of this owner. E.g. --owner agent:7")
+@click.group(short_help="List and drive managed flows.", epilog=EPILOG, invoke_without_command=True)
+@click.option("--owner", metavar="OWNER", help="Only flows of this owner. E.g. --owner agent:7")
 @click.option(
     "--status",
     type=click.Choice([status.value for status in FlowStatus]),
-    help="Only those of this status. E.g. --status waiting",
+    help="Only flows with this status. E.g. --status waiting",
 )
 @click.option(
     "--before",
     metavar="FLOW",
-    help="The next page: the last flow of the one before. E.g. --before 01m7ge8gkb",
+    help="The next page: the last flow of the page before. E.g. --before 01m7ge8gkb",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="How many. E.g. --limit 10",
+    help="The maximum number of flows. E.g. --limit 10",
 )
 @printing
 @click.pass_context
-def flows(ctx: click.Context, /, **which: Any) -> None:
-    """List managed flows, those changed last first; the commands below drive them. FLOW is the id
-    of one."""
+def flows(ctx: click.Context, /, **filters: Any) -> None:
+    """List managed flows, the most recently changed first; the commands below drive them. FLOW is
+    the id of a flow."""
     if ctx.invoked_subcommand is not None:
         return
-    with command_context().opened() as office:
-        found = office.engine.flows.list(**which)
+    with command_context().opened() as database:
+        page = database.engine.flows.list(**filters)
     if command_context().as_json:
-        print_json(found)
+        print_json(page)
         return
-    if not found:
+    if not page:
         print("no flows")
         return
     rows = [
@@ -88,7 +86,7 @@ def flows(ctx: click.Context, /, **which: Any) -> None:
             _when(flow.updated_at),
             short(flow.goal, 50),
         )
-        for flow in found
+        for flow in page
     ]
     print_table(("FLOW", "STATUS", "STEP", "UPDATED", "GOAL"), rows)
 
@@ -99,10 +97,13 @@ def flows(ctx: click.Context, /, **which: Any) -> None:
 @click.argument("controller", metavar="CONTROLLER")
 @click.argument("goal", metavar="GOAL")
 @click.option(
-    "--owner", required=True, metavar="OWNER", help="Whose flow it is. E.g. --owner agent:7"
+    "--owner", required=True, metavar="OWNER", help="The owner of the flow. E.g. --owner agent:7"
 )
 @click.option(
-    "--requester", default="", metavar="WHO", help="Who asked for it. E.g. --requester anna"
+    "--requester",
+    default="",
+    metavar="WHO",
+    help="The person or program that requested it. E.g. --requester anna",
 )
 @click.option(
     "--step",
@@ -110,22 +111,26 @@ def flows(ctx: click.Context, /, **which: Any) -> None:
     default="init",
     show_default=True,
     metavar="STEP",
-    help="What is done first. E.g. --step search",
+    help="The first step. E.g. --step search",
 )
 @click.option(
     "--state",
     type=JSON,
     metavar="JSON",
-    help="""What it knows at first. E.g. --state '{"vendors": 3}'""",
+    help="""The initial state. E.g. --state '{"vendors": 3}'""",
 )
-@click.option("--id", metavar="ID", help="Its id, to be chosen by you. E.g. --id vendors-2026")
-@click.option("--start", is_flag=True, help="Begin at once.")
+@click.option(
+    "--id",
+    metavar="ID",
+    help="The id of the flow; default: a generated one. E.g. --id vendors-2026",
+)
+@click.option("--start", is_flag=True, help="Start the flow at once.")
 @printing
 def create(controller: str, goal: str, owner: str, **options: Any) -> None:
     """Create a flow and print its id."""
-    with command_context().opened(create=True) as office:
-        made = office.engine.flows.create(controller, goal, owner=owner, **options)
-    _tell(made, made.id)
+    with command_context().opened(create=True) as database:
+        flow = database.engine.flows.create(controller, goal, owner=owner, **options)
+    _report(flow, flow.id)
 
 
 @flows.command(epilog="Example: holdfast flows show 01m7ge8gkb")
@@ -133,25 +138,27 @@ def create(controller: str, goal: str, owner: str, **options: Any) -> None:
 @printing
 def show(flow: str) -> None:
     """Show a flow, its steps and its audit trail."""
-    with command_context().opened() as office:
-        calls = office.engine.flows
-        found, steps, events = calls.get(flow), calls.steps(flow), calls.events(flow, limit=1000)
-        why = calls.why(flow)
+    with command_context().opened() as database:
+        namespace = database.engine.flows
+        record = namespace.get(flow)
+        steps = namespace.steps(flow)
+        events = namespace.events(flow, limit=1000)
+        why = namespace.why(flow)
     if command_context().as_json:
-        print_json({**_as_dict(found), "steps": steps, "events": events})
+        print_json({**_as_dict(record), "steps": steps, "events": events})
         return
     print_fields(
         [
-            ("flow", found.id),
-            ("controller", found.controller),
-            ("goal", found.goal),
-            ("owner", found.owner),
-            ("status", _status(found)),
-            ("step", found.current_step),
-            ("waits for", _wait(found)),
-            ("to go on", "" if why.remedy is None else command_context().command(why.remedy)),
-            ("state", short(_json(found.state), 200)),
-            ("revision", str(found.revision)),
+            ("flow", record.id),
+            ("controller", record.controller),
+            ("goal", record.goal),
+            ("owner", record.owner),
+            ("status", _status(record)),
+            ("step", record.current_step),
+            ("waits for", _wait(record)),
+            ("to continue", "" if why.remedy is None else command_context().command(why.remedy)),
+            ("state", short(_json(record.state), 200)),
+            ("revision", str(record.revision)),
         ]
     )
     if steps:
@@ -161,11 +168,11 @@ def show(flow: str) -> None:
 
 @flows.command(epilog="Example: holdfast flows start 01m7ge8gkb")
 @click.argument("flow", metavar="FLOW")
-@moving
+@guarded
 @printing
 def start(flow: str, **options: Any) -> None:
-    """Begin: created becomes running."""
-    _do("start", flow, **options)
+    """Start a flow: its status changes from created to running."""
+    _change("start", flow, **options)
 
 
 @flows.command(
@@ -174,44 +181,51 @@ def start(flow: str, **options: Any) -> None:
 @click.argument("flow", metavar="FLOW")
 @click.argument("patch", metavar="PATCH_JSON", type=JSON)
 @click.option(
-    "--step", "current_step", metavar="STEP", help="What is being done now. E.g. --step compare"
+    "--step", "current_step", metavar="STEP", help="The current step. E.g. --step compare"
 )
-@moving
+@guarded
 @printing
 def advance(flow: str, patch: Any, **options: Any) -> None:
-    """Change the state: an object is merged into it at the top level, anything else takes its
-    place."""
-    _do("advance", flow, patch, **options)
+    """Change the state of a flow: an object is merged into it at the top level, any other value
+    replaces it."""
+    _change("advance", flow, patch, **options)
 
 
 @flows.command(epilog="Example: holdfast flows wait 01m7ge8gkb --until 2h")
 @click.argument("flow", metavar="FLOW")
 @click.option(
-    "--until", type=MOMENT, metavar="WHEN", help="How long, or until when. E.g. --until 2h"
+    "--until",
+    type=MOMENT,
+    metavar="WHEN",
+    help="Wait for a duration or until a time. E.g. --until 2h",
 )
-@click.option("--topic", metavar="TOPIC", help="For an event of this topic. E.g. --topic invoice")
-@click.option("--correlation", metavar="TEXT", help="And about this. E.g. --correlation 77")
+@click.option(
+    "--topic", metavar="TOPIC", help="Wait for an event of this topic. E.g. --topic invoice"
+)
+@click.option(
+    "--correlation", metavar="TEXT", help="The correlation of the event. E.g. --correlation 77"
+)
 @click.option(
     "--horizon",
     type=DURATION,
     metavar="TIME",
-    help="Refuse a time further away than this. E.g. --horizon 30d",
+    help="Refuse a time that is further away than this. E.g. --horizon 30d",
 )
-@moving
+@guarded
 @printing
 def wait(flow: str, **options: Any) -> None:
-    """Wait for a time, for an event from outside, or, with no option, for `flows resume`."""
-    _do("wait", flow, **options)
+    """Let a flow wait for a time, for an external event or, without options, for `flows resume`."""
+    _change("wait", flow, **options)
 
 
 @flows.command(epilog="Example: holdfast flows resume 01m7ge8gkb")
 @click.argument("flow", metavar="FLOW")
 @click.argument("patch", metavar="[PATCH_JSON]", type=JSON, required=False)
-@moving
+@guarded
 @printing
 def resume(flow: str, patch: Any, **options: Any) -> None:
-    """Go on after a wait, whatever it was for."""
-    _do("resume", flow, patch, **options)
+    """Resume a waiting flow, whatever it waits for."""
+    _change("resume", flow, patch, **options)
 
 
 @flows.command(epilog="""Example: holdfast flows deliver 01m7ge8gkb invoice 77 '{"paid": true}'""")
@@ -221,50 +235,50 @@ def resume(flow: str, patch: Any, **options: Any) -> None:
 @click.argument("payload", metavar="[PAYLOAD_JSON]", type=JSON, required=False)
 @printing
 def deliver(flow: str, topic: str, correlation: str, payload: Any) -> None:
-    """Resume a flow if it waits for exactly this event."""
-    with command_context().opened() as office:
-        found = office.engine.flows.deliver(flow, topic, correlation, payload)
-    if found is None:
+    """Deliver an external event: resume the flow if it waits for this topic and correlation."""
+    with command_context().opened() as database:
+        resumed = database.engine.flows.deliver(flow, topic, correlation, payload)
+    if resumed is None:
         raise click.ClickException(
-            f"flow {flow} does not wait for {topic} {correlation}; `holdfast flows show` tells for"
-            " what"
+            f"flow {flow} does not wait for {topic} {correlation}; `holdfast flows show {flow}`"
+            " shows what it waits for"
         )
-    _tell(found, f"flow {found.id} is {found.status.value}")
+    _report(resumed, f"flow {resumed.id} is {resumed.status.value}")
 
 
 @flows.command(epilog="Example: holdfast flows finish 01m7ge8gkb '{\"winner\": 2}'")
 @click.argument("flow", metavar="FLOW")
 @click.argument("patch", metavar="[PATCH_JSON]", type=JSON, required=False)
-@moving
+@guarded
 @printing
 def finish(flow: str, patch: Any, **options: Any) -> None:
-    """End well, with a last change of the state."""
-    _do("finish", flow, patch, **options)
+    """Complete a flow, with a last change of its state."""
+    _change("finish", flow, patch, **options)
 
 
 @flows.command(epilog="Example: holdfast flows fail 01m7ge8gkb 'no vendor answered'")
 @click.argument("flow", metavar="FLOW")
 @click.argument("reason", metavar="REASON")
-@moving
+@guarded
 @printing
 def fail(flow: str, reason: str, **options: Any) -> None:
-    """End badly."""
-    _do("fail", flow, reason, **options)
+    """End a flow as failed, with a reason."""
+    _change("fail", flow, reason, **options)
 
 
 @flows.command(epilog="Example: holdfast flows cancel 01m7ge8gkb")
 @click.argument("flow", metavar="FLOW")
 @click.option(
     "--request",
-    "only_ask",
+    "only_request",
     is_flag=True,
-    help="Only ask whoever drives it; nothing else can happen to it then.",
+    help="Only request it: the program that drives the flow can then do nothing but cancel it.",
 )
-@moving
+@guarded
 @printing
-def cancel(flow: str, only_ask: bool, **options: Any) -> None:
-    """End a flow at once, or ask for it."""
-    _do("request_cancel" if only_ask else "cancel", flow, **options)
+def cancel(flow: str, only_request: bool, **options: Any) -> None:
+    """Cancel a flow at once, or request its cancellation."""
+    _change("request_cancel" if only_request else "cancel", flow, **options)
 
 
 @flows.command(
@@ -276,28 +290,36 @@ def cancel(flow: str, only_ask: bool, **options: Any) -> None:
     "status", metavar="STATUS", type=click.Choice([status.value for status in FlowStepStatus])
 )
 @click.option(
-    "--task", required=True, metavar="TEXT", help="What is being done. E.g. --task 'ask vendor 1'"
+    "--task",
+    required=True,
+    metavar="TEXT",
+    help="A description of the work. E.g. --task 'ask vendor 1'",
 )
 @click.option(
-    "--result", type=JSON, metavar="JSON", help="""What it came to. E.g. --result '{"price": 10}'"""
+    "--result", type=JSON, metavar="JSON", help="""Its result. E.g. --result '{"price": 10}'"""
 )
-@click.option("--session", "child_session", metavar="NAME", help="Who does it. E.g. --session s9")
+@click.option(
+    "--session",
+    "child_session",
+    metavar="NAME",
+    help="The session that does the work. E.g. --session s9",
+)
 @click.option(
     "--runtime",
     type=click.Choice(["mirrored", "managed"]),
     default="mirrored",
     show_default=True,
-    help="Whether it runs elsewhere, or is managed by the flow. E.g. --runtime managed",
+    help="Whether the work runs elsewhere or is managed by the flow. E.g. --runtime managed",
 )
 @click.option(
     "--owner", metavar="OWNER", help="Only if the flow belongs to this owner. E.g. --owner agent:7"
 )
 @printing
 def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
-    """Note how a piece of the work stands that runs elsewhere as NAME: pending, running, succeeded,
-    failed or cancelled."""
-    with command_context().opened() as office:
-        step = office.engine.flows.observe(flow, run_id, options.pop("task"), status, **options)
+    """Record the status of a piece of work that runs elsewhere as NAME: pending, running,
+    succeeded, failed or cancelled."""
+    with command_context().opened() as database:
+        step = database.engine.flows.observe(flow, run_id, options.pop("task"), status, **options)
     if command_context().as_json:
         print_json(step)
     else:
@@ -307,18 +329,16 @@ def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
 @flows.command(epilog="Example: holdfast flows wake")
 @printing
 def wake() -> None:
-    """Resume what is due, and cancel what waits and was asked to stop, where no worker is there to
-    do it."""
+    """Resume the flows whose time has come, and cancel the waiting flows for which cancellation was
+    requested. Workers do this by themselves; use it where no worker runs."""
     resumed = cancelled = 0
-    with command_context().opened() as office:
+    with command_context().opened() as database:
         more = True
         while more:
-            woken = office.engine.flows.wake()
-            resumed, cancelled, more = (
-                resumed + woken.resumed,
-                cancelled + woken.cancelled,
-                woken.more,
-            )
+            woken = database.engine.flows.wake()
+            resumed += woken.resumed
+            cancelled += woken.cancelled
+            more = woken.more
     if command_context().as_json:
         print_json({"resumed": resumed, "cancelled": cancelled})
     else:
@@ -330,26 +350,27 @@ def wake() -> None:
     "--older-than",
     required=True,
     metavar="TIME",
-    help="Ended at least this long ago. E.g. --older-than 30d",
+    help="Only flows that ended at least this long ago. E.g. --older-than 30d",
 )
 @printing
 def prune(older_than: str) -> None:
     """Delete flows that ended long ago, with their steps and audit trails."""
-    with command_context().opened() as office:
-        gone = office.engine.flows.prune(older_than)
+    with command_context().opened() as database:
+        deleted = database.engine.flows.prune(older_than)
     if command_context().as_json:
-        print_json({"flows": gone})
+        print_json({"flows": deleted})
     else:
-        print(f"{gone} flows deleted")
+        print(f"{deleted} flows deleted")
 
 
-def _do(verb: str, flow: str, *args: Any, **options: Any) -> None:
-    with command_context().opened() as office:
-        found: Flow = getattr(office.engine.flows, verb)(flow, *args, **options)
-    _tell(found, f"flow {found.id} is {_status(found)}, revision {found.revision}")
+def _change(verb: str, flow: str, *args: Any, **options: Any) -> None:
+    """Call a verb of ``engine.flows`` and report the new status and revision of the flow."""
+    with command_context().opened() as database:
+        changed: Flow = getattr(database.engine.flows, verb)(flow, *args, **options)
+    _report(changed, f"flow {changed.id} is {_status(changed)}, revision {changed.revision}")
 
 
-def _tell(flow: Flow, line: str) -> None:
+def _report(flow: Flow, line: str) -> None:
     if command_context().as_json:
         print_json(flow)
     else:
@@ -361,8 +382,9 @@ def _as_dict(flow: Flow) -> dict[str, Any]:
 
 
 def _status(flow: Flow) -> str:
-    asked = flow.cancel_requested and flow.status is not FlowStatus.CANCELLED
-    return f"{flow.status.value} (asked to stop)" if asked else flow.status.value
+    if flow.cancel_requested and flow.status is not FlowStatus.CANCELLED:
+        return f"{flow.status.value} (cancellation requested)"
+    return flow.status.value
 
 
 def _wait(flow: Flow) -> str:
@@ -371,11 +393,9 @@ def _wait(flow: Flow) -> str:
         return ""
     if wait["kind"] == "timer":
         return _when(wait["at"])
-    return (
-        f"{wait['topic']} {wait['correlation']}"
-        if wait["kind"] == "external_event"
-        else "somebody's resume"
-    )
+    if wait["kind"] == "external_event":
+        return f"{wait['topic']} {wait['correlation']}"
+    return "`flows resume`"
 
 
 def _step_line(step: FlowStep) -> str:
@@ -383,10 +403,8 @@ def _step_line(step: FlowStep) -> str:
 
 
 def _event_line(event: FlowEvent) -> str:
-    return (
-        f"{_when(event.at)}  {event.kind} "
-        f" {short(_json(event.payload), 100) if event.payload else ''}".rstrip()
-    )
+    payload = short(_json(event.payload), 100) if event.payload else ""
+    return f"{_when(event.at)}  {event.kind}  {payload}".rstrip()
 
 
 def _when(time: Any) -> str:

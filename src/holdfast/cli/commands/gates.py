@@ -1,5 +1,4 @@
-"""``holdfast gates, approve, reject, decide, delegate, reassign``: what people are asked, and what
-they answer."""
+"""``holdfast gates, approve, reject, decide, delegate, reassign``: list and decide gates."""
 
 from __future__ import annotations
 
@@ -22,53 +21,57 @@ from holdfast.store.contract import GateFilter
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHORTEST = 6
-"""Characters of an id that can stand for it."""
+"""The minimum length of a prefix that may stand for an id."""
 
 EPILOG = """\b
 Examples:
-  holdfast gates                             all that are open
-  holdfast gates --mine ann --role finance   what ann may decide, and has not yet
-  holdfast gates show last                   one of them, with what was done to it
-  holdfast gates link last yes --by ann      a token that answers it, for a mail or a button
-A GATE is its id, the first 6 or more characters of it, "last", or the id of a run
-that has one open gate."""
+  holdfast gates                             all open gates
+  holdfast gates --mine ann --role finance   gates that ann may decide and has not decided
+  holdfast gates show last                   the newest open gate, with its entries
+  holdfast gates link last yes --by ann      a token that decides it, for a mail or a button
+GATE is the id of a gate, at least the first 6 characters of it, "last", or the id of a
+run that has one open gate."""
 
 _TIMES = ("opened_at", "deadline", "closed_at")
 _LIST = ListValue()
 
 
 @click.group(
-    short_help="List what people are asked to decide.", epilog=EPILOG, invoke_without_command=True
+    short_help="List the decisions that are asked of people.",
+    epilog=EPILOG,
+    invoke_without_command=True,
 )
 @click.option(
-    "--mine", metavar="NAME", help="Only what NAME may decide and has not yet. E.g. --mine ann"
+    "--mine",
+    metavar="NAME",
+    help="Only gates that NAME may decide and has not decided. E.g. --mine ann",
 )
 @click.option(
     "--role",
     metavar="A,B",
     type=_LIST,
-    help="Only what those with one of these roles may decide. E.g. --role finance",
+    help="Only gates that one of these roles may decide. E.g. --role finance",
 )
-@click.option("--run", metavar="RUN", help="Only those of one run. E.g. --run last")
+@click.option("--run", metavar="RUN", help="Only gates of this run. E.g. --run last")
 @click.option(
-    "--workflow", metavar="NAME", help="Only those of one workflow. E.g. --workflow checkout"
+    "--workflow", metavar="NAME", help="Only gates of this workflow. E.g. --workflow checkout"
 )
 @click.option(
     "--overdue",
     is_flag=True,
-    help="Only those that are past their time, or that people were reminded of.",
+    help="Only gates that are past their deadline, or for which a reminder was sent.",
 )
 @click.option(
     "--status",
     metavar="A,B",
     default=OPEN,
     show_default=True,
-    help=f"Which ones: {', '.join(STATUSES)}, closed or any. E.g. --status closed",
+    help=f"Only these statuses: {', '.join(STATUSES)}, closed or any. E.g. --status closed",
 )
 @click.option(
     "--after",
     metavar="GATE",
-    help="Only those opened after this one: the next page. E.g. --after 01m7gq",
+    help="Only gates opened after this one: the next page. E.g. --after 01m7gq",
 )
 @click.option(
     "--limit",
@@ -76,28 +79,26 @@ _LIST = ListValue()
     type=click.IntRange(1, 10_000),
     default=50,
     show_default=True,
-    help="How many. E.g. --limit 500",
+    help="The maximum number of gates. E.g. --limit 500",
 )
 @printing
 @click.pass_context
 def gates(
     ctx: click.Context, /, run: str | None, status: str, role: list[str] | None, **filters: Any
 ) -> None:
-    """List the gates that are open: who may decide what, and until when."""
+    """List the open gates: what is to be decided, by whom, and until when."""
     if ctx.invoked_subcommand is not None:
         return
-    with command_context().opened() as office:
-        run_id = None if run is None else office.find(run).id
-        statuses = (
-            "any"
-            if status == "any"
-            else [word.strip() for word in status.split(",") if word.strip()]
-        )
-        found = office.engine.gates(run=run_id, status=statuses, role=role or (), **filters)
+    with command_context().opened() as database:
+        run_id = None if run is None else database.find(run).id
+        statuses: str | list[str] = "any"
+        if status != "any":
+            statuses = [word.strip() for word in status.split(",") if word.strip()]
+        page = database.engine.gates(run=run_id, status=statuses, role=role or (), **filters)
         if command_context().as_json:
-            print_json([_data(office, gate) for gate in found])
+            print_json([_as_data(database, gate) for gate in page])
             return
-        now = office.store.now()
+        now = database.store.now()
         rows = [
             (
                 gate.id,
@@ -106,7 +107,7 @@ def gates(
                 short(told_who(gate), 30),
                 short(gate.prompt, 60),
             )
-            for gate in found
+            for gate in page
         ]
         print_table(("GATE", "RUN", "STATE", "WHO", "PROMPT"), rows)
 
@@ -115,131 +116,130 @@ def gates(
 @click.argument("gate", metavar="GATE")
 @printing
 def show_gate(gate: str) -> None:
-    """Show one gate and what was done to it."""
-    with command_context().opened() as office:
-        found = _find(office, gate)
-        data = _data(office, found)
+    """Show one gate, with its decisions and other entries."""
+    with command_context().opened() as database:
+        record = _find(database, gate)
+        data = _as_data(database, record)
         if command_context().as_json:
             print_json(data)
             return
-        now = office.store.now()
+        now = database.store.now()
+        quorum = record.terms.quorum
         fields = [
-            ("gate", found.id),
-            ("run", found.run_id),
-            ("prompt", found.prompt),
-            ("state", _state(found, now)),
-            ("choices", ", ".join(found.choices)),
-            ("who", told_who(found)),
-            (
-                "quorum",
-                (
-                    ""
-                    if found.terms.quorum == 1
-                    else f"{found.terms.quorum}, {data['missing']} missing"
-                ),
-            ),
-            ("opened", seconds(found.opened_at)),
-            ("deadline", seconds(found.deadline)),
-            ("data", short(found.data, 200)),
-            ("hash", found.hash or ""),
-            ("reason", found.reason or ""),
+            ("gate", record.id),
+            ("run", record.run_id),
+            ("prompt", record.prompt),
+            ("state", _state(record, now)),
+            ("choices", ", ".join(record.choices)),
+            ("who", told_who(record)),
+            ("quorum", "" if quorum == 1 else f"{quorum}, {data['missing']} missing"),
+            ("opened", seconds(record.opened_at)),
+            ("deadline", seconds(record.deadline)),
+            ("data", short(record.data, 200)),
+            ("hash", record.hash or ""),
+            ("reason", record.reason or ""),
         ]
         print_fields(fields)
         for entry in data["entries"]:
-            print(f"  {entry['at']}  {_line(entry)}")
+            print(f"  {entry['at']}  {_entry_line(entry)}")
 
 
-def _line(entry: dict[str, Any]) -> str:
-    words = [
-        entry["kind"],
-        entry.get("choice") or "",
-        f"by {entry['person']}" if entry.get("person") else "",
-    ]
-    words += [
-        f"to {', '.join(entry['names'])}" if entry.get("names") else "",
-        entry.get("feedback") or entry.get("reason") or "",
-    ]
-    return " ".join(word for word in [*words, "(lapsed)" if entry.get("lapsed") else ""] if word)
+def _entry_line(entry: dict[str, Any]) -> str:
+    parts = [entry["kind"]]
+    if entry.get("choice"):
+        parts.append(entry["choice"])
+    if entry.get("person"):
+        parts.append(f"by {entry['person']}")
+    if entry.get("names"):
+        parts.append(f"to {', '.join(entry['names'])}")
+    comment = entry.get("feedback") or entry.get("reason")
+    if comment:
+        parts.append(comment)
+    if entry.get("lapsed"):
+        parts.append("(lapsed)")
+    return " ".join(parts)
 
 
 def _state(gate: Gate, now: int) -> str:
     if gate.status != OPEN:
-        return f"{gate.status}{f': {gate.choice}' if gate.choice else ''}"
+        return _closed(gate)
     return "open" if gate.deadline is None else f"open, ends {away(gate.deadline, now)}"
 
 
-def _data(office: OpenDatabase, gate: Gate) -> dict[str, Any]:
-    found = as_data(gate, office.store)
-    entries = [{**entry, "at": iso(entry["at"])} for entry in found["entries"]]
-    return {**found, **{name: iso(found[name]) for name in _TIMES}, "entries": entries}
+def _closed(gate: Gate) -> str:
+    return f"{gate.status}: {gate.choice}" if gate.choice else gate.status
 
 
-def _find(office: OpenDatabase, name: str) -> Gate:
-    """Return the gate that an id, the beginning of one, "last", or a run with one open gate names.
-    Raises GateNotFound."""
+def _as_data(database: OpenDatabase, gate: Gate) -> dict[str, Any]:
+    data = as_data(gate, database.store)
+    entries = [{**entry, "at": iso(entry["at"])} for entry in data["entries"]]
+    return {**data, **{name: iso(data[name]) for name in _TIMES}, "entries": entries}
+
+
+def _find(database: OpenDatabase, name: str) -> Gate:
+    """Return the gate with the id or id prefix *name*, the newest open gate for "last", or the only
+    open gate of the run *name*. Raises GateNotFound."""
     if name == "last":
-        found = office.store.gates(
+        open_gates = database.store.gates(
             GateFilter(statuses=[OPEN], limit=10_000, namespace=command_context().namespace)
         )
-        if not found:
+        if not open_gates:
             raise click.ClickException("no gate is open")
-        return found[-1]
+        return open_gates[-1]
     try:
-        return office.engine.gate(name)
+        return database.engine.gate(name)
     except GateNotFound:
-        page = (
-            office.store.gates(
-                GateFilter(after=name, limit=2, namespace=command_context().namespace)
-            )
-            if len(name) >= SHORTEST
-            else []
-        )
-        begun = [gate for gate in page if gate.id.startswith(name)]
-        if len(begun) != 1:
+        if len(name) < SHORTEST:
             raise
-        return begun[0]
+        page = database.store.gates(
+            GateFilter(after=name, limit=2, namespace=command_context().namespace)
+        )
+        matches = [gate for gate in page if gate.id.startswith(name)]
+        if len(matches) != 1:
+            raise
+        return matches[0]
 
 
-# Answering
+# Decisions
 
 
-def _answering(command: F) -> F:
-    """Let a command say who decides, and why."""
+def _deciding(command: F) -> F:
+    """Add the options of a decision to a command: who decides, and what they fill in."""
     for option in (
         click.option(
             "--expect",
             metavar="HASH",
-            help="Decide only if what is decided on has this hash. E.g. --expect 5d41...",
+            help="Decide only if the data of the gate has this hash. E.g. --expect 5d41...",
         ),
         click.option(
             "--form",
             metavar="JSON",
             type=JSON,
-            help="What is filled in. E.g. --form '{\"amount\": 10}'",
+            help="The values of the form. E.g. --form '{\"amount\": 10}'",
         ),
         click.option(
             "--select",
             "selections",
             metavar="OPTION",
             multiple=True,
-            help="One of the options; may be repeated. E.g. --select soup",
+            help="A selected option; repeatable. E.g. --select soup",
         ),
         click.option(
             "--feedback",
             metavar="TEXT",
-            help="What to tell the workflow. E.g. --feedback 'not before Monday'",
+            help="A comment for the workflow. E.g. --feedback 'not before Monday'",
         ),
         click.option(
             "--role",
             "roles",
             metavar="A,B",
             type=_LIST,
-            help="The roles that you have. E.g. --role finance",
+            help="Your roles. E.g. --role finance",
         ),
         click.option(
             "--by",
             metavar="NAME",
-            help="Who decides; default: your name on this machine. E.g. --by ann",
+            help="Who decides; default: your user name. E.g. --by ann",
         ),
     ):
         command = option(command)
@@ -251,11 +251,11 @@ def _answering(command: F) -> F:
     epilog="Example: holdfast approve last --by ann --feedback 'looks good'",
 )
 @click.argument("gate", metavar="GATE")
-@_answering
+@_deciding
 def approve(gate: str, **answer: Any) -> None:
-    """Choose what means yes; where nothing does, name some options with --select, or use `holdfast
-    decide`."""
-    _answer(gate, APPROVE, **answer)
+    """Choose the option that means yes. If the gate has none, name options with --select, or use
+    `holdfast decide`."""
+    _decide(gate, APPROVE, **answer)
 
 
 @click.command(
@@ -263,11 +263,11 @@ def approve(gate: str, **answer: Any) -> None:
     epilog="Example: holdfast reject last --by ann --feedback 'too expensive'",
 )
 @click.argument("gate", metavar="GATE")
-@_answering
+@_deciding
 def reject(gate: str, **answer: Any) -> None:
-    """Choose what means no; where nothing does, the workflow fails with GateRejected unless it
-    foresees that."""
-    _answer(gate, REJECT, **answer)
+    """Choose the option that means no. If the gate has none, its wait in the workflow raises
+    GateRejected."""
+    _decide(gate, REJECT, **answer)
 
 
 @click.command(
@@ -276,69 +276,75 @@ def reject(gate: str, **answer: Any) -> None:
 )
 @click.argument("gate", metavar="GATE")
 @click.argument("choice", metavar="CHOICE")
-@_answering
+@_deciding
 def decide(gate: str, choice: str, **answer: Any) -> None:
     """Choose one of the options of a gate."""
-    _answer(gate, choice, **answer)
+    _decide(gate, choice, **answer)
 
 
-def _answer(
+def _decide(
     name: str, choice: str, *, by: str | None, roles: list[str] | None, **answer: Any
 ) -> None:
-    with command_context().opened() as office:
-        gate = _find(office, name)
-        done = office.engine.decide(
+    with command_context().opened() as database:
+        gate = _find(database, name)
+        changed = database.engine.decide(
             gate, choice, by=by or getpass.getuser(), roles=roles or (), **answer
         )
-        _tell(office, done)
+        _report(database, changed)
 
 
-def _tell(office: OpenDatabase, gate: Gate, what: str = "your decision stands") -> None:
-    data = _data(office, gate)
+def _report(
+    database: OpenDatabase, gate: Gate, outcome: str = "your decision was recorded"
+) -> None:
+    """Print a gate after a change; *outcome* is printed if the gate is still open."""
+    data = _as_data(database, gate)
     if command_context().as_json:
         print_json(data)
     elif gate.status == OPEN:
-        needs = f"; {data['missing']} more must agree" if gate.terms.quorum > 1 else ""
-        print(f"gate {gate.id}: {what}{needs}")
+        missing = f"; {data['missing']} more must agree" if gate.terms.quorum > 1 else ""
+        print(f"gate {gate.id}: {outcome}{missing}")
     else:
-        print(f"gate {gate.id} is {gate.status}{f': {gate.choice}' if gate.choice else ''}")
+        print(f"gate {gate.id} is {_closed(gate)}")
 
 
-# Handing on
+# Delegation
 
 
 @click.command(
-    short_help="Let somebody else decide in your place.",
+    short_help="Let another person decide in your place.",
     epilog="Example: holdfast delegate last --to bob --by ann",
 )
 @click.argument("gate", metavar="GATE")
-@click.option("--to", metavar="NAME", required=True, help="Who decides instead. E.g. --to bob")
 @click.option(
-    "--by", metavar="NAME", help="In whose place; default: your name on this machine. E.g. --by ann"
+    "--to", metavar="NAME", required=True, help="The person who decides instead. E.g. --to bob"
 )
+@click.option("--by", metavar="NAME", help="In whose place; default: your user name. E.g. --by ann")
 @click.option(
     "--role",
     "roles",
     metavar="A,B",
     type=_LIST,
-    help="The roles that you have. E.g. --role finance",
+    help="Your roles. E.g. --role finance",
 )
-@click.option("--reason", metavar="TEXT", help="Why. E.g. --reason 'on holiday'")
+@click.option("--reason", metavar="TEXT", help="The reason. E.g. --reason 'on holiday'")
 @printing
 def delegate(
     gate: str, to: str, by: str | None, roles: list[str] | None, reason: str | None
 ) -> None:
-    """Let somebody else decide in your place."""
-    with command_context().opened() as office:
-        found = _find(office, gate)
-        done = office.engine.delegate(
-            found, to, by=by or getpass.getuser(), roles=roles or (), reason=reason
+    """Let another person decide in your place."""
+    with command_context().opened() as database:
+        changed = database.engine.delegate(
+            _find(database, gate),
+            to,
+            by=by or getpass.getuser(),
+            roles=roles or (),
+            reason=reason,
         )
-        _tell(office, done, f"{to} may decide")
+        _report(database, changed, f"{to} may decide")
 
 
 @click.command(
-    short_help="Name others who may decide.",
+    short_help="Replace the people who may decide a gate.",
     epilog="Example: holdfast reassign last --to bob,carol --role finance",
 )
 @click.argument("gate", metavar="GATE")
@@ -346,31 +352,38 @@ def delegate(
     "--to",
     metavar="A,B",
     type=_LIST,
-    help="The people who may decide from now on. E.g. --to bob,carol",
+    help="The people who may decide. E.g. --to bob,carol",
 )
 @click.option(
-    "--role", "roles", metavar="A,B", type=_LIST, help="The roles that may. E.g. --role finance"
+    "--role",
+    "roles",
+    metavar="A,B",
+    type=_LIST,
+    help="The roles that may decide. E.g. --role finance",
 )
 @click.option(
-    "--by", metavar="NAME", help="Who says so; default: your name on this machine. E.g. --by root"
+    "--by", metavar="NAME", help="Who makes the change; default: your user name. E.g. --by root"
 )
-@click.option("--reason", metavar="TEXT", help="Why. E.g. --reason 'ann is on holiday'")
+@click.option("--reason", metavar="TEXT", help="The reason. E.g. --reason 'ann is on holiday'")
 @printing
 def reassign(
     gate: str, to: list[str] | None, roles: list[str] | None, by: str | None, reason: str | None
 ) -> None:
-    """Name others who may decide, in place of those who could."""
+    """Replace the people and roles who may decide a gate."""
     if not to and not roles:
-        raise click.UsageError("say who may decide from now on: --to or --role")
-    with command_context().opened() as office:
-        found = _find(office, gate)
-        done = office.engine.reassign(
-            found, assignees=to or (), roles=roles or (), by=by or getpass.getuser(), reason=reason
+        raise click.UsageError("the people who may decide are missing: use --to or --role")
+    with command_context().opened() as database:
+        changed = database.engine.reassign(
+            _find(database, gate),
+            assignees=to or (),
+            roles=roles or (),
+            by=by or getpass.getuser(),
+            reason=reason,
         )
-        _tell(office, done, f"{told_who(done)} may decide")
+        _report(database, changed, f"{told_who(changed)} may decide")
 
 
-# What whoever asked does, and links
+# Withdrawal, update and links
 
 
 @gates.command(
@@ -378,48 +391,51 @@ def reassign(
 )
 @click.argument("gate", metavar="GATE")
 @click.option(
-    "--by", metavar="NAME", help="Who says so; default: your name on this machine. E.g. --by root"
+    "--by", metavar="NAME", help="Who makes the change; default: your user name. E.g. --by root"
 )
-@click.option("--reason", metavar="TEXT", help="Why. E.g. --reason 'no longer needed'")
+@click.option("--reason", metavar="TEXT", help="The reason. E.g. --reason 'no longer needed'")
 @printing
 def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
-    """Close a gate undecided; its workflow sees GateWithdrawn."""
-    with command_context().opened() as office:
-        _tell(
-            office,
-            office.engine.withdraw(_find(office, gate), by=by or getpass.getuser(), reason=reason),
+    """Close a gate without a decision; its wait in the workflow raises GateWithdrawn."""
+    with command_context().opened() as database:
+        changed = database.engine.withdraw(
+            _find(database, gate), by=by or getpass.getuser(), reason=reason
         )
+        _report(database, changed)
 
 
 @gates.command("update", epilog="Example: holdfast gates update last '{\"rows\": 4}' --by root")
 @click.argument("gate", metavar="GATE")
 @click.argument("data", metavar="DATA_JSON", type=JSON)
 @click.option(
-    "--by", metavar="NAME", help="Who says so; default: your name on this machine. E.g. --by root"
+    "--by", metavar="NAME", help="Who makes the change; default: your user name. E.g. --by root"
 )
-@click.option("--reason", metavar="TEXT", help="Why. E.g. --reason 'a row was missing'")
+@click.option("--reason", metavar="TEXT", help="The reason. E.g. --reason 'a row was missing'")
 @printing
 def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> None:
-    """Change what is decided on: decisions made so far lapse, and people decide again."""
-    with command_context().opened() as office:
-        done = office.engine.update_gate(
-            _find(office, gate), data, by=by or getpass.getuser(), reason=reason
+    """Replace the data of a gate: decisions made so far lapse, and people decide again."""
+    with command_context().opened() as database:
+        changed = database.engine.update_gate(
+            _find(database, gate), data, by=by or getpass.getuser(), reason=reason
         )
-        _tell(office, done, f"people decide on {done.hash}")
+        _report(database, changed, f"the data to decide on has the hash {changed.hash}")
 
 
 @gates.command("link", epilog="Example: holdfast gates link last yes --by ann --expires 2d")
 @click.argument("gate", metavar="GATE")
 @click.argument("choice", metavar="CHOICE")
 @click.option(
-    "--by", metavar="NAME", required=True, help="As whom the token decides. E.g. --by ann"
+    "--by",
+    metavar="NAME",
+    required=True,
+    help="The person in whose name the token decides. E.g. --by ann",
 )
 @click.option(
     "--role",
     "roles",
     metavar="A,B",
     type=_LIST,
-    help="The roles that they have. E.g. --role finance",
+    help="The roles of that person. E.g. --role finance",
 )
 @click.option(
     "--expires",
@@ -427,17 +443,17 @@ def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> Non
     type=MOMENT,
     default=LINK_LIVES,
     show_default=True,
-    help="Until when. E.g. --expires 2d",
+    help="Until when the token is valid. E.g. --expires 2d",
 )
 @printing
 def link_gate(gate: str, choice: str, by: str, roles: list[str] | None, expires: Any) -> None:
-    """Print a token that answers a gate in one way, once: whoever has it decides in that person's
-    place."""
-    with command_context().opened() as office:
-        found = _find(office, gate)
-        token = office.engine.gate_link(found, choice, by=by, roles=roles or (), expires=expires)
+    """Print a token that decides a gate once, with this choice. Every holder of the token can use
+    it to decide in that person's name."""
+    with command_context().opened() as database:
+        record = _find(database, gate)
+        token = database.engine.gate_link(record, choice, by=by, roles=roles or (), expires=expires)
     if command_context().as_json:
-        print_json({"gate": found.id, "choice": choice, "by": by, "token": str(token)})
+        print_json({"gate": record.id, "choice": choice, "by": by, "token": str(token)})
     else:
         print(str(token))
 
@@ -449,10 +465,10 @@ def link_gate(gate: str, choice: str, by: str, roles: list[str] | None, expires:
 @click.option(
     "--feedback",
     metavar="TEXT",
-    help="What to tell the workflow. E.g. --feedback 'not before Monday'",
+    help="A comment for the workflow. E.g. --feedback 'not before Monday'",
 )
 @printing
 def answer_gate(token: str, feedback: str | None) -> None:
-    """Answer a gate with the token of a link (or HOLDFAST_TOKEN)."""
-    with command_context().opened() as office:
-        _tell(office, office.engine.answer(token, feedback=feedback))
+    """Decide a gate with the token of a link (or HOLDFAST_TOKEN)."""
+    with command_context().opened() as database:
+        _report(database, database.engine.answer(token, feedback=feedback))

@@ -1,4 +1,4 @@
-"""``holdfast graphs``: runs that depend on each other."""
+"""``holdfast graphs``: list, start, extend, cancel and replay graphs of runs."""
 
 from __future__ import annotations
 
@@ -35,41 +35,42 @@ Examples:
   holdfast graphs cancel 01m7ge8gkb --policy pending"""
 
 SHORTEST = 6
+"""The minimum length of a prefix that may stand for an id."""
+
 DEEPEST = 24
-"""How far a tree is indented at most: lines that begin beyond the edge of the window help
-nobody."""
+"""The maximum depth of a tree: deeper lines would begin beyond the edge of the window."""
 
 
 @click.group(
-    short_help="List graphs, start them, and work on them.",
+    short_help="List, start and change graphs of runs.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
 @click.option(
     "--status",
     type=click.Choice([status.value for status in GraphStatus]),
-    help="Only those of this status. E.g. --status running",
+    help="Only graphs with this status. E.g. --status running",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="How many. E.g. --limit 10",
+    help="The maximum number of graphs. E.g. --limit 10",
 )
 @printing
 @click.pass_context
 def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
-    """List graphs, the newest first; the commands below work on them. GRAPH is the id of one, the
-    first 6 or more characters of it, or "last"."""
+    """List graphs, newest first; the commands below start and change them. GRAPH is the id of a
+    graph, at least the first 6 characters of it, or "last"."""
     if ctx.invoked_subcommand is not None:
         return
-    with command_context().opened() as office:
-        found = office.engine.graphs.list(status=status, limit=limit)
+    with command_context().opened() as database:
+        page = database.engine.graphs.list(status=status, limit=limit)
     if command_context().as_json:
-        print_json([_as_data(graph) for graph in found])
+        print_json([_as_data(graph) for graph in page])
         return
-    if not found:
+    if not page:
         print("no graphs")
         return
     rows = [
@@ -80,7 +81,7 @@ def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
             _counts(graph),
             short(graph.name, 40),
         )
-        for graph in found
+        for graph in page
     ]
     print_table(("GRAPH", "STATUS", "CREATED", "MEMBERS", "NAME"), rows)
 
@@ -91,32 +92,34 @@ def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
     "--id",
     "graph_id",
     metavar="ID",
-    help="Start it once: the same graph again is that one. E.g. --id order-7",
+    help="The id of the graph; the same id and graph again starts nothing. E.g. --id order-7",
 )
 @printing
 def start(file: Any, graph_id: str | None) -> None:
-    """Start the graph that a JSON file draws up ("-" for standard input), and print its id. The
-    file names members, with the workflow, args, kwargs, options of each, and what it comes
-    after."""
-    with command_context().opened(create=True) as office:
-        made = office.engine.graphs.start(read(file.read()), id=graph_id)
-    _tell({"id": made.id, "revision": made.revision}, made.id)
+    """Start the graph that a JSON file describes ("-" for standard input), and print its id. The
+    file names the members, each with its workflow, args, kwargs and options, and the members that
+    it depends on."""
+    with command_context().opened(create=True) as database:
+        graph = database.engine.graphs.start(read(file.read()), id=graph_id)
+    _report({"id": graph.id, "revision": graph.revision}, graph.id)
 
 
 @graphs.command(epilog="Example: holdfast graphs show last --mermaid")
 @click.argument("graph", metavar="GRAPH")
-@click.option("--mermaid", "as_mermaid", is_flag=True, help="Print it as a Mermaid flowchart.")
+@click.option(
+    "--mermaid", "as_mermaid", is_flag=True, help="Print the graph as a Mermaid flowchart."
+)
 @printing
 def show(graph: str, as_mermaid: bool) -> None:
-    """Show a graph as a tree: who waits for whom, and where each member stands."""
-    with command_context().opened() as office:
-        found = office.engine.graphs.get(_named(office, graph))
+    """Show a graph as a tree of members, with their dependencies and statuses."""
+    with command_context().opened() as database:
+        view = database.engine.graphs.get(_find(database, graph))
     if as_mermaid:
-        print("\n".join(mermaid(_needs(found))))
+        print("\n".join(mermaid(_needs(view))))
     elif command_context().as_json:
-        print_json(_as_data(found))
+        print_json(_as_data(view))
     else:
-        _print(found)
+        _print(view)
 
 
 @graphs.command(epilog="Example: holdfast graphs extend 01m7ge8gkb more.json --revision 3")
@@ -126,16 +129,18 @@ def show(graph: str, as_mermaid: bool) -> None:
     "--revision",
     type=int,
     metavar="N",
-    help="Only if its structure is still this one. E.g. --revision 3",
+    help="Only if the graph still has this revision. E.g. --revision 3",
 )
 @printing
 def extend(graph: str, file: Any, revision: int | None) -> None:
     """Add members and dependencies from a JSON file to a graph that has not ended. A member without
-    a workflow is one that the graph has: others may wait for it, or it for others."""
-    with command_context().opened() as office:
-        graph_id = _named(office, graph)
-        now = office.engine.graphs.extend(graph_id, read(file.read()), revision=revision)
-    _tell({"id": graph_id, "revision": now}, f"graph {graph_id} has revision {now}")
+    a workflow refers to an existing member: new members may depend on it, and it on them."""
+    with command_context().opened() as database:
+        graph_id = _find(database, graph)
+        new_revision = database.engine.graphs.extend(graph_id, read(file.read()), revision=revision)
+    _report(
+        {"id": graph_id, "revision": new_revision}, f"graph {graph_id} has revision {new_revision}"
+    )
 
 
 @graphs.command(
@@ -147,21 +152,21 @@ def extend(graph: str, file: Any, revision: int | None) -> None:
     type=click.Choice([policy.value for policy in CancelPolicy]),
     default="all",
     show_default=True,
-    help="What stops: the graph alone, also what has not begun, or all. E.g. --policy pending",
+    help="Cancel only the graph, also members that have not started, or all. E.g. --policy pending",
 )
 @click.option(
     "--reason",
     default="cancelled by request",
     metavar="TEXT",
-    help="Why. E.g. --reason 'out of stock'",
+    help="The reason. E.g. --reason 'out of stock'",
 )
 @printing
 def cancel(graph: str, policy: str, reason: str) -> None:
-    """Cancel a graph: nothing more is started."""
-    with command_context().opened() as office:
-        graph_id = _named(office, graph)
-        status = office.engine.graphs.cancel(graph_id, policy, reason)
-    _tell({"id": graph_id, "status": status.value}, f"graph {graph_id} is {status.value}")
+    """Cancel a graph: no further member is started."""
+    with command_context().opened() as database:
+        graph_id = _find(database, graph)
+        status = database.engine.graphs.cancel(graph_id, policy, reason)
+    _report({"id": graph_id, "status": status.value}, f"graph {graph_id} is {status.value}")
 
 
 @graphs.command(epilog="Example: holdfast graphs replay 01m7ge8gkb ship")
@@ -169,13 +174,13 @@ def cancel(graph: str, policy: str, reason: str) -> None:
 @click.argument("member", metavar="MEMBER")
 @printing
 def replay(graph: str, member: str) -> None:
-    """Let a member that failed, was skipped or has otherwise ended end anew, with those for which
-    it was skipped and those that were skipped because of it."""
-    with command_context().opened() as office:
-        graph_id = _named(office, graph)
-        office.engine.graphs.replay(graph_id, member)
-        status = office.engine.graphs.status(graph_id)
-    _tell({"id": graph_id, "status": status.value}, f"graph {graph_id} is {status.value}")
+    """Replay a member that has ended, for example failed or was skipped. The members that caused it
+    to be skipped, and the members that were skipped because of it, are replayed with it."""
+    with command_context().opened() as database:
+        graph_id = _find(database, graph)
+        database.engine.graphs.replay(graph_id, member)
+        status = database.engine.graphs.status(graph_id)
+    _report({"id": graph_id, "status": status.value}, f"graph {graph_id} is {status.value}")
 
 
 @graphs.command(epilog="Example: holdfast graphs why 01m7ge8gkb ship")
@@ -183,9 +188,9 @@ def replay(graph: str, member: str) -> None:
 @click.argument("member", metavar="MEMBER")
 @printing
 def why(graph: str, member: str) -> None:
-    """Say what a member waits for: which others are missing, and the command that helps."""
-    with command_context().opened() as office:
-        print_why(office.engine.graphs.why(_named(office, graph), member), office.store.now())
+    """Explain what a member waits for: the missing members, and the command that unblocks it."""
+    with command_context().opened() as database:
+        print_why(database.engine.graphs.why(_find(database, graph), member), database.store.now())
 
 
 @graphs.command(epilog="Example: holdfast graphs events last")
@@ -193,10 +198,10 @@ def why(graph: str, member: str) -> None:
 @printing
 def events(graph: str) -> None:
     """Show the audit trail of a graph."""
-    with command_context().opened() as office:
-        found = office.engine.graphs.events(_named(office, graph), limit=100_000)
+    with command_context().opened() as database:
+        audit_trail = database.engine.graphs.events(_find(database, graph), limit=100_000)
     if command_context().as_json:
-        print_json([{**event, "at": iso(event["at"])} for event in found])
+        print_json([{**event, "at": iso(event["at"])} for event in audit_trail])
         return
     rows = [
         (
@@ -206,21 +211,24 @@ def events(graph: str) -> None:
             event["member"] or "",
             _json(event["data"]),
         )
-        for event in found
+        for event in audit_trail
     ]
     print_table(("SEQ", "AT", "KIND", "MEMBER", "DATA"), rows)
 
 
 @graphs.command(epilog="Example: holdfast graphs wait last --timeout 5m")
 @click.argument("graph", metavar="GRAPH")
-@click.option("--timeout", metavar="TIME", help="How long at most. E.g. --timeout 5m")
+@click.option("--timeout", metavar="TIME", help="The maximum time to wait. E.g. --timeout 5m")
 @printing
 def wait(graph: str, timeout: str | None) -> None:
-    """Wait for a graph to end and print the results of its last members. The exit code is 1 when it
-    did not complete."""
-    with command_context().opened() as office:
-        result = office.engine.graphs.result(_named(office, graph), timeout)
-    print_json(result) if command_context().as_json else print(_json(result))
+    """Wait until a graph has ended, and print the results of its last members. The exit code is 1
+    if the graph did not complete."""
+    with command_context().opened() as database:
+        result = database.engine.graphs.result(_find(database, graph), timeout)
+    if command_context().as_json:
+        print_json(result)
+    else:
+        print(_json(result))
 
 
 @graphs.command(epilog="Example: holdfast graphs prune --older-than 30d")
@@ -228,56 +236,60 @@ def wait(graph: str, timeout: str | None) -> None:
     "--older-than",
     required=True,
     metavar="TIME",
-    help="Ended at least this long ago. E.g. --older-than 30d",
+    help="Only graphs that ended at least this long ago. E.g. --older-than 30d",
 )
 @printing
 def prune(older_than: str) -> None:
-    """Delete graphs that ended long ago; `holdfast prune` deletes them, too, together with their
-    runs."""
-    with command_context().opened() as office:
-        gone = office.engine.graphs.prune(older_than)
-    _tell({"graphs": gone}, f"{gone} graphs deleted")
+    """Delete graphs that ended long ago, without their runs; `holdfast prune` deletes them together
+    with their runs."""
+    with command_context().opened() as database:
+        deleted = database.engine.graphs.prune(older_than)
+    _report({"graphs": deleted}, f"{deleted} graphs deleted")
 
 
-def _named(office: OpenDatabase, name: str) -> str:
-    """Return the id of the graph that an id, the beginning of one, or "last" names. Raises
-    GraphNotFound."""
-    calls = office.engine.graphs
+def _find(database: OpenDatabase, name: str) -> str:
+    """Return the id of the graph with the id or id prefix *name*, or of the newest for "last".
+    Raises GraphNotFound."""
+    namespace = database.engine.graphs
     if name == "last":
-        found = [
-            *calls.list(before=AFTER_OURS, limit=1),
-            *calls.list(limit=100),
-        ]  # ids that people chose need not sort by time
-        if not found:
-            raise click.ClickException("there is no graph yet")
-        return max(found, key=lambda graph: (graph.created_at, graph.id)).id
+        # graphs are listed by id, and ids that users chose do not sort by time
+        candidates = [*namespace.list(before=AFTER_OURS, limit=1), *namespace.list(limit=100)]
+        if not candidates:
+            raise click.ClickException(
+                "the database has no graphs yet: start one with `holdfast graphs start`"
+            )
+        return max(candidates, key=lambda graph: (graph.created_at, graph.id)).id
     with suppress(GraphNotFound):
-        calls.status(name)
+        namespace.status(name)
         return name
-    near = [
+    matches = [
         graph.id
-        for graph in calls.list(before=name + "\U0010ffff", limit=2)
+        for graph in namespace.list(before=name + "\U0010ffff", limit=2)
         if graph.id.startswith(name)
     ]
-    if len(name) < SHORTEST or not near:
+    if len(name) < SHORTEST or not matches:
         raise GraphNotFound(graph=name)
-    if len(near) > 1:
+    if len(matches) > 1:
         raise click.ClickException(
-            f"several graphs begin with {name}, such as {near[0]} and {near[1]}: say more of it"
+            f"several graph ids begin with {name}, such as {matches[0]} and {matches[1]}: give more"
+            " characters"
         )
-    return near[0]
+    return matches[0]
 
 
-def _tell(data: dict[str, Any], line: str) -> None:
-    print_json(data) if command_context().as_json else print(line)
+def _report(data: dict[str, Any], line: str) -> None:
+    if command_context().as_json:
+        print_json(data)
+    else:
+        print(line)
 
 
 def _as_data(graph: GraphView) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(graph)
-    for one in (data, *data["members"]):
+    for record in (data, *data["members"]):
         for name in ("created_at", "started_at", "finished_at"):
-            if name in one:
-                one[name] = iso(one[name])
+            if name in record:
+                record[name] = iso(record[name])
     return data
 
 
@@ -303,26 +315,30 @@ def _print(graph: GraphView) -> None:
 
 
 def trees(graph: GraphView) -> list[Tree]:
-    """Return the members as trees: each below one of those that it waits for, where all of them
-    have been shown; from a certain depth on beside it."""
-    place = {member.name: number for number, member in enumerate(graph.members)}
-    found = {member.name: Tree(_line(member)) for member in graph.members}
+    """Return the members as trees.
+
+    Each member is drawn below the last of the members that it depends on, so that all of them have
+    been shown before it. From the depth DEEPEST on it is drawn beside that member."""
+    order = {member.name: number for number, member in enumerate(graph.members)}
+    nodes = {member.name: Tree(_line(member)) for member in graph.members}
     paths: dict[str, tuple[str, ...]] = {}
     roots: list[Tree] = []
     for member in graph.members:
-        above = [name for need in member.needs for name in need.of]
-        last = max(above, key=place.__getitem__) if above else None
-        path = paths[member.name] = (*paths[last], last)[:DEEPEST] if last is not None else ()
-        (found[path[-1]].below if path else roots).append(found[member.name])
+        upstreams = [name for need in member.needs for name in need.of]
+        path: tuple[str, ...] = ()
+        if upstreams:
+            last = max(upstreams, key=order.__getitem__)
+            path = (*paths[last], last)[:DEEPEST]
+        paths[member.name] = path
+        siblings = nodes[path[-1]].below if path else roots
+        siblings.append(nodes[member.name])
     return roots
 
 
 def _line(member: MemberView) -> str:
-    state = (
-        member.state.value
-        if member.status is None or member.state != "started"
-        else member.status.value
-    )
+    state = member.state.value
+    if member.status is not None and member.state == "started":
+        state = member.status.value
     needs = "; ".join(_need(need.of, need.need, need.rest) for need in member.needs)
     after = f"  after {needs}" if needs else ""
     note = f"  ({short(member.note, 80)})" if member.note else ""
@@ -331,11 +347,11 @@ def _line(member: MemberView) -> str:
 
 
 def _need(upstreams: list[str], need: int, rest: str) -> str:
-    shown = ", ".join(upstreams[:5]) + (
-        f" and {len(upstreams) - 5} others" if len(upstreams) > 5 else ""
-    )
-    many = "" if need == len(upstreams) else f"{need} of "
-    return f"{many}{shown}" + (" (cancel the rest)" if rest == "cancel" else "")
+    names = ", ".join(upstreams[:5])
+    if len(upstreams) > 5:
+        names += f" and {len(upstreams) - 5} others"
+    count = "" if need == len(upstreams) else f"{need} of "
+    return f"{count}{names}" + (" (cancel the rest)" if rest == "cancel" else "")
 
 
 def _needs(graph: GraphView) -> dict[str, tuple[str, list[tuple[list[str], int, str]]]]:

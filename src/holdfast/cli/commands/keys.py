@@ -1,4 +1,4 @@
-"""``holdfast keys``: the keys that sign tokens. Secrets are never shown."""
+"""``holdfast keys``: list and rotate the keys that sign tokens. Secrets are never shown."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ EPILOG = """\b
 Examples:
   holdfast keys
   holdfast keys rotate --grace 7d
-  holdfast keys rotate --grace 0s    after a leak: all tokens made so far are worth nothing"""
+  holdfast keys rotate --grace 0s    after a leak: all existing tokens become invalid"""
 
 
 @click.group(
-    short_help="List the keys that sign tokens, and replace them.",
+    short_help="List and rotate the keys that sign tokens.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
 @printing
 @click.pass_context
 def keys(ctx: click.Context) -> None:
-    """List the keys that sign tokens, without their secrets; `keys rotate` makes a new one."""
+    """List the keys that sign tokens, without their secrets; `keys rotate` creates a new one."""
     command_context().concerns_all("keys")
     if ctx.invoked_subcommand is not None:
         return
-    with command_context().opened() as office:
-        found = office.engine.keys()
+    with command_context().opened() as database:
+        signing_keys = database.engine.keys()
     if command_context().as_json:
-        print_json([_as_data(key) for key in found])
+        print_json([_as_data(key) for key in signing_keys])
         return
     rows = [
         (
@@ -43,9 +43,9 @@ def keys(ctx: click.Context) -> None:
             seconds(key.created_at),
             seconds(key.expires_at),
         )
-        for key in found
+        for key in signing_keys
     ]
-    print_table(("KEY", "STATE", "MADE", "GOOD UNTIL"), rows)
+    print_table(("KEY", "STATE", "CREATED", "VALID UNTIL"), rows)
 
 
 @keys.command(epilog="Example: holdfast keys rotate --grace 7d")
@@ -55,21 +55,21 @@ def keys(ctx: click.Context) -> None:
     type=DURATION,
     default=DEFAULT_GRACE,
     show_default=True,
-    help="For how long the tokens of the key before it are still taken. E.g. --grace 7d",
+    help="How long tokens of the previous key stay valid. E.g. --grace 7d",
 )
 @printing
 def rotate(grace: str) -> None:
-    """Make a new key, with which all tokens are signed from now on."""
-    with command_context().opened(create=True) as office:
-        done = office.engine.rotate_key(grace=grace)
+    """Create a new key that signs all tokens from now on."""
+    with command_context().opened(create=True) as database:
+        rotation = database.engine.rotate_key(grace=grace)
     if command_context().as_json:
-        print_json({**msgspec.to_builtins(done), "good_until": iso(done.good_until)})
+        print_json({**msgspec.to_builtins(rotation), "good_until": iso(rotation.good_until)})
         return
-    print(f"key {done.kid} signs from now on")
-    if done.previous is not None:
-        print(f"key {done.previous} is good until {seconds(done.good_until)}")
-    if done.dropped:
-        print(f"gone, for their time was over: {', '.join(done.dropped)}")
+    print(f"key {rotation.kid} signs all tokens from now on")
+    if rotation.previous is not None:
+        print(f"key {rotation.previous} is valid until {seconds(rotation.good_until)}")
+    if rotation.dropped:
+        print(f"expired keys removed: {', '.join(rotation.dropped)}")
 
 
 def _as_data(key: KeyInfo) -> dict[str, Any]:

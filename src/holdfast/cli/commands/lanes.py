@@ -1,4 +1,4 @@
-"""``holdfast lanes``: the lanes, their limits, and how full they are."""
+"""``holdfast lanes``: list lanes with their limits and running runs, and change the limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE = "none"
 
 
 @click.group(
-    short_help="List the lanes and set their limits.", epilog=EPILOG, invoke_without_command=True
+    short_help="List lanes and set their limits.", epilog=EPILOG, invoke_without_command=True
 )
 @printing
 @click.pass_context
@@ -39,8 +39,8 @@ def lanes(ctx: click.Context) -> None:
     """List the lanes with their limits; `lanes set` changes them."""
     command_context().concerns_all("lanes")
     if ctx.invoked_subcommand is None:
-        with command_context().opened() as office:
-            _print(office.store)
+        with command_context().opened() as database:
+            _print(database.store)
 
 
 @lanes.command("set", epilog="Example: holdfast lanes set mail --concurrency 5 --rate 10/s")
@@ -48,42 +48,42 @@ def lanes(ctx: click.Context) -> None:
 @click.option(
     "--concurrency",
     metavar="N",
-    help="How many of its runs work at once, or 'none' for no limit. E.g. --concurrency 5",
+    help="The maximum number of running runs, or 'none' for no limit. E.g. --concurrency 5",
 )
 @click.option(
     "--rate",
     "rate_text",
     metavar="N/TIME",
-    help="How many begin per time, or 'none' for no limit. E.g. --rate 10/s",
+    help="The maximum rate of starting runs, or 'none' for no limit. E.g. --rate 10/s",
 )
 @click.option(
     "--per-share",
     metavar="N",
-    help="How many of one share work at once, or 'none' for no limit. E.g. --per-share 2",
+    help="The maximum number of running runs of one share, or 'none'. E.g. --per-share 2",
 )
 @click.option(
     "--rate-per-share",
     metavar="N/TIME",
-    help="How many of one share begin per time, or 'none'. E.g. --rate-per-share 10/m",
+    help="The maximum rate of starting runs of one share, or 'none'. E.g. --rate-per-share 10/m",
 )
 @click.option(
     "--weight",
     "weights",
     multiple=True,
     type=WEIGHT,
-    help="What a share weighs against the others. E.g. --weight gold=3",
+    help="The weight of a share; default: 1. E.g. --weight gold=3",
 )
 @click.option(
     "--pause/--unpause",
     "paused",
     default=None,
-    help="Let none of its runs begin, or let them begin again.",
+    help="Stop starting runs of the lane, or start them again.",
 )
 @click.option(
     "--drain/--open",
     "draining",
     default=None,
-    help="Take no new runs and finish those there are, or take them again.",
+    help="Refuse new runs and finish the existing ones, or accept new runs again.",
 )
 @printing
 def set_lane(
@@ -96,17 +96,18 @@ def set_lane(
     paused: bool | None,
     draining: bool | None,
 ) -> None:
-    """Change the limits of a lane; what is not named stays as it is."""
+    """Change the limits of a lane; settings that are not named keep their value."""
     if not weights and all(
-        one is None for one in (concurrency, rate_text, per_share, rate_per_share, paused, draining)
+        option is None
+        for option in (concurrency, rate_text, per_share, rate_per_share, paused, draining)
     ):
         raise click.UsageError(
-            "nothing to set: use --concurrency, --rate, --per-share, --weight, --pause, --drain or"
-            " the like"
+            "nothing to set: use an option such as --concurrency, --rate, --per-share, --weight,"
+            " --pause or --drain"
         )
-    with command_context().opened(create=True) as office:
-        lane = next((lane for lane in office.store.lanes() if lane.name == name), Lane(name=name))
-        office.engine.lane(
+    with command_context().opened(create=True) as database:
+        lane = next((lane for lane in database.store.lanes() if lane.name == name), Lane(name=name))
+        database.engine.lane(
             name,
             concurrency=_number("--concurrency", concurrency, lane.concurrency),
             rate=_text(rate_text, _rate(rate_of(lane))),
@@ -116,19 +117,27 @@ def set_lane(
             paused=lane.paused if paused is None else paused,
             draining=lane.draining if draining is None else draining,
         )
-        _print(office.store, name)
+        _print(database.store, name)
 
 
-def _number(option: str, text: str | None, now: int | None) -> int | None:
-    if text is None or text == NONE:
-        return now if text is None else None
+def _number(option: str, text: str | None, current: int | None) -> int | None:
+    """Return the new limit: *current* without *text*, None for 'none'. Raises BadParameter."""
+    if text is None:
+        return current
+    if text == NONE:
+        return None
     if not text.isascii() or not text.isdigit():
-        raise click.BadParameter(f"{text!r} is no number of runs", param_hint=f"'{option}'")
+        raise click.BadParameter(
+            f"{text!r} is neither a number nor 'none'", param_hint=f"'{option}'"
+        )
     return int(text)
 
 
-def _text(text: str | None, now: str | None) -> str | None:
-    return now if text is None else None if text == NONE else text
+def _text(text: str | None, current: str | None) -> str | None:
+    """Return the new setting: *current* without *text*, None for 'none'."""
+    if text is None:
+        return current
+    return None if text == NONE else text
 
 
 def _weights(lane: Lane) -> dict[str, float]:
@@ -139,26 +148,27 @@ def _weight(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no number", param_hint="'--weight'") from None
+        raise click.BadParameter(f"{text!r} is not a number", param_hint="'--weight'") from None
 
 
-def _rate(limits: rate_limits.RateLimit | None) -> str | None:
-    return None if limits is None else rate_limits.show(limits)
+def _rate(limit: rate_limits.RateLimit | None) -> str | None:
+    return None if limit is None else rate_limits.show(limit)
 
 
 def _print(store: Store, only: str | None = None) -> None:
-    busy = Counter(
+    """Print the lanes that have settings or are used by a route; with *only*, that lane alone."""
+    running = Counter(
         run.lane for runs in at_work(store, look_at_workers(store)).values() for run in runs
     )
-    set_up = {lane.name: lane for lane in store.lanes()}
-    names = sorted({*set_up, *(route.lane for route in store.routes().values())})
-    found = [
-        _as_data(set_up.get(name, Lane(name=name)), busy[name])
+    configured = {lane.name: lane for lane in store.lanes()}
+    names = sorted({*configured, *(route.lane for route in store.routes().values())})
+    listed = [
+        _as_data(configured.get(name, Lane(name=name)), running[name])
         for name in names
         if only in (None, name)
     ]
     if command_context().as_json:
-        print_json(found if only is None else found[0])
+        print_json(listed if only is None else listed[0])
         return
     rows = [
         (
@@ -170,7 +180,7 @@ def _print(store: Store, only: str | None = None) -> None:
             _or_dash(lane["rate_per_share"]),
             lane["state"],
         )
-        for lane in found
+        for lane in listed
     ]
     print_table(
         ("LANE", "RUNNING", "CONCURRENCY", "RATE", "PER SHARE", "RATE PER SHARE", "STATE"), rows
@@ -187,9 +197,15 @@ def _as_data(lane: Lane, running: int) -> dict[str, Any]:
         "weights": _weights(lane),
         "paused": lane.paused,
         "draining": lane.draining,
-        "state": "paused" if lane.paused else "draining" if lane.draining else "open",
+        "state": _state(lane),
         "running": running,
     }
+
+
+def _state(lane: Lane) -> str:
+    if lane.paused:
+        return "paused"
+    return "draining" if lane.draining else "open"
 
 
 def _or_dash(value: object) -> str:

@@ -1,4 +1,4 @@
-"""``holdfast signal, cancel, resume, replay, fork``: what people do to one run."""
+"""``holdfast signal, cancel, resume, replay, fork``: operations on a single run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from holdfast.core.status import Status
 from holdfast.store.contract import Store
 
 
-def _tell(line: str, **data: Any) -> None:
-    """Say what was done, in words or as data."""
+def _report(line: str, **data: Any) -> None:
+    """Print the outcome of a command, as a line or with --json as data."""
     if command_context().as_json:
         print_json(data)
     else:
@@ -30,83 +30,86 @@ Examples:
   holdfast signal --wait 01m7ge8gkb... --token k1.eyJ... approved"""
 
 
-@click.command(short_help="Send a signal to a run, or to one of its waits.", epilog=SIGNAL)
+@click.command(short_help="Send a signal to a run or to one of its waits.", epilog=SIGNAL)
 @click.argument("words", metavar="RUN NAME [PAYLOAD_JSON]", nargs=-1)
 @click.option(
     "--key",
     metavar="KEY",
-    help="Send it at most once: the same key again sends nothing. E.g. --key payment-77",
+    help="Send at most one signal with this key. E.g. --key payment-77",
 )
 @click.option(
-    "--source", metavar="TEXT", help="Who sends it, for waits that count those. E.g. --source ann"
+    "--source",
+    metavar="TEXT",
+    help="The sender, for waits that count different senders. E.g. --source ann",
 )
 @click.option(
     "--wait",
     metavar="WAIT",
-    help="The id of a wait that was handed out: send it to that. E.g. --wait 01m7ge8gkb...",
+    help="Send the signal to this wait, by its id. E.g. --wait 01m7ge8gkb...",
 )
 @click.option(
     "--token",
     metavar="TOKEN",
     envvar="HOLDFAST_TOKEN",
     help=(
-        "Send it as somebody outside would, with the token of the wait, and no RUN. E.g. --token"
-        " k1.eyJ... (or HOLDFAST_TOKEN)"
+        "Send the signal as an outside program would: with the token of the wait, and without RUN."
+        " E.g. --token k1.eyJ... [env: HOLDFAST_TOKEN]"
     ),
 )
 @printing
 def signal(
     words: tuple[str, ...], key: str | None, source: str | None, wait: str | None, token: str | None
 ) -> None:
-    """Send the signal NAME to a run; it may not wait for it yet."""
+    """Send the signal NAME to a run; the run need not wait for it yet."""
     if token is not None and wait is None:
-        raise click.UsageError("--token opens a wait: name it with --wait")
+        raise click.UsageError("--token belongs to a wait: name the wait with --wait")
     if token is None:
-        run, name, payload = _words(words, ("RUN", "NAME"))
+        run, name, payload = _parse(words, ("RUN", "NAME"))
         _signal(run, name, payload, key, source, wait)
         return
-    name, payload = _words(words, (), ("NAME",))
-    with command_context().opened() as office:
-        done = office.engine.deliver(str(wait), token, name, payload, source=source, key=key)
-    _tell(
-        f"signal sent to the wait {wait}: {done.effect.value}",
+    name, payload = _parse(words, (), ("NAME",))
+    with command_context().opened() as database:
+        receipt = database.engine.deliver(str(wait), token, name, payload, source=source, key=key)
+    _report(
+        f"signal sent to the wait {wait}: {receipt.effect.value}",
         wait=wait,
-        signal=done.signal,
-        effect=done.effect.value,
+        signal=receipt.signal,
+        effect=receipt.effect.value,
     )
 
 
-def _words(
+def _parse(
     words: tuple[str, ...], needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> list[Any]:
-    """Tell the arguments apart; the last one is JSON."""
+    """Return one value per name (None for a missing optional one), then the payload from JSON."""
     if len(words) < len(needed):
         raise click.UsageError(f"Missing argument '{needed[len(words)]}'.")
     names = (*needed, *optional)
     if len(words) > len(names) + 1:
         raise click.UsageError(f"Got unexpected extra argument ({words[len(names) + 1]})")
-    named = [words[place] if place < len(words) else None for place in range(len(names))]
-    context = click.get_current_context()
-    payload = JSON.convert(words[len(names)], None, context) if len(words) > len(names) else None
-    return [*named, payload]
+    values: list[Any] = [*words[: len(names)]]
+    values += [None] * (len(names) - len(values))
+    payload = None
+    if len(words) > len(names):
+        payload = JSON.convert(words[len(names)], None, click.get_current_context())
+    return [*values, payload]
 
 
 def _signal(
     run: str, name: str, payload: Any, key: str | None, source: str | None, wait: str | None
 ) -> None:
-    with command_context().opened() as office:
-        found = office.find(run)
-        sent = office.engine.signal(found.id, name, payload, key=key, source=source, wait=wait)
-        line = (
-            f"signal {name} sent to {found.id}"
-            if sent
-            else f"signal {name} with key {key} had been sent to {found.id} before"
-        )
-        _tell(line, run=found.id, name=name, sent=sent)
+    with command_context().opened() as database:
+        run_id = database.find(run).id
+        sent = database.engine.signal(run_id, name, payload, key=key, source=source, wait=wait)
+        if sent:
+            line = f"signal {name} sent to {run_id}"
+        else:
+            line = f"not sent: a signal {name} with the key {key} was sent to {run_id} before"
+        _report(line, run=run_id, name=name, sent=sent)
 
 
 @click.command(
-    short_help="Ask a run to stop.", epilog="Example: holdfast cancel last --reason 'ordered twice'"
+    short_help="Cancel a run.", epilog="Example: holdfast cancel last --reason 'ordered twice'"
 )
 @click.argument("run", metavar="RUN")
 @click.option(
@@ -114,21 +117,20 @@ def _signal(
     metavar="TEXT",
     default="cancelled by request",
     show_default=True,
-    help="Why. E.g. --reason 'ordered twice'",
+    help="The reason. E.g. --reason 'ordered twice'",
 )
-@click.option("--force", is_flag=True, help="End it at once and undo nothing.")
+@click.option("--force", is_flag=True, help="End the run at once, without compensation.")
 @printing
 def cancel(run: str, reason: str, force: bool) -> None:
-    """Ask a run and its children to stop, and to undo what they did."""
-    with command_context().opened() as office:
-        found = office.find(run)
-        status = office.engine.cancel(found.id, reason, force=force)
-        line = (
-            "was cancelled"
-            if status is Status.CANCELLED
-            else "was asked to stop; a worker undoes what it did"
-        )
-        _tell(f"run {found.id} {line}", run=found.id, status=status.value)
+    """Cancel a run and its children: a worker stops them and runs their compensations."""
+    with command_context().opened() as database:
+        run_id = database.find(run).id
+        status = database.engine.cancel(run_id, reason, force=force)
+        if status is Status.CANCELLED:
+            line = f"run {run_id} was cancelled"
+        else:
+            line = f"cancellation of run {run_id} requested; a worker runs its compensations"
+        _report(line, run=run_id, status=status.value)
 
 
 @click.command(
@@ -137,11 +139,11 @@ def cancel(run: str, reason: str, force: bool) -> None:
 @click.argument("run", metavar="RUN")
 @printing
 def resume(run: str) -> None:
-    """Put a stuck run back to work, once what made it stuck is mended."""
-    with command_context().opened() as office:
-        found = office.find(run)
-        status = office.engine.resume(found.id)
-        _tell(f"run {found.id} is {status.value}", run=found.id, status=status.value)
+    """Put a stuck run back to work after its cause has been fixed."""
+    with command_context().opened() as database:
+        run_id = database.find(run).id
+        status = database.engine.resume(run_id)
+        _report(f"run {run_id} is {status.value}", run=run_id, status=status.value)
 
 
 @click.command(
@@ -153,33 +155,32 @@ def resume(run: str) -> None:
     "--from",
     "step",
     metavar="STEP",
-    help="Do this step, and all after it, again. E.g. --from charge",
+    help="Repeat this step and all steps after it. E.g. --from charge",
 )
 @printing
 def replay(run: str, step: str | None) -> None:
-    """Put a finished run back to work, and its failed children: what completed stands, what failed
-    is done again."""
-    with command_context().opened() as office:
-        found = office.find(run)
-        status = office.engine.replay(found.id, from_step=step)
-        children = _replayed_with(office.store, found.id)
+    """Put a finished run and its failed children back to work: completed steps keep their results,
+    failed steps run again."""
+    with command_context().opened() as database:
+        run_id = database.find(run).id
+        status = database.engine.replay(run_id, from_step=step)
+        children = _replayed_children(database.store, run_id)
         lines = [
-            f"run {found.id} is {status.value}",
+            f"run {run_id} is {status.value}",
             *(f"child run {child} is replayed with it" for child in children),
         ]
-        _tell("\n".join(lines), run=found.id, status=status.value, children=children)
+        _report("\n".join(lines), run=run_id, status=status.value, children=children)
 
 
-def _replayed_with(store: Store, run_id: str) -> list[str]:
-    """Return the runs that the last replay of a run has put back to work with it, those below its
-    children too."""
-    last = [event for event in store.history(run_id) if event.kind == EventKind.RUN_REPLAYED][-1:]
-    children = [
-        child
-        for event in last
-        for child in msgspec.json.decode(event.data or b"{}").get("children", ())
-    ]
-    return [one for child in children for one in (child, *_replayed_with(store, child))]
+def _replayed_children(store: Store, run_id: str) -> list[str]:
+    """Return the ids of all descendants that the last replay of a run has put back to work."""
+    replays = [event for event in store.history(run_id) if event.kind == EventKind.RUN_REPLAYED]
+    if not replays:
+        return []
+    descendants: list[str] = []
+    for child in msgspec.json.decode(replays[-1].data or b"{}").get("children", ()):
+        descendants += [child, *_replayed_children(store, child)]
+    return descendants
 
 
 @click.command(
@@ -191,18 +192,18 @@ def _replayed_with(store: Store, run_id: str) -> list[str]:
     "--from",
     "step",
     metavar="STEP",
-    help="Keep the history before this step; default: keep none. E.g. --from pack",
+    help="Copy the history before this step; default: copy none. E.g. --from pack",
 )
 @click.option(
     "--id",
-    "wanted",
+    "new_id",
     metavar="ID",
-    help="The id of the new run: the same command again makes no other run. E.g. --id retry-7",
+    help="The id of the new run; the same command again starts no other run. E.g. --id order-7b",
 )
 @printing
-def fork(run: str, step: str | None, wanted: str | None) -> None:
-    """Start a new run with the same input, and the same history up to a step; print its id."""
-    with command_context().opened() as office:
-        found = office.find(run)
-        made = office.engine.fork(found.id, from_step=step, id=wanted)
-        _tell(made.id, id=made.id, forked_from=found.id, status=made.status.value)
+def fork(run: str, step: str | None, new_id: str | None) -> None:
+    """Start a new run with the same input and with the history before a step; print its id."""
+    with command_context().opened() as database:
+        run_id = database.find(run).id
+        forked = database.engine.fork(run_id, from_step=step, id=new_id)
+        _report(forked.id, id=forked.id, forked_from=run_id, status=forked.status.value)

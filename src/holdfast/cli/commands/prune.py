@@ -1,4 +1,4 @@
-"""``holdfast prune``: delete what ended long ago."""
+"""``holdfast prune``: delete runs that ended long ago."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ PAGE = 500
     metavar="WHEN",
     type=MOMENT,
     required=True,
-    help="Delete runs that ended before that. E.g. --older-than 30d",
+    help="Only runs that ended before this time, or this long ago. E.g. --older-than 30d",
 )
 @click.option(
     "--status",
     metavar="A,B",
     type=ListValue(Status),
-    help="Only those that ended so; default: all. E.g. --status failed,expired",
+    help="Only runs with these final statuses; default: all. E.g. --status failed,expired",
 )
 @click.option(
     "--workflow",
     metavar="NAME",
-    help="Only runs of that workflow; default: all. E.g. --workflow checkout",
+    help="Only runs of this workflow; default: all. E.g. --workflow checkout",
 )
-@click.option("--dry-run", is_flag=True, help="Only say how many would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show how many runs would be deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @printing
 def prune(
     older_than: str | datetime,
@@ -55,52 +55,56 @@ def prune(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Delete finished runs, with all below them, that ended long ago. A run with a live child
-    stays."""
-    wrong = [one for one in status or () if one not in FINAL]
-    if wrong:
+    """Delete finished runs that ended long ago, with all their descendants. A run with a live
+    descendant is kept."""
+    not_final = [name for name in status or () if name not in FINAL]
+    if not_final:
         raise click.UsageError(
-            f"a run that is {wrong[0]} has not ended: only finished runs can be pruned"
+            f"a run with the status {not_final[0]} has not ended: only finished runs can be pruned"
         )
-    with command_context().opened() as office:
+    with command_context().opened() as database:
         if dry_run:
-            _tell(
-                sum(_doomed(office.store, older_than, status or sorted(FINAL), workflow)),
-                "would be deleted",
-                dry_run=True,
-            )
+            sizes = _prunable_trees(database.store, older_than, status or sorted(FINAL), workflow)
+            _report(sum(sizes), "would be deleted", dry_run=True)
             return
-        if not yes and not _agreed(older_than):
+        if not yes and not _confirmed(older_than):
             raise click.ClickException("nothing was deleted")
-        _tell(_delete(office, older_than, status or (), workflow), "deleted", dry_run=False)
+        _report(_delete(database, older_than, status or (), workflow), "deleted", dry_run=False)
 
 
-def _agreed(older_than: str | datetime) -> bool:
+def _confirmed(older_than: str | datetime) -> bool:
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here: say --yes, or --dry-run first")
-    return click.confirm(f"Delete all finished runs that ended before {older_than} ago?", err=True)
+        raise click.UsageError(
+            "stdin is not a terminal, so you cannot be asked for confirmation: use --yes, or"
+            " --dry-run for a preview"
+        )
+    if isinstance(older_than, datetime):
+        question = f"Delete all finished runs that ended before {older_than}?"
+    else:
+        question = f"Delete all finished runs that ended more than {older_than} ago?"
+    return click.confirm(question, err=True)
 
 
-def _tell(count: int, done: str, *, dry_run: bool) -> None:
+def _report(count: int, outcome: str, *, dry_run: bool) -> None:
     if command_context().as_json:
         print_json({"runs": count, "dry_run": dry_run})
     else:
-        print(f"{count} {'run' if count == 1 else 'runs'} {done}")
+        print(f"{count} {'run' if count == 1 else 'runs'} {outcome}")
 
 
 def _delete(
-    office: OpenDatabase, older_than: Moment, status: Sequence[str], workflow: str | None
+    database: OpenDatabase, older_than: Moment, status: Sequence[str], workflow: str | None
 ) -> int:
     with counting("{} runs deleted") as progress:
-        return office.engine.prune(
+        return database.engine.prune(
             older_than, status=status, workflow=workflow, batch=PAGE, progress=progress
         )
 
 
-def _doomed(
+def _prunable_trees(
     store: Store, older_than: Moment, status: Sequence[str], workflow: str | None
 ) -> Iterator[int]:
-    """Yield, for each root that would go, how many runs go with it."""
+    """Yield the number of runs of each tree that would be deleted."""
     limit = moment(older_than, store.now(), sign=-1)
     for root in _roots(store, status, workflow):
         if root.finished_at is not None and root.finished_at < limit:
@@ -110,6 +114,7 @@ def _doomed(
 
 
 def _roots(store: Store, status: Sequence[str], workflow: str | None) -> Iterator[RunRecord]:
+    """Yield the runs without a parent that have one of these statuses, page by page."""
     namespace = command_context().namespace
     before: str | None = None
     while page := store.runs(

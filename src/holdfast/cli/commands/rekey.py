@@ -1,4 +1,4 @@
-"""``holdfast db rekey``: encrypt with the current key all that is not."""
+"""``holdfast db rekey``: encrypt all stored values with the current key."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ Example: from key k1 to key k2
   HOLDFAST_KEYS=k2=$NEW_KEY,k1=$OLD_KEY holdfast db rekey"""
 
 
-@click.command(short_help="Encrypt all that is stored with the current key.", epilog=EPILOG)
+@click.command(short_help="Encrypt all stored values with the current key.", epilog=EPILOG)
 @printing
 def rekey() -> None:
-    """Encrypt with the current key all that is stored under another one, or not encrypted yet;
-    workers may go on meanwhile.
+    """Encrypt with the current key all values that are encrypted with another key or not encrypted
+    yet; workers may run meanwhile.
 
-    The keys are those of HOLDFAST_KEYS, the current one first, or of --codec. It can be interrupted
-    and given again. Exit 1 when something is under a key that is not known, or is damaged: it stays
-    as it is."""
-    with command_context().opened() as office, counting("{} runs looked at") as progress:
-        done = office.engine.rekey(progress)
-        left = office.store.keys_in_use()
+    The keys are those of HOLDFAST_KEYS, the current one first, or of --codec. The command can be
+    interrupted and repeated. Values under an unknown key and damaged values are not changed; the
+    exit code is then 1."""
+    with command_context().opened() as database, counting("{} runs checked") as progress:
+        report = database.engine.rekey(progress)
+        keys_in_use = database.store.keys_in_use()
     if command_context().as_json:
         print_json(
             {
-                "runs": done.runs,
-                "values": done.values,
-                "unreadable": done.unreadable,
-                "damaged": done.damaged,
-                "keys": left,
+                "runs": report.runs,
+                "values": report.values,
+                "unreadable": report.unreadable,
+                "damaged": report.damaged,
+                "keys": keys_in_use,
             }
         )
     else:
         print(
-            f"{done.values} values of {done.runs} runs encrypted anew; keys in use:"
-            f" {', '.join(left) or 'none'}"
+            f"{report.values} values of {report.runs} runs encrypted with the current key; keys in"
+            f" use: {', '.join(keys_in_use) or 'none'}"
         )
-    for damage in done.damaged:
-        click.echo(f"stays as it is: {damage}", err=True)
-    if done.unreadable:
-        told = ", ".join(f"{count} under key {key}" for key, count in done.unreadable.items())
+    for damage in report.damaged:
+        click.echo(f"not changed: {damage}", err=True)
+    if report.unreadable:
+        counts = ", ".join(f"{count} under key {key}" for key, count in report.unreadable.items())
         raise click.ClickException(
-            f"some values cannot be read, because their keys are not known here: {told}"
+            f"some values were not changed, because their keys are unknown here ({counts}): add the"
+            " keys to HOLDFAST_KEYS and repeat the command"
         )
-    if done.damaged:
-        raise click.ClickException(f"{len(done.damaged)} values are damaged and stay as they are")
+    if report.damaged:
+        raise click.ClickException(f"{len(report.damaged)} damaged values were not changed")

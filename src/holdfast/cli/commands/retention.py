@@ -1,8 +1,9 @@
-"""``holdfast retention``: the rules by which finished runs are deleted."""
+"""``holdfast retention``: list, set, preview and apply the rules that delete finished runs."""
 
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import click
@@ -38,31 +39,31 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 
 
 class SizeValue(click.ParamType["int"]):
-    """A number of bytes, like 500MB."""
+    """A number of bytes such as 500MB."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None or found[2].lower() not in _UNITS or float(found[1]) <= 0:
-            self.fail(f"{value!r} is no size: say 500MB or 2GB", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2].lower()])
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None or match[2].lower() not in _UNITS or float(match[1]) <= 0:
+            self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
+        return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 @click.group(
-    short_help="List and set the rules by which finished runs are deleted.",
+    short_help="List and set the rules that delete finished runs.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
 @printing
 @click.pass_context
 def retention(ctx: click.Context) -> None:
-    """List the retention rules. Workers follow them: a little at a time, one worker for all, never
-    a tree that lives."""
+    """List the retention rules. One worker of the installation applies them in small batches. A
+    tree of runs with a live run is never deleted."""
     command_context().concerns_all("retention")
     if ctx.invoked_subcommand is None:
-        with command_context().opened() as office:
-            _print(office.store.retentions())
+        with command_context().opened() as database:
+            _print(database.store.retentions())
 
 
 @retention.command(
@@ -76,33 +77,35 @@ def retention(ctx: click.Context) -> None:
     "--what",
     metavar="WHAT",
     default="runs",
-    help="What goes: runs, or only their events or frames; default: runs. E.g. --what events",
+    help="What is deleted: runs, or only their events or frames; default: runs. E.g. --what events",
 )
 @click.option(
     "--workflow",
     metavar="NAME",
-    help="Only runs of that workflow; default: all. E.g. --workflow checkout",
+    help="Only runs of this workflow; default: all. E.g. --workflow checkout",
 )
 @click.option(
     "--status",
     metavar="A,B",
     type=ListValue(Status),
-    help="Only those that ended so. E.g. --status completed,cancelled",
+    help="Only runs with these final statuses. E.g. --status completed,cancelled",
 )
 @click.option(
-    "--older-than", metavar="TIME", help="What ended longer ago goes. E.g. --older-than 30d"
+    "--older-than",
+    metavar="TIME",
+    help="Delete runs that ended longer ago than this. E.g. --older-than 30d",
 )
 @click.option(
     "--keep-last",
     metavar="N",
     type=int,
-    help="The newest N of each workflow stay. E.g. --keep-last 1000",
+    help="Keep the newest N runs of each workflow. E.g. --keep-last 1000",
 )
 @click.option(
     "--max-size",
     metavar="SIZE",
     type=SizeValue(),
-    help="The oldest go until all data takes no more. E.g. --max-size 2GB",
+    help="Delete the oldest runs until the data is no larger than this. E.g. --max-size 2GB",
 )
 @printing
 def set_rule(
@@ -114,9 +117,9 @@ def set_rule(
     keep_last: int | None,
     max_size: int | None,
 ) -> None:
-    """Make the rule NAME, in place of one of that name."""
-    with command_context().opened(create=True) as office:
-        office.engine.retention(
+    """Create the rule NAME, or replace it."""
+    with command_context().opened(create=True) as database:
+        database.engine.retention(
             name,
             what=what,
             workflow=workflow,
@@ -125,16 +128,16 @@ def set_rule(
             keep_last=keep_last,
             max_bytes=max_size,
         )
-        _print([rule for rule in office.store.retentions() if rule.name == name])
+        _print([rule for rule in database.store.retentions() if rule.name == name])
 
 
 @retention.command("remove", epilog="Example: holdfast retention remove old")
 @click.argument("name", metavar="NAME")
 @printing
 def remove(name: str) -> None:
-    """Remove the rule NAME; nothing more is deleted by it."""
-    with command_context().opened() as office:
-        office.engine.remove_retention(name)
+    """Remove the rule NAME. Data that it has deleted does not come back."""
+    with command_context().opened() as database:
+        database.engine.remove_retention(name)
         if command_context().as_json:
             print_json({"removed": name})
         else:
@@ -144,43 +147,46 @@ def remove(name: str) -> None:
 @retention.command("preview", epilog="Example: holdfast retention preview --json")
 @printing
 def preview() -> None:
-    """Say how much each rule would delete now; nothing is deleted."""
-    with command_context().opened() as office:
-        found = office.engine.preview_retention()
+    """Show how much each rule would delete now; nothing is deleted."""
+    with command_context().opened() as database:
+        previews = database.engine.preview_retention()
         if command_context().as_json:
-            print_json(found)
+            print_json(previews)
             return
         rows = [
-            (one.name, one.what, str(one.trees), str(one.runs), size(one.bytes)) for one in found
+            (preview.name, preview.what, str(preview.trees), str(preview.runs), size(preview.bytes))
+            for preview in previews
         ]
         print_table(("RULE", "WHAT", "TREES", "RUNS", "SIZE"), rows)
 
 
 @retention.command("run", epilog="Example: holdfast retention run --yes")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @printing
 def run(yes: bool) -> None:
-    """Delete now, here, what the rules say, without waiting for a worker."""
-    with command_context().opened() as office:
+    """Apply the rules now, in this process, without waiting for a worker."""
+    with command_context().opened() as database:
         if not yes:
-            _ask(office)
+            _confirm(database)
         with counting("{} runs deleted or trimmed") as progress:
-            gone = office.engine.retain(progress)
+            deleted = database.engine.retain(progress)
         if command_context().as_json:
-            print_json({"runs": gone})
+            print_json({"runs": deleted})
         else:
-            print(f"{gone} {'run' if gone == 1 else 'runs'} deleted or trimmed")
+            print(f"{deleted} {'run' if deleted == 1 else 'runs'} deleted or trimmed")
 
 
-def _ask(office: OpenDatabase) -> None:
-    import sys
+def _confirm(database: OpenDatabase) -> None:
+    """Ask for confirmation. Raises ClickException if the answer is no, UsageError without a
+    terminal."""
 
     if not sys.stdin.isatty():
         raise click.UsageError(
-            "nobody can be asked here: say --yes, or look at `holdfast retention preview` first"
+            "stdin is not a terminal, so you cannot be asked for confirmation: use --yes, or"
+            " `holdfast retention preview` for a preview"
         )
-    doomed = sum(one.runs for one in office.engine.preview_retention())
-    if not click.confirm(f"Delete or trim {doomed} runs?", err=True):
+    runs = sum(preview.runs for preview in database.engine.preview_retention())
+    if not click.confirm(f"Delete or trim {runs} runs?", err=True):
         raise click.ClickException("nothing was deleted")
 
 
@@ -216,8 +222,9 @@ def _as_data(rule: RetentionRule) -> dict[str, Any]:
 
 
 def size(count: int) -> str:
-    """Write a number of bytes for people."""
-    amount, unit = float(count), "B"
+    """Format a number of bytes for people."""
+    amount = float(count)
+    unit = "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":
             break

@@ -25,8 +25,8 @@ Examples:
   holdfast run shop.flows:checkout 42 '"express"' --tag customer=7 --key order-42
   holdfast run shop.py:remind --delay 2h --detach"""
 
-PATIENCE = "5s"
-"""How long a person waits before being told what for."""
+EXPLAIN_AFTER = "5s"
+"""After this time the user is told what the run waits for."""
 
 
 @click.command(
@@ -39,32 +39,32 @@ PATIENCE = "5s"
 @click.option(
     "--id",
     metavar="ID",
-    help="The id of the run; the same id and input again is the same run. E.g. --id order-7",
+    help="The id of the run; the same id and input again starts no other run. E.g. --id order-7",
 )
 @click.option(
     "--key",
     metavar="KEY",
     help="Start at most one run of this workflow with this key. E.g. --key invoice-2026-11",
 )
-@click.option("--lane", metavar="NAME", help="The lane that the run waits in. E.g. --lane slow")
+@click.option("--lane", metavar="NAME", help="The lane of the run. E.g. --lane slow")
 @click.option(
     "--priority",
     metavar="N",
     type=int,
     default=0,
-    help="Higher goes first, -1000 to 1000. E.g. --priority 10",
+    help="Runs with a higher priority start first; -1000 to 1000. E.g. --priority 10",
 )
 @click.option(
     "--delay",
     metavar="WHEN",
     type=MOMENT,
-    help="Do not begin before. E.g. --delay 2h or 2026-12-24T18:00",
+    help="Start after a duration or at a time. E.g. --delay 2h or 2026-12-24T18:00",
 )
 @click.option(
     "--deadline",
     metavar="WHEN",
     type=MOMENT,
-    help="Stop it, and undo it, if it has not ended by then. E.g. --deadline 1d",
+    help="Cancel the run, with compensation, if it has not ended by then. E.g. --deadline 1d",
 )
 @click.option(
     "--tag",
@@ -72,12 +72,12 @@ PATIENCE = "5s"
     metavar="NAME=VALUE",
     type=TAG,
     multiple=True,
-    help="Label it; may be repeated. E.g. --tag customer=7",
+    help="A tag of the run; repeatable. E.g. --tag customer=7",
 )
 @click.option(
     "--share",
     metavar="NAME",
-    help="For whom it works, in a lane with limits by share. E.g. --share customer-7",
+    help="The share of the run, in a lane with limits per share. E.g. --share customer-7",
 )
 @click.option(
     "--budget",
@@ -85,12 +85,12 @@ PATIENCE = "5s"
     metavar="NAME|DIMENSION=LIMIT",
     multiple=True,
     help=(
-        "A shared budget, or a limit for this run and all below it; may be repeated. E.g. --budget"
+        "A shared budget, or a limit for this run and its descendants; repeatable. E.g. --budget"
         " team --budget tokens=1000"
     ),
 )
 @click.option(
-    "--detach", is_flag=True, help="Only start it and print its id; a worker works on it."
+    "--detach", is_flag=True, help="Only start the run and print its id; a worker executes it."
 )
 @printing
 def run(
@@ -103,12 +103,13 @@ def run(
 ) -> None:
     """Start a run of MODULE:WORKFLOW, work until it has ended, and print its result as JSON.
 
-    MODULE is a dotted module or a .py file. Each ARGS_JSON is one argument of the workflow. While
-    it works, this process also goes on with other runs of the workflows that it has imported."""
+    MODULE is a dotted module name or a .py file. Each ARGS_JSON is one argument of the workflow.
+    Until the run has ended, this process is a worker: it also executes other runs of the workflows
+    that it has imported."""
     workflow = load_workflow(target)
-    given = {name: value for name, value in options.items() if value is not None}
+    start_options = {name: value for name, value in options.items() if value is not None}
     if budgets:
-        given["budget"] = _budget(budgets)
+        start_options["budget"] = _budget(budgets)
     engine = Engine(
         command_context().url,
         codec=command_context().codec(),
@@ -119,47 +120,51 @@ def run(
     try:
         if not detach:
             engine.work()
-        with _told_its_id():
-            started = engine.start(workflow, *args, tags=dict(tags), **given)
+        with _deferred_interrupt():
+            started = engine.start(workflow, *args, tags=dict(tags), **start_options)
         if detach:
             _print_id(started)
         else:
             _print_result(started)
     except KeyboardInterrupt:
         if started is not None and not detach:
-            _say_how_it_goes_on(started.id)
+            _explain_interrupt(started.id)
         engine.close(grace="2s")
         raise
     finally:
         engine.close()
 
 
-def _budget(given: Sequence[str]) -> list[Any]:
-    """Return the names of shared budgets, and the limits of the run's own."""
-    limits = dict(AMOUNT.convert(one, None, None) for one in given if "=" in one)
-    return [*(one for one in given if "=" not in one), *([limits] if limits else [])]
+def _budget(options: Sequence[str]) -> list[Any]:
+    """Return the names of shared budgets, followed by the limits of the run's own budget."""
+    budgets: list[Any] = [option for option in options if "=" not in option]
+    limits = dict(AMOUNT.convert(option, None, None) for option in options if "=" in option)
+    if limits:
+        budgets.append(limits)
+    return budgets
 
 
 @contextmanager
-def _told_its_id() -> Iterator[None]:
-    """Let Ctrl-C wait until the run that is being started is known by its id."""
+def _deferred_interrupt() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the block, so that a run that is being started is not lost before
+    its id is known."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    interrupts: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
+        signal.signal(signal.SIGINT, previous)
+    if interrupts:
         raise KeyboardInterrupt
 
 
-def _say_how_it_goes_on(run_id: str) -> None:
+def _explain_interrupt(run_id: str) -> None:
     print(
-        f"holdfast: stopped working on {run_id}; a worker goes on with it, or `holdfast cancel"
-        f" {run_id}`",
+        f"holdfast: stopped working on {run_id}; a worker will continue it, unless you cancel it"
+        f" with `holdfast cancel {run_id}`",
         file=sys.stderr,
     )
 
@@ -174,14 +179,14 @@ def _print_id(started: Run[Any]) -> None:
 def _print_result(started: Run[Any]) -> None:
     if sys.stderr.isatty():
         print(f"run {started.id}", file=sys.stderr)
-    _await(started)
+    _await_end(started)
     print_line(payload(started.record.result))
 
 
-def _await(started: Run[Any]) -> None:
-    """Wait for the end; a person who waits long is told what for."""
+def _await_end(started: Run[Any]) -> None:
+    """Wait until the run has ended; after EXPLAIN_AFTER say on a terminal what it waits for."""
     try:
-        started.result(timeout=PATIENCE)
+        started.result(timeout=EXPLAIN_AFTER)
     except ResultTimeout:
         if sys.stderr.isatty():
             print(f"... {started.why().reason}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``holdfast runs``: list runs, newest first, page by page."""
+"""``holdfast runs``: list runs in pages, newest first."""
 
 from __future__ import annotations
 
@@ -46,23 +46,32 @@ Examples:
     metavar="NAME=VALUE",
     type=TAG,
     multiple=True,
-    help="Only runs with this tag; may be repeated. E.g. --tag customer=7",
+    help="Only runs with this tag; repeatable. E.g. --tag customer=7",
 )
 @click.option(
-    "--since", metavar="WHEN", type=MOMENT, help="Started since. E.g. --since 1h or 2026-11-15"
+    "--since",
+    metavar="WHEN",
+    type=MOMENT,
+    help="Only runs created since then. E.g. --since 1h or 2026-11-15",
 )
-@click.option("--until", metavar="WHEN", type=MOMENT, help="Started before. E.g. --until 30m")
-@click.option("--worker", metavar="NAME", help="Held by this worker now. E.g. --worker gpu-1")
-@click.option("--namespace", metavar="NAME", help="Of this namespace. E.g. --namespace acme")
-@click.option("--parent", metavar="RUN", help="The children of this run. E.g. --parent last")
-@click.option("--roots", is_flag=True, help="Leave children out.")
+@click.option(
+    "--until", metavar="WHEN", type=MOMENT, help="Only runs created before then. E.g. --until 30m"
+)
+@click.option(
+    "--worker", metavar="NAME", help="Only runs that this worker holds. E.g. --worker gpu-1"
+)
+@click.option(
+    "--namespace", metavar="NAME", help="Only runs of this namespace. E.g. --namespace acme"
+)
+@click.option("--parent", metavar="RUN", help="Only children of this run. E.g. --parent last")
+@click.option("--roots", is_flag=True, help="Only runs without a parent.")
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(1, 10_000),
     default=50,
     show_default=True,
-    help="How many. E.g. --limit 10",
+    help="The maximum number of runs. E.g. --limit 10",
 )
 @click.option(
     "--before",
@@ -73,19 +82,20 @@ Examples:
 def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filters: Any) -> None:
     """List runs, newest first."""
     filters["namespace"] = filters["namespace"] or command_context().namespace
-    with command_context().opened() as office:
+    with command_context().opened() as database:
         if parent is not None:
-            filters["parent_id"] = office.find(parent).id
-        found = office.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
-        page, more = [office.sealer.shown(run) for run in found[:limit]], len(found) > limit
+            filters["parent_id"] = database.find(parent).id
+        # one more than is shown, to know whether there is a next page
+        records = database.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
+        page = [database.sealer.shown(run) for run in records[:limit]]
         if command_context().as_json:
-            print_json([as_data(office.store, run) for run in page])
+            print_json([as_data(database.store, run) for run in page])
             return
         if not page:
             print("no runs")
             return
-        _print_page(office.store, page)
-        if more:
+        _print_page(database.store, page)
+        if len(records) > limit:
             print(f"more: {_next_page(page[-1].id)}")
 
 
@@ -121,23 +131,24 @@ def _note(run: RunRecord, workers: dict[str, Session], now: int) -> str:
 
 
 def _wait(wait: dict[str, Any], now: int) -> str:
-    what = f"{wait.get('kind')} {wait.get('name') or wait.get('run') or wait.get('step')}"
-    return what if wait.get("until") is None else f"{what} {away(wait['until'], now)}"
+    text = f"{wait.get('kind')} {wait.get('name') or wait.get('run') or wait.get('step')}"
+    return text if wait.get("until") is None else f"{text} {away(wait['until'], now)}"
 
 
 def _next_page(last: str) -> str:
-    """Return the command that was given, with the next page's beginning in place of this one's."""
+    """Return the current command, with ``--before`` set to the last run of this page."""
     context = click.get_current_context()
     words = ["holdfast", "runs"]
     for option in context.command.params:
         name = option.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name != "before" and name in context.params:
-            words += _spelled(option.opts[0], context.params[name])
+        is_explicit = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_explicit and name != "before" and name in context.params:
+            words += _option_words(option.opts[0], context.params[name])
     return command_context().command(" ".join([*words, "--before", shlex.quote(last)]))
 
 
-def _spelled(option: str, value: Any) -> list[str]:
+def _option_words(option: str, value: Any) -> list[str]:
+    """Return an option with its value as words of a shell command."""
     if value is True:
         return [option]
     if isinstance(value, tuple):
@@ -179,7 +190,7 @@ def as_data(store: Store, run: RunRecord) -> dict[str, Any]:
 
 
 def with_iso(wait: Any) -> Any:
-    """Return what the engine wrote, with its ``until`` as ISO 8601."""
+    """Return a stored wait with its ``until`` as ISO 8601; other values unchanged."""
     if isinstance(wait, dict) and isinstance(wait.get("until"), int):
         return {**wait, "until": iso(wait["until"])}
     return wait

@@ -1,4 +1,4 @@
-"""``holdfast schedules``: what starts by itself, when, and what keeps it from doing so."""
+"""``holdfast schedules``: list, add, pause, trigger and backfill schedules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Examples:
 
 
 @click.group(
-    short_help="List what starts by itself, and change it.",
+    short_help="List and change schedules.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
@@ -58,81 +58,83 @@ def list_schedules() -> None:
 @click.option(
     "--cron",
     metavar="TEXT",
-    help='Five fields, or six with the second first. E.g. --cron "0 9 * * 1-5"',
+    help='A cron rule: five fields, or six with seconds first. E.g. --cron "0 9 * * 1-5"',
 )
 @click.option(
-    "--interval", metavar="TIME", help="Every so often, counted from now. E.g. --interval 15m"
+    "--interval",
+    metavar="TIME",
+    help="A fixed interval, counted from now. E.g. --interval 15m",
 )
 @click.option(
     "--date",
     "dates",
     metavar="WHEN",
     multiple=True,
-    help="Once at that time; may be repeated. E.g. --date 2026-12-24T18:00",
+    help="A single time; repeatable. E.g. --date 2026-12-24T18:00",
 )
 @click.option(
     "--repeat",
     metavar="TEXT",
-    help="An ISO 8601 repetition. E.g. --repeat R5/2026-12-24T18:00:00/P1D",
+    help="An ISO 8601 repeating interval. E.g. --repeat R5/2026-12-24T18:00:00/P1D",
 )
 @click.option(
     "--zone",
     metavar="NAME",
     default="UTC",
-    help="The time zone whose clock counts. E.g. --zone Europe/Berlin",
+    help="The time zone of the rule. E.g. --zone Europe/Berlin",
 )
 @click.option(
     "--overlap",
     type=click.Choice(OVERLAPS),
     default="skip",
-    help="If the last run is at work. E.g. --overlap queue",
+    help="What a tick does while the last run has not ended. E.g. --overlap queue",
 )
 @click.option(
     "--queue-limit",
     metavar="N",
     type=int,
     default=100,
-    help="How many ticks wait at most. E.g. --queue-limit 10",
+    help="The maximum number of queued ticks. E.g. --queue-limit 10",
 )
 @click.option(
     "--misfire",
     type=click.Choice(MISFIRES),
     default="once",
-    help="For ticks that nobody saw to. E.g. --misfire all",
+    help="What happens to ticks that were missed while no worker ran. E.g. --misfire all",
 )
 @click.option(
     "--catch-up",
     metavar="N",
     type=int,
     default=100,
-    help="How many of them start, at most. E.g. --catch-up 10",
+    help="The maximum number of missed ticks that are made up for. E.g. --catch-up 10",
 )
 @click.option(
     "--grace",
     metavar="TIME",
     type=DURATION,
     default="1m",
-    help="How late it may be for --misfire none. E.g. --grace 5m",
+    help="How late a tick may start with --misfire none. E.g. --grace 5m",
 )
 @click.option(
     "--jitter",
     metavar="TIME",
     type=DURATION,
-    help="Begin later, each tick by a part of that. E.g. --jitter 5m",
+    help="Delay each tick by a random part of this. E.g. --jitter 5m",
 )
-@click.option("--lane", metavar="NAME", help="The lane that the runs wait in. E.g. --lane slow")
+@click.option("--lane", metavar="NAME", help="The lane of the runs. E.g. --lane slow")
 @click.option(
     "--priority",
     metavar="N",
     type=int,
     default=0,
-    help="Higher goes first, -1000 to 1000. E.g. --priority 10",
+    help="Runs with a higher priority start first; -1000 to 1000. E.g. --priority 10",
 )
 @click.option(
     "--deadline",
     metavar="TIME",
     type=DURATION,
-    help="How long each run may take. E.g. --deadline 1h",
+    help="The maximum duration of each run. E.g. --deadline 1h",
 )
 @click.option(
     "--tag",
@@ -140,9 +142,9 @@ def list_schedules() -> None:
     metavar="NAME=VALUE",
     type=TAG,
     multiple=True,
-    help="Label the runs. E.g. --tag team=7",
+    help="A tag of the runs; repeatable. E.g. --tag team=7",
 )
-@click.option("--paused", is_flag=True, help="Start nothing until it is resumed.")
+@click.option("--paused", is_flag=True, help="Add the schedule paused.")
 @printing
 def add(
     name: str,
@@ -152,19 +154,18 @@ def add(
     tags: Sequence[tuple[str, str]],
     **options: Any,
 ) -> None:
-    """Add the schedule NAME, or change it: runs of MODULE:WORKFLOW with these arguments start by
-    themselves.
+    """Add or change the schedule NAME, which starts runs of MODULE:WORKFLOW with these arguments.
 
-    Exactly one of --cron, --interval, --date and --repeat says when."""
+    Give exactly one of --cron, --interval, --date and --repeat."""
     workflow = load_workflow(target)
-    given = {option: value for option, value in options.items() if value is not None}
+    settings = {option: value for option, value in options.items() if value is not None}
     engine = Engine(
         command_context().url,
         codec=command_context().codec(),
         namespace=command_context().namespace,
     )
     try:
-        engine.schedule(name, workflow, args=args, tags=dict(tags), dates=dates or None, **given)
+        engine.schedule(name, workflow, args=args, tags=dict(tags), dates=dates or None, **settings)
         _show(engine, name)
     finally:
         engine.close()
@@ -174,9 +175,9 @@ def add(
 @click.argument("name", metavar="NAME")
 @printing
 def show(name: str) -> None:
-    """Show a schedule, its next ticks, and what keeps it from starting a run."""
-    with command_context().opened() as office:
-        _show(office.engine, name)
+    """Show a schedule, its next ticks, and what prevents it from starting a run."""
+    with command_context().opened() as database:
+        _show(database.engine, name)
 
 
 @schedules.command("next", epilog="Example: holdfast schedules next nightly --count 20")
@@ -186,17 +187,17 @@ def show(name: str) -> None:
     metavar="N",
     type=click.IntRange(1, MOST_TICKS),
     default=10,
-    help="How many ticks. E.g. --count 20",
+    help="The number of ticks. E.g. --count 20",
 )
 @printing
 def next_ticks(name: str, count: int) -> None:
-    """Show when a schedule ticks next, by the clock of its zone."""
-    with command_context().opened() as office:
-        found = [tick.isoformat() for tick in office.engine.next_ticks(name, count)]
+    """Show the next ticks of a schedule, in its time zone."""
+    with command_context().opened() as database:
+        ticks = [tick.isoformat() for tick in database.engine.next_ticks(name, count)]
         if command_context().as_json:
-            print_json(found)
+            print_json(ticks)
         else:
-            print("\n".join(found) if found else "it never ticks again")
+            print("\n".join(ticks) if ticks else f"schedule {name} has no further ticks")
 
 
 @schedules.command(
@@ -207,39 +208,41 @@ def next_ticks(name: str, count: int) -> None:
     "--reason",
     metavar="TEXT",
     default="paused by request",
-    help="Why, for those who look. E.g. --reason inventory",
+    help="The reason, shown in the list. E.g. --reason inventory",
 )
 @printing
 def pause(name: str, reason: str) -> None:
-    """Let a schedule start nothing until it is resumed."""
-    with command_context().opened() as office:
-        office.engine.pause_schedule(name, reason)
-        _show(office.engine, name)
+    """Pause a schedule: it starts no runs until it is resumed."""
+    with command_context().opened() as database:
+        database.engine.pause_schedule(name, reason)
+        _show(database.engine, name)
 
 
 @schedules.command("resume", epilog="Example: holdfast schedules resume nightly")
 @click.argument("name", metavar="NAME")
 @printing
 def resume(name: str) -> None:
-    """Let a schedule go on with its next tick; `backfill` makes up for those that came
-    meanwhile."""
-    with command_context().opened() as office:
-        office.engine.resume_schedule(name)
-        _show(office.engine, name)
+    """Resume a paused schedule with its next tick; `backfill` makes up for the ticks during the
+    pause."""
+    with command_context().opened() as database:
+        database.engine.resume_schedule(name)
+        _show(database.engine, name)
 
 
 @schedules.command("trigger", epilog="Example: holdfast schedules trigger nightly")
 @click.argument("name", metavar="NAME")
 @printing
 def trigger(name: str) -> None:
-    """Start a run of a schedule now, as if it ticked, and print its id."""
-    with command_context().opened() as office:
-        tick = office.engine.trigger(name)
+    """Start a run of a schedule now, as for a tick, and print its id."""
+    with command_context().opened() as database:
+        tick = database.engine.trigger(name)
         if command_context().as_json:
             print_json(_tick(tick))
         else:
             print(
-                tick.run or f"it waits for the run before it to end: holdfast schedules show {name}"
+                tick.run
+                or "not started yet: the tick is queued until the previous run has ended; see"
+                f" `holdfast schedules show {name}`"
             )
 
 
@@ -253,27 +256,27 @@ def trigger(name: str) -> None:
     metavar="WHEN",
     type=MOMENT,
     required=True,
-    help="From then on. E.g. --since 2026-12-01 or 7d",
+    help="The start of the period. E.g. --since 2026-12-01 or 7d",
 )
 @click.option(
     "--until",
     metavar="WHEN",
     type=MOMENT,
     default="0s",
-    help="Before then; now unless you say. E.g. --until 1d",
+    help="The end of the period; default: now. E.g. --until 1d",
 )
-@click.option("--preview", is_flag=True, help="Only show what would be started.")
+@click.option("--preview", is_flag=True, help="Only show which runs would be started.")
 @printing
 def backfill(name: str, since: str | datetime, until: str | datetime, preview: bool) -> None:
-    """Start a run for each tick of that time that has none."""
-    with command_context().opened() as office:
-        ticks = office.engine.backfill(name, since, until, preview=preview)
+    """Start a run for each tick of a period that has none."""
+    with command_context().opened() as database:
+        ticks = database.engine.backfill(name, since, until, preview=preview)
         if command_context().as_json:
             print_json([_tick(tick) for tick in ticks])
         else:
             print_table(
                 ("TICK", "RUN", ""),
-                [(seconds(tick.at), tick.run or "-", _fate(tick, preview)) for tick in ticks],
+                [(seconds(tick.at), tick.run or "-", _outcome(tick, preview)) for tick in ticks],
             )
 
 
@@ -281,14 +284,14 @@ def backfill(name: str, since: str | datetime, until: str | datetime, preview: b
 @click.argument("name", metavar="NAME")
 @printing
 def remove(name: str) -> None:
-    """Remove a schedule; the runs that it started stay."""
-    with command_context().opened() as office:
-        office.engine.unschedule(name)
+    """Remove a schedule; its runs are kept."""
+    with command_context().opened() as database:
+        database.engine.unschedule(name)
         if command_context().as_json:
             print_json({"removed": name})
 
 
-def _fate(tick: Tick, preview: bool) -> str:
+def _outcome(tick: Tick, preview: bool) -> str:
     if tick.run is None:
         return "would start" if preview else "not started"
     return "started" if tick.created else "has a run"
@@ -299,52 +302,56 @@ def _tick(tick: Tick) -> dict[str, Any]:
 
 
 def _list() -> None:
-    with command_context().opened() as office:
-        found = office.engine.schedules()
+    with command_context().opened() as database:
+        records = database.engine.schedules()
         if command_context().as_json:
-            print_json([as_data(one) for one in found])
+            print_json([as_data(schedule) for schedule in records])
             return
         rows = [
-            (one.name, one.workflow, rules.shown(one.rule), one.zone, _state(office, one))
-            for one in found
+            (
+                schedule.name,
+                schedule.workflow,
+                rules.shown(schedule.rule),
+                schedule.zone,
+                _state(database, schedule),
+            )
+            for schedule in records
         ]
         print_table(("SCHEDULE", "WORKFLOW", "RULE", "ZONE", "NEXT"), rows)
 
 
-def _state(office: OpenDatabase, schedule: Schedule) -> str:
+def _state(database: OpenDatabase, schedule: Schedule) -> str:
     if schedule.paused is not None:
         return f"paused: {schedule.paused}"
-    found = office.engine.next_ticks(schedule.name, 1)
-    return found[0].isoformat() if found else "never again"
+    ticks = database.engine.next_ticks(schedule.name, 1)
+    return ticks[0].isoformat() if ticks else "never"
 
 
 def _show(engine: Engine, name: str) -> None:
-    schedule, blockers = engine.find_schedule(name), engine.why_schedule(name)
+    schedule = engine.find_schedule(name)
+    blockers = engine.why_schedule(name)
     ticks = [tick.isoformat() for tick in engine.next_ticks(name)]
     if command_context().as_json:
         print_json({**as_data(schedule), "next": ticks, "why": blockers})
         return
-    lines = [
-        (
-            f"{schedule.name}: {rules.shown(schedule.rule)}, by the clock of {schedule.zone},"
-            f" starts {schedule.workflow}"
-        ),
-        f"overlap {schedule.overlap}, misfire {schedule.misfire}"
-        + (f", jitter {duration.show(schedule.jitter)}" if schedule.jitter else ""),
-        f"{schedule.started} runs started, {schedule.skipped} ticks skipped",
-        *([schedule.note] if schedule.note else []),
-        *(
-            f"{blocker.text}"
-            + (f" -> {command_context().command(blocker.remedy)}" if blocker.remedy else "")
-            for blocker in blockers
-        ),
-        *(f"  {tick}" for tick in ticks),
-    ]
-    print("\n".join(lines))
+    print(
+        f"{schedule.name}: {rules.shown(schedule.rule)}, time zone {schedule.zone}, starts"
+        f" {schedule.workflow}"
+    )
+    jitter = f", jitter {duration.show(schedule.jitter)}" if schedule.jitter else ""
+    print(f"overlap {schedule.overlap}, misfire {schedule.misfire}{jitter}")
+    print(f"{schedule.started} runs started, {schedule.skipped} ticks skipped")
+    if schedule.note:
+        print(schedule.note)
+    for blocker in blockers:
+        remedy = f" -> {command_context().command(blocker.remedy)}" if blocker.remedy else ""
+        print(f"{blocker.text}{remedy}")
+    for tick in ticks:
+        print(f"  {tick}")
 
 
 def as_data(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule as JSON shows it."""
+    """Return a schedule as plain data, with times as ISO 8601."""
     return {
         "name": schedule.name,
         "namespace": schedule.namespace,

@@ -1,4 +1,4 @@
-"""``holdfast show``: one run, its history as a tree."""
+"""``holdfast show``: print one run, with its history as a tree."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ _TIMED = (EventKind.TIMER_SET, EventKind.SIGNAL_AWAITED, EventKind.STEP_RETRIED)
 @click.argument("run", metavar="RUN")
 @printing
 def show(run: str) -> None:
-    """Show a run: where it stands, and its history as a tree of steps, attempts, branches and
+    """Show a run: its status, and its history as a tree of steps, attempts, branches and
     children."""
-    with command_context().opened() as office:
-        found = office.find(run)
+    with command_context().opened() as database:
+        record = database.find(run)
         if command_context().as_json:
-            print_json(_as_data(office, found))
+            print_json(_as_data(database, record))
         else:
-            _print_run(office, found)
+            _print_run(database, record)
 
 
-def _as_data(office: OpenDatabase, run: RunRecord) -> dict[str, Any]:
-    store = office.store
-    history = office.sealer.shown_events(run.id, store.history(run.id), large=True)
-    counted = {event.seq for event in live_events(history)}
+def _as_data(database: OpenDatabase, run: RunRecord) -> dict[str, Any]:
+    store = database.store
+    history = database.sealer.shown_events(run.id, store.history(run.id), large=True)
+    live = {event.seq for event in live_events(history)}
     children = [
         {"id": child.id, "step": child.parent_step, "status": child.status.value}
         for child in store.children(run.id)
     ]
     return {
-        **as_data(store, office.sealer.shown(run, large=True)),
-        "progress": _progress_data(office, run),
+        **as_data(store, database.sealer.shown(run, large=True)),
+        "progress": _progress_data(database, run),
         "children": children,
-        "history": [_event(event, void=event.seq not in counted) for event in history],
+        "history": [_event(event, void=event.seq not in live) for event in history],
     }
 
 
@@ -79,33 +79,33 @@ def _event(event: Event, *, void: bool) -> dict[str, Any]:
     }
 
 
-def _print_run(office: OpenDatabase, run: RunRecord) -> None:
-    store, now = office.store, office.store.now()
-    print_fields(_header(office, office.sealer.shown(run), now))
-    history = office.sealer.shown_events(run.id, live_events(store.history(run.id)))
-    lines = trees(run, history, now, lambda run_id, step: _children_of(office, run_id, step))
+def _print_run(database: OpenDatabase, run: RunRecord) -> None:
+    store = database.store
+    now = store.now()
+    print_fields(_header(database, database.sealer.shown(run), now))
+    history = database.sealer.shown_events(run.id, live_events(store.history(run.id)))
+    lines = trees(run, history, now, lambda run_id, step: _children_of(database, run_id, step))
     print()
     print_tree("history", lines)
 
 
-def _header(office: OpenDatabase, run: RunRecord, now: int) -> list[tuple[str, str]]:
-    store = office.store
+def _header(database: OpenDatabase, run: RunRecord, now: int) -> list[tuple[str, str]]:
+    store = database.store
     worker = next(
         (session.worker for session in store.sessions() if session.id == run.session_id), ""
     )
-    taken = took(run, now)
+    status = run.status.value
+    elapsed = took(run, now)
+    if elapsed:
+        status += f" {'after' if run.finished_at else 'for'} {elapsed}"
     return [
         ("run", run.id),
         ("workflow", f"{run.workflow} (version {run.version})"),
-        (
-            "status",
-            run.status.value
-            + (f" {'after' if run.finished_at else 'for'} {taken}" if taken else ""),
-        ),
+        ("status", status),
         ("created", seconds(run.created_at)),
         ("started", seconds(run.started_at)),
         ("finished", seconds(run.finished_at)),
-        ("progress", _progress(office, run)),
+        ("progress", _progress(database, run)),
         ("wakes", seconds(run.wake_at)),
         ("deadline", seconds(run.deadline)),
         ("worker", worker),
@@ -122,20 +122,20 @@ def _header(office: OpenDatabase, run: RunRecord, now: int) -> list[tuple[str, s
     ]
 
 
-def _progress_data(office: OpenDatabase, run: RunRecord) -> dict[str, Any] | None:
-    found = office.store.progress(run.id)
-    if found is None:
+def _progress_data(database: OpenDatabase, run: RunRecord) -> dict[str, Any] | None:
+    progress = database.store.progress(run.id)
+    if progress is None:
         return None
-    message = office.sealer.text_shown(found.message, associated_data.progress(run.id))
-    return {"percent": found.percent, "message": message, "at": iso(found.at)}
+    message = database.sealer.text_shown(progress.message, associated_data.progress(run.id))
+    return {"percent": progress.percent, "message": message, "at": iso(progress.at)}
 
 
-def _progress(office: OpenDatabase, run: RunRecord) -> str:
-    found = _progress_data(office, run)
-    if found is None:
+def _progress(database: OpenDatabase, run: RunRecord) -> str:
+    progress = _progress_data(database, run)
+    if progress is None:
         return ""
-    percent = "" if found["percent"] is None else f"{found['percent']:g} %"
-    return " ".join(part for part in (percent, found["message"] or "") if part)
+    percent = "" if progress["percent"] is None else f"{progress['percent']:g} %"
+    return " ".join(part for part in (percent, progress["message"] or "") if part)
 
 
 def _lane(run: RunRecord) -> str:
@@ -148,12 +148,15 @@ def _lane(run: RunRecord) -> str:
     return "" if parts == ["default", "", "", ""] else ", ".join(part for part in parts if part)
 
 
-def _children_of(office: OpenDatabase, run_id: str, step: str | None) -> list[RunRecord]:
-    """Return the first children of a run, of one step or of all; one more than is shown."""
-    store = office.store
+def _children_of(database: OpenDatabase, run_id: str, step: str | None) -> list[RunRecord]:
+    """Return the first children of a run, of one step or (with None) of all; at most one more than
+    is shown."""
+    store = database.store
     if step is None:
-        found = store.runs(RunFilter(parent_id=run_id, limit=CHILDREN + 1))
+        children = store.runs(RunFilter(parent_id=run_id, limit=CHILDREN + 1))
     else:
         ids = [child.id for child in store.children(run_id, [step])[: CHILDREN + 1]]
-        found = [run for child in ids if (run := store.run(child)) is not None]
-    return sorted(map(office.sealer.shown, found), key=lambda run: (run.parent_index or 0, run.id))
+        children = [run for child in ids if (run := store.run(child)) is not None]
+    return sorted(
+        map(database.sealer.shown, children), key=lambda run: (run.parent_index or 0, run.id)
+    )

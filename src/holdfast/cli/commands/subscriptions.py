@@ -1,5 +1,4 @@
-"""``holdfast subscriptions``: who reads events under a name, and the webhooks to which they are
-delivered."""
+"""``holdfast subscriptions``: list subscriptions, add webhooks, and redeliver dead letters."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ Examples:
 
 
 @click.group(
-    short_help="List who reads events; add and remove webhooks.",
+    short_help="List subscriptions; add and remove webhooks.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
 @printing
 @click.pass_context
 def subscriptions(ctx: click.Context) -> None:
-    """List named cursors and webhooks, how far they have come, and what went wrong last."""
+    """List named cursors and webhooks, with their positions and last errors."""
     if ctx.invoked_subcommand is None:
-        with command_context().opened() as office:
-            _list(office)
+        with command_context().opened() as database:
+            _list(database)
 
 
 @subscriptions.command(
@@ -53,12 +52,12 @@ def subscriptions(ctx: click.Context) -> None:
     "--attempts",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="After so many an event is a dead letter. E.g. --attempts 5. [default: 12]",
+    help="Failed attempts until an event is a dead letter. E.g. --attempts 5. [default: 12]",
 )
 @click.option(
     "--secret-file",
     type=click.Path(exists=True, dir_okay=False),
-    help="A file with the secret. E.g. --secret-file key.txt. [default: a new one]",
+    help="A file with the signing secret. E.g. --secret-file key.txt. [default: a new secret]",
 )
 @filtering
 @printing
@@ -74,42 +73,42 @@ def add(
     run: str | None,
     tags: tuple[str, ...],
 ) -> None:
-    """Deliver events to a URL, and print the secret that signs them: it is shown only now."""
+    """Deliver events to a URL, and print the secret that signs them. It is shown only once."""
     secret = None if secret_file is None else Path(secret_file).read_text("utf-8").strip()
-    with command_context().opened(create=True) as office:
-        run_id = None if run is None else office.find(run).id
-        given = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
-        signed = office.engine.add_webhook(
-            name, url, secret=secret, after=after, attempts=attempts, **given
+    with command_context().opened(create=True) as database:
+        run_id = None if run is None else database.find(run).id
+        filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
+        signing_secret = database.engine.add_webhook(
+            name, url, secret=secret, after=after, attempts=attempts, **filters
         )
         if command_context().as_json:
-            print_json({"name": name, "url": url, "secret": signed})
+            print_json({"name": name, "url": url, "secret": signing_secret})
         else:
-            print_fields([("webhook", name), ("url", url), ("secret", signed)])
+            print_fields([("webhook", name), ("url", url), ("secret", signing_secret)])
 
 
 @subscriptions.command("remove", epilog="Example: holdfast subscriptions remove billing")
 @click.argument("name", metavar="NAME")
 @printing
 def remove(name: str) -> None:
-    """Forget a named cursor or a webhook, with its dead letters."""
-    with command_context().opened() as office:
-        office.engine.unsubscribe(name)
+    """Remove a named cursor, or a webhook with its dead letters."""
+    with command_context().opened() as database:
+        database.engine.unsubscribe(name)
         if command_context().as_json:
             print_json({"removed": name})
         else:
-            print(f"removed {name}")
+            print(f"subscription {name} removed")
 
 
 @subscriptions.command("dead", epilog="Example: holdfast subscriptions dead billing --json")
 @click.argument("name", metavar="NAME")
 @printing
 def dead(name: str) -> None:
-    """List what a webhook could not deliver, oldest first."""
-    with command_context().opened() as office:
-        found = office.engine.dead_letters(name)
+    """List the dead letters of a webhook: events that could not be delivered, oldest first."""
+    with command_context().opened() as database:
+        letters = database.engine.dead_letters(name)
         if command_context().as_json:
-            print_json([_letter(letter) for letter in found])
+            print_json([_letter_as_data(letter) for letter in letters])
             return
         rows = [
             (
@@ -120,72 +119,80 @@ def dead(name: str) -> None:
                 "yes" if letter.again else "-",
                 short(letter.error),
             )
-            for letter in found
+            for letter in letters
         ]
-        print_table(("RUN", "SEQ", "ATTEMPTS", "SINCE", "AGAIN", "ERROR"), rows)
+        print_table(("RUN", "SEQ", "ATTEMPTS", "SINCE", "REPLAY", "ERROR"), rows)
 
 
 @subscriptions.command("replay", epilog="Example: holdfast subscriptions replay billing")
 @click.argument("name", metavar="NAME")
 @printing
 def replay(name: str) -> None:
-    """Let a webhook deliver its dead letters once more: a worker does it."""
-    with command_context().opened() as office:
-        count = office.engine.replay_dead_letters(name)
+    """Queue the dead letters of a webhook for another delivery by a worker."""
+    with command_context().opened() as database:
+        count = database.engine.replay_dead_letters(name)
         if command_context().as_json:
             print_json({"name": name, "letters": count})
         else:
-            print(f"{count} to be delivered once more")
+            print(f"{count} dead letters queued for another delivery")
 
 
-def _list(office: OpenDatabase) -> None:
-    workers = {session.id: session.worker for session in office.engine.workers()}
-    installation = office.store.installation()
-    found = [_as_data(one, workers, installation) for one in office.engine.subscriptions()]
+def _list(database: OpenDatabase) -> None:
+    workers = {session.id: session.worker for session in database.engine.workers()}
+    installation = database.store.installation()
+    listed = [
+        _as_data(subscription, workers, installation)
+        for subscription in database.engine.subscriptions()
+    ]
     if command_context().as_json:
-        print_json(found)
+        print_json(listed)
         return
     rows = [
         (
-            one["name"],
-            one["kind"],
-            _shown(one["which"]),
-            one["url"] or "-",
-            one["worker"] or "-",
-            str(one["attempts"]),
-            short(one["error"]) or "-",
+            data["name"],
+            data["kind"],
+            _filter_text(data["which"]),
+            data["url"] or "-",
+            data["worker"] or "-",
+            str(data["attempts"]),
+            short(data["error"]) or "-",
         )
-        for one in found
+        for data in listed
     ]
     print_table(("NAME", "KIND", "EVENTS", "URL", "WORKER", "FAILED", "ERROR"), rows)
 
 
-def _as_data(one: Subscription, workers: dict[str, str], installation: str) -> dict[str, Any]:
+def _as_data(
+    subscription: Subscription, workers: dict[str, str], installation: str
+) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "kind": one.kind,
-        "which": _which(one.which),
-        "cursor": cursor_of(one.place, installation),
-        "url": one.url,
-        "worker": workers.get(one.session_id or ""),
-        "attempts": one.attempts,
-        "attempt_limit": one.attempt_limit or None,
-        "next_at": iso(one.next_at),
-        "error": one.error,
-        "created_at": iso(one.created_at),
-        "moved_at": iso(one.moved_at),
+        "name": subscription.name,
+        "kind": subscription.kind,
+        "which": _filter_as_data(subscription.which),
+        "cursor": cursor_of(subscription.place, installation),
+        "url": subscription.url,
+        "worker": workers.get(subscription.session_id or ""),
+        "attempts": subscription.attempts,
+        "attempt_limit": subscription.attempt_limit or None,
+        "next_at": iso(subscription.next_at),
+        "error": subscription.error,
+        "created_at": iso(subscription.created_at),
+        "moved_at": iso(subscription.moved_at),
     }
 
 
-def _which(which: EventFilter) -> dict[str, Any]:
-    told = {"workflow": which.workflow, "namespace": which.namespace, "run": which.run_id}
-    found: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+def _filter_as_data(which: EventFilter) -> dict[str, Any]:
+    """Return the conditions that a filter sets."""
+    names = {"workflow": which.workflow, "namespace": which.namespace, "run": which.run_id}
+    data: dict[str, Any] = {name: value for name, value in names.items() if value is not None}
     if which.kinds is not None:
-        found["kind"] = list(which.kinds)
-    return {**found, **({"tags": which.tags} if which.tags else {})}
+        data["kind"] = list(which.kinds)
+    if which.tags:
+        data["tags"] = which.tags
+    return data
 
 
-def _shown(which: dict[str, Any]) -> str:
+def _filter_text(which: dict[str, Any]) -> str:
     parts = [
         f"{name}={','.join(value) if isinstance(value, list) else value}"
         for name, value in which.items()
@@ -195,7 +202,7 @@ def _shown(which: dict[str, Any]) -> str:
     return short(" ".join(parts), 60) or "all"
 
 
-def _letter(letter: DeadLetter) -> dict[str, Any]:
+def _letter_as_data(letter: DeadLetter) -> dict[str, Any]:
     return {
         "run": letter.run_id,
         "seq": letter.seq,

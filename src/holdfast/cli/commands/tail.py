@@ -1,4 +1,4 @@
-"""``holdfast tail``: what a run puts out while it works."""
+"""``holdfast tail``: print the frames that a run emits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ Examples:
   holdfast tail 01m7ge8gkb --after 120 --json"""
 
 
-@click.command(short_help="Show what a run puts out while it works.", epilog=EPILOG)
+@click.command(short_help="Show the output of a run.", epilog=EPILOG)
 @click.argument("run", metavar="RUN")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Wait for further output until the run has ended."
+)
 @click.option(
     "--after",
     type=click.IntRange(min=0),
@@ -32,33 +34,38 @@ Examples:
     metavar="SEQ",
     help="Begin after this frame. E.g. --after 120",
 )
-@click.option("--step", metavar="STEP", help="Only what this step puts out. E.g. --step charge")
-@click.option("--no-best-effort", is_flag=True, help="Leave out what is kept only for a while.")
+@click.option("--step", metavar="STEP", help="Only output of this step. E.g. --step charge")
+@click.option(
+    "--no-best-effort",
+    is_flag=True,
+    help="Omit best-effort frames, which are kept only for a limited time.",
+)
 @printing
 def tail(run: str, follow: bool, after: int, step: str | None, no_best_effort: bool) -> None:
-    """Show what the steps and the code of a run have put out, oldest first. With --json each frame
-    is one line of JSON."""
-    with command_context().opened() as office:
-        found = office.find(run)
-        show = _Printer(office, found)
+    """Show the frames that the steps and the workflow code of a run have emitted, oldest first.
+    With --json each frame is one line of JSON."""
+    with command_context().opened() as database:
+        record = database.find(run)
+        show = _Printer(database, record)
         options: dict[str, Any] = {"step": step, "best_effort": not no_best_effort}
         if follow:
-            for frame in office.engine.tail(found.id, after=after, **options):
+            for frame in database.engine.tail(record.id, after=after, **options):
                 show(frame)
             show.end()
             return
-        while page := office.engine.read(found.id, after=after, limit=PAGE, **options):
+        while page := database.engine.read(record.id, after=after, limit=PAGE, **options):
             for frame in page:
                 show(frame)
             after = page[-1].seq
 
 
 class _Printer:
-    """Prints frames; for people, each with whoever has put it out."""
+    """Print frames: as JSON, or for people with the step that emitted them."""
 
-    def __init__(self, office: OpenDatabase, run: RunRecord) -> None:
-        self._office, self._run = office, run
-        self._seen: set[int] = set()
+    def __init__(self, database: OpenDatabase, run: RunRecord) -> None:
+        self._database: OpenDatabase = database
+        self._run: RunRecord = run
+        self._seen_streams: set[int] = set()
 
     def __call__(self, frame: Frame) -> None:
         if command_context().as_json:
@@ -68,24 +75,26 @@ class _Printer:
         sys.stdout.flush()
 
     def _print(self, frame: Frame) -> None:
-        if frame.stream not in self._seen:
-            self._seen.add(frame.stream)
+        source = _source(frame)
+        if frame.stream not in self._seen_streams:
+            self._seen_streams.add(frame.stream)
             if frame.supersedes is not None:
                 print(
-                    f"-- {_who(frame)} is done again: attempt {frame.attempt} replaces what was put"
-                    " out before"
+                    f"-- {source} runs again: the output of attempt {frame.attempt} replaces the"
+                    " output before"
                 )
         for line in _text(frame).split("\n"):
-            print(f"{_who(frame)}: {line}" if _who(frame) else line)
+            print(f"{source}: {line}" if source else line)
 
     def end(self) -> None:
-        """Say how the run has ended."""
+        """Print the final status of the run, for people."""
         if not command_context().as_json:
-            run = self._office.store.run(self._run.id)
-            print(f"-- the run is {run.status.value if run else 'gone'}")
+            run = self._database.store.run(self._run.id)
+            print(f"-- the run is {run.status.value if run else 'deleted'}")
 
 
-def _who(frame: Frame) -> str:
+def _source(frame: Frame) -> str:
+    """Return the step that emitted a frame; empty for the workflow code."""
     return frame.step if frame.generation else frame.step.rstrip("/")
 
 
@@ -93,22 +102,24 @@ def _text(frame: Frame) -> str:
     if frame.kind in (FrameKind.STDOUT, FrameKind.STDERR) and isinstance(frame.value, str):
         return frame.value.rstrip("\n")
     if isinstance(frame.value, bytes):
-        return (  # without its key a blob is shown in words, like all else
-            f"{len(frame.value)} bytes"
-        )
+        # a blob under an unknown key is not bytes but a text, and is shown as one below
+        return f"{len(frame.value)} bytes"
     if frame.mode == StreamMode.SUMMARY and isinstance(frame.value, dict):
         return f"summary {frame.version}: {_changes(frame)}"
-    told = (
+    text = (
         frame.value if isinstance(frame.value, str) else msgspec.json.encode(frame.value).decode()
     )
     if frame.mode == StreamMode.SUMMARY:
-        return f"summary {frame.version}: {told}"
-    return f"{frame.name} {told}" if frame.name else told
+        return f"summary {frame.version}: {text}"
+    return f"{frame.name} {text}" if frame.name else text
 
 
 def _changes(frame: Frame) -> str:
-    """Write a patch so that a null that is set can be told from one that deletes."""
-    sets, deleted = split(frame.value, frame.nulls or [])
-    told = msgspec.json.encode(sets).decode() if sets or not deleted else ""
-    gone = f"deletes {', '.join('.'.join(path) for path in deleted)}" if deleted else ""
-    return ", ".join(part for part in (told, gone) if part)
+    """Format the patch of a summary; list deleted paths apart from values that are set to null."""
+    values, deleted = split(frame.value, frame.nulls or [])
+    parts = []
+    if values or not deleted:
+        parts.append(msgspec.json.encode(values).decode())
+    if deleted:
+        parts.append(f"deletes {', '.join('.'.join(path) for path in deleted)}")
+    return ", ".join(parts)

@@ -1,5 +1,4 @@
-"""``holdfast tasks``: work for programs that are no Python functions, leased from a shell; and what
-operators do to leases."""
+"""``holdfast tasks``: submit tasks, lease runs to programs in any language, and override leases."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ Examples:
   holdfast tasks complete LEASE '{"url": "x"}'
   holdfast tasks fail LEASE transient 'no disk'
   holdfast tasks progress LEASE 40 'half of it'
-A LEASE is what `claim` prints: it names the run, its generation and the session."""
+LEASE is the text that `claim` prints: it names the run, its generation and the session."""
 
 
-_OF_POLICY = {
+_POLICY_OPTIONS = {
     "retries": "retries",
     "retry_delay": "delay",
     "timeout": "timeout",
@@ -38,9 +37,9 @@ _OF_POLICY = {
 }
 
 
-@click.group(short_help="Lease runs to programs that are no Python functions.", epilog=EPILOG)
+@click.group(short_help="Lease runs to programs in any language.", epilog=EPILOG)
 def tasks() -> None:
-    """Lease runs, work on them with any program, and say what came of it."""
+    """Lease runs, execute them with any program, and report their results."""
 
 
 @tasks.command(
@@ -48,55 +47,60 @@ def tasks() -> None:
 )
 @click.argument("workflow", metavar="NAME")
 @click.argument("values", metavar="[ARGS_JSON]...", type=JSON, nargs=-1)
-@click.option("--lane", metavar="LANE", help="In which lane. E.g. --lane gpu")
+@click.option("--lane", metavar="LANE", help="The lane of the run. E.g. --lane gpu")
 @click.option(
     "--capability",
     "capabilities",
     multiple=True,
     metavar="WORD",
-    help="What its holder must offer. E.g. --capability cuda",
+    help="A capability that the holder must offer; repeatable. E.g. --capability cuda",
 )
 @click.option(
-    "--priority", type=int, metavar="N", help="A higher one goes first. E.g. --priority 5"
+    "--priority",
+    type=int,
+    metavar="N",
+    help="Runs with a higher priority start first. E.g. --priority 5",
 )
 @click.option(
-    "--key", metavar="KEY", help="Start it once: the same key again starts nothing. E.g. --key 77"
+    "--key",
+    metavar="KEY",
+    help="Start at most one run of this task with this key. E.g. --key 77",
 )
 @click.option(
     "--retries",
     type=click.IntRange(0),
     metavar="N",
-    help="How often a failed attempt is made again. E.g. --retries 3",
+    help="The maximum number of retries after failed attempts. E.g. --retries 3",
 )
 @click.option(
     "--retry-delay",
     type=DURATION,
     metavar="TIME",
-    help="How long until the first of them. E.g. --retry-delay 30s",
+    help="The delay before the first retry. E.g. --retry-delay 30s",
 )
 @click.option(
     "--timeout",
     type=DURATION,
     metavar="TIME",
-    help="How long an attempt may take. E.g. --timeout 10m",
+    help="The maximum duration of an attempt. E.g. --timeout 10m",
 )
 @click.option(
     "--reclaims",
     type=click.IntRange(0),
     metavar="N",
-    help="How often a lost attempt is made again. E.g. --reclaims 5",
+    help="The maximum number of new attempts after lost leases. E.g. --reclaims 5",
 )
 @click.option(
     "--delay",
     type=MOMENT,
     metavar="WHEN",
-    help="Do not begin before. E.g. --delay 2h or 2026-12-24T18:00",
+    help="Start after a duration or at a time. E.g. --delay 2h or 2026-12-24T18:00",
 )
 @click.option(
     "--deadline",
     type=MOMENT,
     metavar="WHEN",
-    help="Stop it if it has not ended by then. E.g. --deadline 1d",
+    help="Cancel the run if it has not ended by then. E.g. --deadline 1d",
 )
 @click.option(
     "--tag",
@@ -104,7 +108,7 @@ def tasks() -> None:
     type=TAG,
     metavar="NAME=VALUE",
     multiple=True,
-    help="Label it. E.g. --tag customer=7",
+    help="A tag of the run; repeatable. E.g. --tag customer=7",
 )
 @printing
 def submit(
@@ -112,17 +116,22 @@ def submit(
     values: tuple[Any, ...],
     capabilities: tuple[str, ...],
     tags: tuple[tuple[str, str], ...],
-    **given: Any,
+    **options: Any,
 ) -> None:
-    """Start a run that whoever serves NAME can lease, and print its id."""
-    said = {name: value for name, value in given.items() if value is not None}
-    policy = {name: said.pop(option) for option, name in _OF_POLICY.items() if option in said}
-    with command_context().opened(create=True) as office:
-        wanted: dict[str, Any] = {"capabilities": list(capabilities)} if capabilities else {}
-        run = office.engine.start(
-            workflow, *values, policy=policy, tags=dict(tags), **said, **wanted
+    """Start a run of the task NAME, which workers that serve it can lease, and print its id."""
+    start_options = {name: value for name, value in options.items() if value is not None}
+    policy = {
+        name: start_options.pop(option)
+        for option, name in _POLICY_OPTIONS.items()
+        if option in start_options
+    }
+    if capabilities:
+        start_options["capabilities"] = list(capabilities)
+    with command_context().opened(create=True) as database:
+        run = database.engine.start(
+            workflow, *values, policy=policy, tags=dict(tags), **start_options
         )
-        _tell({"id": run.id, "status": run.status.value}, run.id)
+        _report({"id": run.id, "status": run.status.value}, run.id)
 
 
 @tasks.command(epilog="Example: holdfast tasks claim --workflow render --limit 5 --wait 30s --json")
@@ -131,31 +140,31 @@ def submit(
     "workflows",
     multiple=True,
     metavar="NAME",
-    help="Only runs of this workflow; may be repeated. E.g. --workflow render",
+    help="Only runs of this workflow; repeatable. E.g. --workflow render",
 )
 @click.option(
     "--lane",
     "lanes",
     multiple=True,
     metavar="LANE",
-    help="Only runs of this lane; may be repeated. E.g. --lane gpu",
+    help="Only runs of this lane; repeatable. E.g. --lane gpu",
 )
 @click.option(
     "--capability",
     "capabilities",
     multiple=True,
     metavar="WORD",
-    help="What you offer; may be repeated. E.g. --capability cuda",
+    help="A capability that you offer; repeatable. E.g. --capability cuda",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="How many at most. E.g. --limit 5",
+    help="The maximum number of runs. E.g. --limit 5",
 )
 @click.option(
-    "--wait", type=DURATION, metavar="TIME", help="Wait that long for the first. E.g. --wait 30s"
+    "--wait", type=DURATION, metavar="TIME", help="How long to wait for a run. E.g. --wait 30s"
 )
 @click.option(
     "--ttl",
@@ -163,27 +172,29 @@ def submit(
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="How long they last. E.g. --ttl 2m",
+    help="How long the leases last. E.g. --ttl 2m",
 )
-@click.option("--worker", default="", metavar="NAME", help="Who holds them. E.g. --worker render-7")
+@click.option(
+    "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
+)
 @printing
-def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[str, ...]) -> None:
-    """Lease runs and print a lease for each, best first."""
-    served: dict[str, Any] = {
-        name: list(values) or None for name, values in offered.items() if name != "capabilities"
+def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: tuple[str, ...]) -> None:
+    """Lease runs and print one lease per run, in the order of the queue."""
+    options: dict[str, Any] = {
+        name: list(values) or None for name, values in offer.items() if name != "capabilities"
     }
-    with command_context().opened() as office:
-        served |= {"capabilities": offered["capabilities"], "claims": wait is not None}
-        leases: TaskWorker = office.engine.leases(worker, ttl=ttl, **served)
-        found = leases.claim(limit, wait=wait)
-        if not found:
-            leases.close()
+    options |= {"capabilities": offer["capabilities"], "claims": wait is not None}
+    with command_context().opened() as database:
+        task_worker: TaskWorker = database.engine.leases(worker, ttl=ttl, **options)
+        leases = task_worker.claim(limit, wait=wait)
+        if not leases:
+            task_worker.close()
         elif wait is not None:
-            leases.rest()  # nobody is here any more who would claim
+            task_worker.rest()  # this process ends now, so its session claims no more runs
         if command_context().as_json:
-            print_json([_as_data(lease) for lease in found])
+            print_json([_as_data(lease) for lease in leases])
             return
-        for lease in found:
+        for lease in leases:
             print(f"{lease.proof}  {lease.run.workflow}  {short(lease.run.input)}")
 
 
@@ -195,21 +206,22 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="How long it lasts from now on. E.g. --ttl 2m",
+    help="How long the lease lasts from now on. E.g. --ttl 2m",
 )
 @printing
 def renew(lease: str, ttl: str) -> None:
-    """Keep a lease, and all that were claimed with it; hear whether the run shall stop."""
-    with command_context().opened() as office:
-        held = office.engine.lease(lease, ttl=ttl)
+    """Renew a lease and all leases that were claimed with it; report a requested cancellation."""
+    with command_context().opened() as database:
+        held = database.engine.lease(lease, ttl=ttl)
         held.renew()
         reason = held.cancel_reason
-        line = (
-            "renewed"
-            if reason is None
-            else f"renewed, but the run shall stop: {reason}; `holdfast tasks cancel` does so"
-        )
-        _tell({"lease": lease, "renewed": True, "cancel_reason": reason}, line)
+        line = "renewed"
+        if reason is not None:
+            line += (
+                f", but cancellation was requested: {reason}; stop the work and call `holdfast"
+                " tasks cancel`"
+            )
+        _report({"lease": lease, "renewed": True, "cancel_reason": reason}, line)
 
 
 @tasks.command(epilog="Example: holdfast tasks progress LEASE 40 'half of it'")
@@ -218,11 +230,11 @@ def renew(lease: str, ttl: str) -> None:
 @click.argument("message", metavar="[MESSAGE]", required=False)
 @printing
 def progress(lease: str, percent: float, message: str | None) -> None:
-    """Say how far the run is; `holdfast show` tells it."""
-    with command_context().opened() as office:
-        held = office.engine.lease(lease)
+    """Report the progress of the run; `holdfast show` displays it."""
+    with command_context().opened() as database:
+        held = database.engine.lease(lease)
         held.progress(percent, message)
-        _tell(
+        _report(
             {"run": held.run.id, "percent": percent, "message": message},
             f"run {held.run.id} is at {percent:g} %",
         )
@@ -233,61 +245,67 @@ def progress(lease: str, percent: float, message: str | None) -> None:
 )
 @click.argument("lease", metavar="LEASE")
 @click.argument("values", metavar="VALUE_JSON...", type=JSON, nargs=-1, required=True)
-@click.option("--name", metavar="NAME", help="What they are called. E.g. --name pages")
+@click.option("--name", metavar="NAME", help="The name of the frames. E.g. --name pages")
 @click.option(
     "--kind",
     type=click.Choice(["event", "stdout", "stderr"]),
     default="event",
     show_default=True,
-    help="What they are; stdout and stderr take texts. E.g. --kind stdout",
+    help="The kind of the frames; stdout and stderr take strings. E.g. --kind stdout",
 )
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in StreamMode]),
     default="durable",
     show_default=True,
-    help="How well they are kept; a summary takes patches. E.g. --mode summary",
+    help="The durability of the frames; a summary takes patches. E.g. --mode summary",
 )
 @click.option(
-    "--keep", type=click.IntRange(1), metavar="N", help="Keep only the last ones. E.g. --keep 100"
+    "--keep",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep only the last N frames. E.g. --keep 100",
 )
 @click.option(
     "--place",
     type=click.IntRange(0),
     metavar="N",
     help=(
-        "How many frames this attempt has appended before: then a call made again appends nothing."
-        " E.g. --place 0"
+        "The number of frames that this attempt has appended before: a repeated call then appends"
+        " nothing. E.g. --place 0"
     ),
 )
 @printing
 def emit(lease: str, values: tuple[Any, ...], **options: Any) -> None:
     """Append frames to the output of the run; `holdfast tail` follows it."""
-    with command_context().opened() as office:
-        held = office.engine.lease(lease)
+    with command_context().opened() as database:
+        held = database.engine.lease(lease)
         last = held.emit(*values, **options)
-        _tell({"run": held.run.id, "seq": last}, f"run {held.run.id} has put out frame {last}")
+        _report({"run": held.run.id, "seq": last}, f"run {held.run.id} has emitted frame {last}")
 
 
 @tasks.command(epilog="Example: holdfast tasks wait LEASE approval --expires 2d --json")
 @click.argument("lease", metavar="LEASE")
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--expires", type=MOMENT, metavar="WHEN", help="Until when it takes signals. E.g. --expires 2d"
+    "--expires",
+    type=MOMENT,
+    metavar="WHEN",
+    help="Until when the wait accepts signals. E.g. --expires 2d",
 )
 @printing
 def wait(lease: str, name: str, expires: Any) -> None:
-    """Open a wait that can be handed out, and print its id and its token: whoever has both may
-    deliver signals to it."""
-    with command_context().opened() as office:
-        found = office.engine.lease(lease).create_wait(name, expires=expires)
+    """Create a wait for outside programs, and print its id and its token. A program that has both
+    may send signals to the wait."""
+    with command_context().opened() as database:
+        created = database.engine.lease(lease).create_wait(name, expires=expires)
         data = {
-            "wait": found.id,
-            "name": found.name,
-            "token": str(found.token),
-            "until": iso(found.until),
+            "wait": created.id,
+            "name": created.name,
+            "token": str(created.token),
+            "until": iso(created.until),
         }
-        _tell(data, f"{found.id}  {found.token!s}")
+        _report(data, f"{created.id}  {created.token!s}")
 
 
 @tasks.command(epilog="""Example: holdfast tasks complete LEASE '{"url": "x"}'""")
@@ -295,7 +313,7 @@ def wait(lease: str, name: str, expires: Any) -> None:
 @click.argument("result", metavar="[RESULT_JSON]", type=JSON, required=False)
 @printing
 def complete(lease: str, result: Any) -> None:
-    """End the run with a result."""
+    """Complete the run with a result."""
     _end(lease, lambda held: held.complete(result))
 
 
@@ -307,11 +325,11 @@ def complete(lease: str, result: Any) -> None:
     "--details",
     type=JSON,
     metavar="JSON",
-    help="""More about it, an object. E.g. --details '{"code": 28}'""",
+    help="""Details of the error, a JSON object. E.g. --details '{"code": 28}'""",
 )
 @printing
 def fail(lease: str, kind: str, message: str, details: Any) -> None:
-    """Say that the attempt failed. KIND is transient, timeout, infrastructure, permanent or
+    """Report that the attempt failed. KIND is transient, timeout, infrastructure, permanent or
     cancelled."""
     _end(lease, lambda held: held.fail(kind, message, details))
 
@@ -321,7 +339,7 @@ def fail(lease: str, kind: str, message: str, details: Any) -> None:
 @click.argument("until", metavar="WHEN", type=MOMENT)
 @printing
 def delay(lease: str, until: Any) -> None:
-    """Put the run off for a time, or until one."""
+    """Release the lease, and continue the run after a duration or at a time."""
     _end(lease, lambda held: held.delay(until))
 
 
@@ -340,25 +358,25 @@ A condition is a name, or an object: {"all_of": [...]}, {"any_of": [...]},
     "condition",
     type=JSON,
     metavar="JSON",
-    help="""Wait for a condition. E.g. --for '{"all_of": ["a", "b"]}'""",
+    help="""A condition to wait for. E.g. --for '{"all_of": ["a", "b"]}'""",
 )
 @click.option(
-    "--timeout", type=MOMENT, metavar="WHEN", help="Wait no longer than that. E.g. --timeout 2d"
+    "--timeout", type=MOMENT, metavar="WHEN", help="The maximum time to wait. E.g. --timeout 2d"
 )
 @click.option(
     "--on-timeout",
     type=click.Choice(ON_TIMEOUT),
     default="continue",
     show_default=True,
-    help="What happens then. E.g. --on-timeout fail",
+    help="What happens after the timeout. E.g. --on-timeout fail",
 )
 @printing
 def suspend(
     lease: str, signals: tuple[str, ...], condition: Any, timeout: Any, on_timeout: str
 ) -> None:
-    """Let the run wait for one of these signals, or for a condition."""
-    what = signals if condition is None else (*signals, condition)
-    _end(lease, lambda held: held.suspend(*what, timeout=timeout, on_timeout=on_timeout))
+    """Release the lease, and let the run wait for one of these signals or for a condition."""
+    awaited = signals if condition is None else (*signals, condition)
+    _end(lease, lambda held: held.suspend(*awaited, timeout=timeout, on_timeout=on_timeout))
 
 
 @tasks.command(epilog="Example: holdfast tasks cancel LEASE 'not needed any more'")
@@ -366,7 +384,7 @@ def suspend(
 @click.argument("reason", metavar="[REASON]", default="cancelled by its holder")
 @printing
 def cancel(lease: str, reason: str) -> None:
-    """Stop the run, as its holder."""
+    """Cancel the run, as its holder."""
     _end(lease, lambda held: held.cancel(reason))
 
 
@@ -377,7 +395,7 @@ def cancel(lease: str, reason: str) -> None:
     "capabilities",
     multiple=True,
     metavar="WORD",
-    help="What you offer. E.g. --capability cuda",
+    help="A capability that you offer; repeatable. E.g. --capability cuda",
 )
 @click.option(
     "--ttl",
@@ -385,33 +403,35 @@ def cancel(lease: str, reason: str) -> None:
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="How long it lasts. E.g. --ttl 2m",
+    help="How long the lease lasts. E.g. --ttl 2m",
 )
-@click.option("--worker", default="", metavar="NAME", help="Who holds it. E.g. --worker render-7")
+@click.option(
+    "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
+)
 @printing
 def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> None:
-    """Lease this very run, whose holder is gone; past its limit of reclaims it fails instead."""
-    with command_context().opened() as office:
-        found = office.find(run, mine=True)
+    """Lease this run, whose holder is gone. A run that has reached its limit of reclaims fails."""
+    with command_context().opened() as database:
+        record = database.find(run, mine=True)
         offer: dict[str, Any] = {
             "capabilities": capabilities,
-            "workflows": [found.workflow],
+            "workflows": [record.workflow],
             "claims": False,
         }
-        leases: TaskWorker = office.engine.leases(worker, ttl=ttl, **offer)
+        task_worker: TaskWorker = database.engine.leases(worker, ttl=ttl, **offer)
         try:
-            answer = leases.reclaim(found.id)
+            answer = task_worker.reclaim(record.id)
         except HoldfastError:
-            leases.close()
+            task_worker.close()
             raise
         if isinstance(answer, RunEnded):
-            leases.close()
-            _tell(
-                {"run": found.id, "status": answer.status.value},
-                f"run {found.id} is {answer.status.value}",
+            task_worker.close()
+            _report(
+                {"run": record.id, "status": answer.status.value},
+                f"run {record.id} is {answer.status.value}",
             )
         else:
-            _tell(
+            _report(
                 _as_data(answer),
                 f"{answer.proof}  {answer.run.workflow}  {short(answer.run.input)}",
             )
@@ -424,18 +444,19 @@ def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> N
     default="revoked by an operator",
     show_default=True,
     metavar="TEXT",
-    help="Why. E.g. --reason 'it hangs'",
+    help="The reason. E.g. --reason 'it hangs'",
 )
 @printing
 def revoke(run: str, reason: str) -> None:
-    """Take a run from whoever holds it; its late writes are refused."""
-    with command_context().opened() as office:
-        found = office.find(run, mine=True)
-        held = office.engine.revoke(found.id, reason)
-        _tell(
-            {"run": found.id, "revoked": held},
-            f"run {found.id} was taken back" if held else f"nobody holds run {found.id}",
-        )
+    """Revoke the lease of a run; later writes of its holder are refused."""
+    with command_context().opened() as database:
+        run_id = database.find(run, mine=True).id
+        revoked = database.engine.revoke(run_id, reason)
+        if revoked:
+            line = f"the lease of run {run_id} was revoked"
+        else:
+            line = f"run {run_id} has no holder: nothing was revoked"
+        _report({"run": run_id, "revoked": revoked}, line)
 
 
 @tasks.command(epilog="Example: holdfast tasks priority last 5")
@@ -444,49 +465,50 @@ def revoke(run: str, reason: str) -> None:
 @printing
 def priority(run: str, priority: int) -> None:
     """Change the priority of a run."""
-    with command_context().opened() as office:
-        found = office.find(run, mine=True)
-        old = office.engine.prioritise(found.id, priority)
-        _tell(
-            {"run": found.id, "old": old, "new": priority},
-            f"run {found.id} has priority {priority}, was {old}",
+    with command_context().opened() as database:
+        run_id = database.find(run, mine=True).id
+        old = database.engine.prioritise(run_id, priority)
+        _report(
+            {"run": run_id, "old": old, "new": priority},
+            f"the priority of run {run_id} is {priority} (was {old})",
         )
 
 
 @tasks.command(epilog="Example: holdfast tasks override last 'done by hand' --result '7'")
 @click.argument("run", metavar="RUN")
 @click.argument("reason", metavar="REASON")
-@click.option("--result", type=JSON, metavar="JSON", help="What it comes to. E.g. --result '7'")
-@click.option("--failed", is_flag=True, help="It failed.")
+@click.option(
+    "--result", type=JSON, metavar="JSON", help="The result of the run. E.g. --result '7'"
+)
+@click.option("--failed", is_flag=True, help="End the run as failed.")
 @printing
 def override(run: str, reason: str, result: Any, failed: bool) -> None:
-    """End a run as you say, whoever holds it."""
-    with command_context().opened() as office:
-        found = office.find(run, mine=True)
-        status = office.engine.override(found.id, reason, result=result, failed=failed)
-        _tell({"run": found.id, "status": status.value}, f"run {found.id} is {status.value}")
+    """End a run as completed or failed, whether it has a holder or not."""
+    with command_context().opened() as database:
+        run_id = database.find(run, mine=True).id
+        status = database.engine.override(run_id, reason, result=result, failed=failed)
+        _report({"run": run_id, "status": status.value}, f"run {run_id} is {status.value}")
 
 
 def _end(lease: str, act: Callable[[Lease], RunEnded | Retried | Deferred]) -> None:
-    with command_context().opened() as office:
-        held = office.engine.lease(lease)
+    """End a lease with *act*, and report what happens to its run."""
+    with command_context().opened() as database:
+        held = database.engine.lease(lease)
         answer = act(held)
-        _tell(_answer(office, held, answer), _line(held, answer))
+        _report(_answer(database, held, answer), _line(held, answer))
 
 
 def _answer(
-    office: OpenDatabase, held: Lease, answer: RunEnded | Retried | Deferred
+    database: OpenDatabase, held: Lease, answer: RunEnded | Retried | Deferred
 ) -> dict[str, Any]:
-    until = (
-        answer.at
-        if isinstance(answer, Retried)
-        else answer.until
-        if isinstance(answer, Deferred)
-        else None
-    )
+    until = None
+    if isinstance(answer, Retried):
+        until = answer.at
+    elif isinstance(answer, Deferred):
+        until = answer.until
     return {
         "run": held.run.id,
-        "status": office.engine.run(held.run.id).status.value,
+        "status": database.engine.run(held.run.id).status.value,
         "until": iso(until),
     }
 
@@ -495,7 +517,7 @@ def _line(held: Lease, answer: RunEnded | Retried | Deferred) -> str:
     if isinstance(answer, RunEnded):
         return f"run {held.run.id} is {answer.status.value}"
     if isinstance(answer, Retried):
-        return f"run {held.run.id} is tried again at {iso(answer.at)}"
+        return f"run {held.run.id} will be retried at {iso(answer.at)}"
     return f"run {held.run.id} is {answer.status.value}" + (
         f" until {iso(answer.until)}" if answer.until else ""
     )
@@ -513,12 +535,12 @@ def _as_data(lease: Lease) -> dict[str, Any]:
         "generation": run.generation,
         "signals": [
             {
-                "name": one.name,
-                "payload": msgspec.Raw(one.payload),
-                "source": one.source,
-                "wait": one.wait_id,
+                "name": signal.name,
+                "payload": msgspec.Raw(signal.payload),
+                "source": signal.source,
+                "wait": signal.wait_id,
             }
-            for one in lease.signals
+            for signal in lease.signals
         ],
         "timed_out": lease.timed_out,
         "released_by": None if lease.waited is None else lease.waited.by,
@@ -526,7 +548,7 @@ def _as_data(lease: Lease) -> dict[str, Any]:
     }
 
 
-def _tell(data: dict[str, Any], line: str) -> None:
+def _report(data: dict[str, Any], line: str) -> None:
     if command_context().as_json:
         print_json(data)
     else:

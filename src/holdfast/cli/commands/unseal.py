@@ -13,28 +13,28 @@ from holdfast.core.payload import Seal
 from holdfast.store.contract import UnsealStore
 
 EPILOG = """\b
-Example: look at an old file after a move, or continue a run that was exported
+Example: use the old file after a move, or continue a run that was exported
   holdfast --db orders.db db unseal"""
 
 
 @click.command(short_help="Let a sealed database accept writes again.", epilog=EPILOG)
 @printing
 def unseal() -> None:
-    """Let a database accept writes again that `db copy` or `export` has sealed.
+    """Let a database that `db copy` or `export` has sealed accept writes again.
 
-    Its runs then continue here as well as in the other database, which repeats their work: end them
-    there, or delete the other database, before a worker opens this one."""
+    Its runs then continue in this database as well as in the other one, and their work is done
+    twice. Before a worker opens this database, end the runs in the other one or delete it."""
     command_context().concerns_all("db unseal")
-    must_be_there(command_context().url, "name one with --db")
+    must_be_there(command_context().url, "name a database with --db")
     store, _ = open_as_it_is(command_context().url)
     with closing(store):
         (seal,) = store.apply([UnsealStore()])
         if isinstance(seal, BaseException):
             raise seal
-    _show(seal)
+    _report(seal)
 
 
-def _show(seal: Seal | None) -> None:
+def _report(seal: Seal | None) -> None:
     other = None if seal is None else seal.moved_to or seal.copied_from
     if command_context().as_json:
         print_json({"unsealed": seal is not None, "other": other})
@@ -42,6 +42,6 @@ def _show(seal: Seal | None) -> None:
         print("the database is not sealed")
     else:
         print(
-            f"the database is no longer sealed; see to it that its runs do not continue in {other}"
+            f"the database is no longer sealed; make sure that its runs do not continue in {other}"
             " as well"
         )

@@ -1,4 +1,4 @@
-"""``holdfast why``: what holds a run up, and the command that unblocks it."""
+"""``holdfast why``: explain what blocks a run, and print the command that unblocks it."""
 
 from __future__ import annotations
 
@@ -19,52 +19,57 @@ Examples:
   holdfast why 01m7ge8gkb --json"""
 
 
-@click.command(short_help="Say what holds a run up.", epilog=EPILOG)
+@click.command(short_help="Explain what blocks a run.", epilog=EPILOG)
 @click.argument("run", metavar="RUN")
 @printing
 def why(run: str) -> None:
-    """Say why a run, or a managed flow, stands where it stands: the exact blocker, who holds it,
-    since when, and the command that unblocks it."""
-    with command_context().opened() as office:
-        print_why(_explained(office, run), office.store.now())
+    """Explain the status of a run or a managed flow: the exact blocker, its holder, since when, and
+    the command that unblocks it."""
+    with command_context().opened() as database:
+        print_why(_explain(database, run), database.store.now())
 
 
-def _explained(office: OpenDatabase, name: str) -> Why:
-    if office.store.member(name) is not None:
-        return explain(office.store, name, only=command_context().namespace)
+def _explain(database: OpenDatabase, name: str) -> Why:
+    """Explain the graph member, run or flow *name*. Raises RunNotFound."""
+    if database.store.member(name) is not None:
+        return explain(database.store, name, only=command_context().namespace)
     try:
-        run = office.find(name)
+        run = database.find(name)
     except RunNotFound:
         try:
-            return office.engine.flows.why(name)
+            return database.engine.flows.why(name)
         except FlowNotFound:
             pass
         raise
-    return explain(office.store, run, only=command_context().namespace)
+    return explain(database.store, run, only=command_context().namespace)
 
 
-def print_why(found: Why, now: int) -> None:
-    """Print an explanation, for people or as data."""
+def print_why(explanation: Why, now: int) -> None:
+    """Print an explanation, for people or as JSON."""
     if command_context().as_json:
-        print_json(_as_data(found))
+        print_json(_as_data(explanation))
     else:
-        _print(found, now)
+        _print(explanation, now)
 
 
-def _as_data(found: Why) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(found)
-    data["since"] = iso(found.since)
+def _as_data(explanation: Why) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(explanation)
+    data["since"] = iso(explanation.since)
     for blocker in data["blockers"]:
-        blocker["since"], blocker["until"] = iso(blocker["since"]), iso(blocker["until"])
+        blocker["since"] = iso(blocker["since"])
+        blocker["until"] = iso(blocker["until"])
     return data
 
 
-def _print(found: Why, now: int) -> None:
-    since = f" since {until(found.since, now)}" if found.since is not None else ""
-    print(f"{found.workflow} {found.run} is {found.status}{since}")
-    if found.blockers and found.blockers[0].text != found.reason:
-        print(f"  {found.reason}")
-    for blocker in found.blockers:
+def _print(explanation: Why, now: int) -> None:
+    since = ""
+    if explanation.since is not None:
+        since = f" since {until(explanation.since, now)}"
+    print(f"{explanation.workflow} {explanation.run} is {explanation.status}{since}")
+    blockers = explanation.blockers
+    if blockers and blockers[0].text != explanation.reason:
+        print(f"  {explanation.reason}")
+    for blocker in blockers:
         _print_blocker(blocker)
 
 

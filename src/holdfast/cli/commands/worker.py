@@ -1,4 +1,4 @@
-"""``holdfast worker``: work in the foreground until told to stop."""
+"""``holdfast worker``: run a worker in the foreground until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ Examples:
   holdfast worker shop.flows --lanes default,slow --capabilities gpu --concurrency 50 --name gpu-1
   holdfast worker shop.flows:app    app is an Engine, a workflow, or a list of workflows"""
 
-TELL_EACH = 20
-"""How many ended runs are told one by one; more at a time are counted."""
+LOG_EACH = 20
+"""The maximum number of ended runs that are logged one by one; more are only counted."""
+
+LOG_INTERVAL = 0.2
+"""Seconds between two logs of ended runs."""
 
 
-@click.command(short_help="Work on runs in the foreground.", epilog=EPILOG)
+@click.command(short_help="Run a worker in the foreground.", epilog=EPILOG)
 @click.argument("target", metavar="MODULE[:NAME]")
 @click.option(
     "--lanes",
@@ -52,13 +55,13 @@ TELL_EACH = 20
     "--capabilities",
     metavar="A,B",
     type=LIST,
-    help="What this worker can do that others cannot. E.g. --capabilities gpu",
+    help="The capabilities that this worker offers. E.g. --capabilities gpu",
 )
 @click.option(
     "--concurrency",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many runs at work at once. E.g. --concurrency 50",
+    help="The maximum number of concurrent runs. E.g. --concurrency 50",
 )
 @click.option(
     "--namespace",
@@ -68,41 +71,44 @@ TELL_EACH = 20
 @click.option(
     "--name",
     metavar="NAME",
-    help="What to call this worker; default: host and pid. E.g. --name gpu-1",
+    help="The name of this worker; default: host and pid. E.g. --name gpu-1",
 )
 @click.option(
     "--grace",
     metavar="DURATION",
     type=DURATION,
-    help="How long steps may end when told to stop. E.g. --grace 1m",
+    help="How long running steps may take to end on shutdown. E.g. --grace 1m",
 )
 @click.option(
     "--webhook-hosts",
     metavar="A,B",
     type=LIST,
     help=(
-        "Deliver webhooks to these hosts although their addresses are not public. E.g."
+        "Deliver webhooks to these hosts even if their addresses are not public. E.g."
         " --webhook-hosts hooks.internal [env: HOLDFAST_WEBHOOK_HOSTS]"
     ),
 )
 @click.option(
-    "--no-schedules", is_flag=True, help="Do not write the schedules that the code declares."
+    "--no-schedules", is_flag=True, help="Do not store the schedules that the code declares."
 )
 @click.option("--quiet", is_flag=True, help="Log only warnings and errors.")
 @shared
 def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None:
-    """Work on runs in the foreground. All workflows that importing MODULE defines are served, or
-    what NAME names.
+    """Run a worker in the foreground. It serves all workflows that MODULE defines or imports, or
+    those that NAME names.
 
-    SIGTERM or SIGINT once: steps at work end, waiting runs are parked, everything is released.
-    Twice: stop at once; what was at work begins its step again elsewhere."""
+    On the first SIGTERM or SIGINT running steps may end, waiting runs are parked, and all leases
+    are released. On the second the worker stops at once; interrupted steps run again on another
+    worker."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
-    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
     bound = command_context().namespace
-    if bound is not None and given.setdefault("namespace", bound) != bound:
-        raise NamespaceBound(namespace=bound, asked=given["namespace"])
-    parts = _parts(target, {**given, "schedules": False} if no_schedules else given)
-    _spare_the_collector()
+    if bound is not None and settings.setdefault("namespace", bound) != bound:
+        raise NamespaceBound(namespace=bound, asked=settings["namespace"])
+    if no_schedules:
+        settings["schedules"] = False
+    parts = _load_components(target, settings)
+    _tune_garbage_collector()
     try:
         code = asyncio.run(_work(parts))
     finally:
@@ -111,10 +117,12 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
         raise click.exceptions.Exit(code)
 
 
-def _spare_the_collector() -> None:
-    """Let the garbage collector look less often, and not at what was there before the work: with
-    many runs in memory it took a third of the CPU. Runs leave no cycles behind. Only here, where
-    the process is ours alone."""
+def _tune_garbage_collector() -> None:
+    """Run the garbage collector less often, and exempt all objects that exist before the work.
+
+    With many runs in memory the collector took a third of the CPU, and runs leave no reference
+    cycles behind. The settings are global, so this is done only here, where the process belongs to
+    Holdfast alone."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -128,29 +136,34 @@ def _log_to_stderr(level: int) -> None:
     log.propagate = False
 
 
-def _parts(target: str, options: dict[str, Any]) -> Components:
+def _load_components(target: str, options: dict[str, Any]) -> Components:
+    """Import MODULE[:NAME] and return the components of a worker for it. Raises ClickException."""
     module, name = split(target)
     if name is None:
         load_module(module)
         return _open(None if known_workflows() else [], target, options)
-    _, found = load_name(target)
-    if isinstance(found, Engine | AsyncEngine):
-        return _parts_of(found, target, options)
-    if isinstance(found, Workflow):
-        return _open([found], target, options)
-    if isinstance(found, Iterable) and not isinstance(found, str):
-        return _open(list(found), target, options)
+    _, value = load_name(target)
+    if isinstance(value, Engine | AsyncEngine):
+        return _components_of(value, target, options)
+    if isinstance(value, Workflow):
+        return _open([value], target, options)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return _open(list(value), target, options)
     raise click.ClickException(
-        f"{target} is neither an Engine nor a workflow nor a list of workflows"
+        f"{target} is a {type(value).__name__}, not an Engine, a workflow or a list of workflows"
     )
 
 
 def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> Components:
+    """Open the database of the command line; None serves all imported workflows."""
     if workflows == []:
         raise click.ClickException(f"{target} has no workflow: decorate a function with @workflow")
-    wrong = next((one for one in workflows or () if not isinstance(one, Workflow)), None)
-    if wrong is not None:
-        raise click.ClickException(f"{target} holds a {type(wrong).__name__}, which is no workflow")
+    other = next((item for item in workflows or () if not isinstance(item, Workflow)), None)
+    if other is not None:
+        raise click.ClickException(
+            f"{target} contains a {type(other).__name__}, which is not a workflow: decorate a"
+            " function with @workflow"
+        )
     return Components(
         EngineOptions(
             command_context().url, workflows=workflows, codec=command_context().codec(), **options
@@ -158,14 +171,19 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
     )
 
 
-def _parts_of(engine: Engine | AsyncEngine, target: str, options: dict[str, Any]) -> Components:
-    """Work as the engine of the module would, on its own database; what the command line says goes
-    before its settings."""
+def _components_of(
+    engine: Engine | AsyncEngine, target: str, options: dict[str, Any]
+) -> Components:
+    """Return the components of an engine of the module, with its database and its settings; options
+    of the command line override its settings."""
     parts = (engine._open() if isinstance(engine, AsyncEngine) else engine)._parts
     if command_context().db is not None:
-        raise click.UsageError(f"{target} is an Engine and has its own database: leave --db out")
+        raise click.UsageError(f"{target} is an Engine with its own database: omit --db")
     if parts.worker is not None:
-        raise click.ClickException(f"{target} is at work already: do not start it in the module")
+        raise click.ClickException(
+            f"{target} has already started its worker: do not call work() when the module is"
+            " imported"
+        )
     changed = settings_from(options)
     parts.settings = msgspec.structs.replace(
         parts.settings, **{name: getattr(changed, name) for name in options}
@@ -174,30 +192,31 @@ def _parts_of(engine: Engine | AsyncEngine, target: str, options: dict[str, Any]
 
 
 async def _work(parts: Components) -> int:
-    """Work until a signal comes; return the exit code."""
-    worker, told = parts.new_worker(), StopSignals()
-    teller = RunPrinter(parts)
+    """Run a worker until a signal stops it; return the exit code."""
+    worker = parts.new_worker()
+    stop_signals = StopSignals()
+    printer = RunPrinter(parts)
     await worker.start()
-    _introduce(parts, worker)
-    telling = asyncio.create_task(teller.tell_forever())
-    await told.first.wait()
+    _log_start(parts, worker)
+    printing = asyncio.create_task(printer.log_forever())
+    await stop_signals.first.wait()
     log.info(
-        "stopping: steps at work may end within %gs; once more to stop at once",
+        "stopping: running steps may end within %gs; signal again to stop at once",
         parts.settings.grace,
     )
-    code = await _stop(worker, told)
-    telling.cancel()
-    teller.tell()
-    log.info("stopped; all that was held is free")
+    code = await _stop(worker, stop_signals)
+    printing.cancel()
+    printer.log_ended()
+    log.info("stopped; all leases are released")
     return code
 
 
-async def _stop(worker: Worker, told: StopSignals) -> int:
-    """Stop in peace, or at once when told again."""
+async def _stop(worker: Worker, stop_signals: StopSignals) -> int:
+    """Stop the worker gracefully, or at once after a second signal; return the exit code."""
     stop = asyncio.create_task(worker.stop())
-    again = asyncio.create_task(told.second.wait())
-    await asyncio.wait({stop, again}, return_when=asyncio.FIRST_COMPLETED)
-    again.cancel()
+    second = asyncio.create_task(stop_signals.second.wait())
+    await asyncio.wait({stop, second}, return_when=asyncio.FIRST_COMPLETED)
+    second.cancel()
     if stop.done():
         await stop
         return 0
@@ -206,73 +225,84 @@ async def _stop(worker: Worker, told: StopSignals) -> int:
     with contextlib.suppress(asyncio.CancelledError):
         await stop
     await worker.kill()
-    return 128 + told.number
+    return 128 + stop_signals.number
 
 
 class StopSignals:
-    """What SIGTERM and SIGINT have said so far."""
+    """Events that SIGTERM and SIGINT set: the first and the second signal."""
 
     def __init__(self) -> None:
-        self.first, self.second = asyncio.Event(), asyncio.Event()
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
         self.number = 0
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the loop instead
-                loop.add_signal_handler(number, self._heard, number)
+                loop.add_signal_handler(number, self._on_signal, number)
 
-    def _heard(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         self.number = number
-        (self.second if self.first.is_set() else self.first).set()
+        event = self.second if self.first.is_set() else self.first
+        event.set()
 
 
-def _introduce(parts: Components, worker: Worker) -> None:
-    mine = parts.settings
-    lanes = "all lanes" if mine.lanes is None else f"lanes {', '.join(mine.lanes)}"
-    offers = f", offers {', '.join(mine.capabilities)}" if mine.capabilities else ""
+def _log_start(parts: Components, worker: Worker) -> None:
+    """Log what the worker serves, and which database it uses."""
+    settings = parts.settings
+    lanes = "all lanes" if settings.lanes is None else f"lanes {', '.join(settings.lanes)}"
+    offers = f", offers {', '.join(settings.capabilities)}" if settings.capabilities else ""
     served = ", ".join(sorted(parts.definitions()))
     name = next(
-        (seen.worker for seen in parts.store.sessions() if seen.id == worker.session_id), mine.name
+        (session.worker for session in parts.store.sessions() if session.id == worker.session_id),
+        settings.name,
     )
     log.info(
-        "worker %s serves %s in %s%s, %d at once", name, served, lanes, offers, mine.concurrency
+        "worker %s serves %s in %s%s, %d concurrent runs",
+        name,
+        served,
+        lanes,
+        offers,
+        settings.concurrency,
     )
     facts: dict[str, Any] = parts.store.facts()
-    built_on = [
+    versions = [
         f"{name} {facts[name]}" for name in ("driver", "sqlite", "postgres") if name in facts
     ]
-    log.info("store %s (%s)", without_secret(parts.store.url), ", ".join(built_on))
+    log.info("store %s (%s)", without_secret(parts.store.url), ", ".join(versions))
     for warning in facts.get("warnings", []):
         log.warning("%s", warning)
     log.info("ready; stop with Ctrl-C or SIGTERM")
 
 
 class RunPrinter:
-    """Logs the runs that ended here, one line each; when many end at once, one line for all."""
+    """Log the runs that ended in this process: one line each, or one line for all of many."""
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
         self._ended: list[str] = []
-        parts.writer.listeners.append(self._hinted)
+        parts.writer.listeners.append(self._on_commit)
 
-    def _hinted(self, hints: Hints) -> None:
+    def _on_commit(self, hints: Hints) -> None:
         self._ended.extend(hints.finished)
 
-    async def tell_forever(self) -> None:
+    async def log_forever(self) -> None:
+        """Log ended runs at intervals, until cancelled."""
         while True:
-            await asyncio.sleep(0.2)
-            self.tell()
+            await asyncio.sleep(LOG_INTERVAL)
+            self.log_ended()
 
-    def tell(self) -> None:
+    def log_ended(self) -> None:
+        """Log the runs that ended since the last call."""
         ended, self._ended = self._ended, []
         if not ended or not log.isEnabledFor(logging.INFO):
             return
-        if len(ended) > TELL_EACH:
-            log.info("%d runs ended, such as %s", len(ended), ended[-1])
+        if len(ended) > LOG_EACH:
+            log.info("%d runs ended, for example %s", len(ended), ended[-1])
             return
         for run_id in ended:
-            self._tell_one(run_id)
+            self._log_run(run_id)
 
-    def _tell_one(self, run_id: str) -> None:
+    def _log_run(self, run_id: str) -> None:
         run = self._parts.store.run(run_id)
         if run is None:
             return
