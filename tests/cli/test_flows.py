@@ -87,9 +87,7 @@ def test_flows_are_listed(call, flow):
 
 def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
     assert "cancellation requested" in call.text("flows", "cancel", flow, "--request")
-    assert "it can only be cancelled now" in call.error(
-        "flows", "advance", flow, "{}"
-    )
+    assert "it can only be cancelled now" in call.error("flows", "advance", flow, "{}")
     assert "cancelled" in call.text("flows", "cancel", flow)
     other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
     assert "running" in call.text("flows", "start", other)

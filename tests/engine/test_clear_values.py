@@ -92,7 +92,7 @@ def test_what_is_legitimately_in_clear_is_accepted_in_an_encrypted_database(data
         assert engine.fork(old.id).result(timeout=20)["message"] == "plain"
         engine.schedule("often", telling, interval="1h", args=["from a schedule"])
         assert (
-            engine.run(engine.trigger("often").run_id).result(timeout=20)["message"]
+            engine.run(engine.trigger("often").run).result(timeout=20)["message"]
             == "from a schedule"
         )
         assert engine.check() == []

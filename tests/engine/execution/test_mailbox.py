@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from holdfast.core.events import Event, EventKind
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.mailbox import Mailbox
+from holdfast.engine.runtime.inline_task import InlineTask
 
 
 def ended(step: str, at: int) -> Event:
@@ -65,22 +68,28 @@ def test_the_earliest_check_is_kept():
     assert mailbox.is_due(7)
 
 
-def test_a_notification_wakes_whoever_sleeps_and_is_read_within_the_call():
+def test_a_notification_wakes_an_execution_that_sleeps_and_is_read_within_the_call():
     mailbox = Mailbox()
+    seen = []
 
-    async def main() -> object:
-        sleeper = asyncio.ensure_future(_sleep(mailbox))
-        while mailbox.completion is None:
-            await asyncio.sleep(0)  # noqa: TID251
-        mailbox.notify()
-        return await asyncio.wait_for(sleeper, 5)
+    async def execution() -> None:
+        await mailbox.sleep(None, None)
+        seen.append(mailbox.update)
 
-    assert asyncio.run(main()) is True
+    async def main() -> None:
+        InlineTask(execution(), asyncio.get_running_loop(), lambda _: None)
+        assert seen == []
+        mailbox.notify("update")
+        assert seen == ["update"]
+
+    asyncio.run(main())
+    assert mailbox.is_notified
     assert mailbox.update is None
 
 
-async def _sleep(mailbox: Mailbox) -> bool:
-    completion = asyncio.get_running_loop().create_future()
-    mailbox.completion = completion
-    await completion
-    return mailbox.is_notified
+def test_an_execution_does_not_sleep_while_something_is_reported():
+    mailbox = Mailbox()
+    mailbox.is_notified = True
+
+    with pytest.raises(StopIteration):
+        mailbox.sleep(None, None).send(None)

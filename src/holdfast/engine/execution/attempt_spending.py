@@ -11,17 +11,16 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import SpendEntry
+from holdfast.engine.execution.state import RunState
+from holdfast.engine.runtime.context import WorkerContext
 from holdfast.errors import StoreError
 from holdfast.store.contract import BudgetRefused, BudgetSpent, ReserveBudget
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution.budget_guard import BudgetGuard
 
 log = logging.getLogger("holdfast")
 
@@ -40,6 +39,36 @@ def _is_on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+class SpendingGuard(Protocol):
+    """What an attempt needs to know of the budgets of its run."""
+
+    state: RunState
+    context: WorkerContext
+    reserved_steps: set[str]
+
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        """The names of the budgets that the run draws on."""
+
+    def check_dimensions(self, amounts: Mapping[str, int]) -> None:
+        """Raise UnknownDimension for a dimension that none of the budgets counts."""
+
+    def counted_dimensions(self) -> frozenset[str]:
+        """Return the dimensions that the budgets count."""
+
+    def spends_freely(self, step: str) -> bool:
+        """Return whether no limit holds this step up."""
+
+    def is_on_program_loop(self) -> bool:
+        """Return whether this thread must not read the store."""
+
+    def seems_short(self, more: Mapping[str, int]) -> bool:
+        """Return whether the budgets seem to have no room for so much."""
+
+    def learn_lines(self) -> None:
+        """Read the lines of the budgets."""
 
 
 class Reservation(msgspec.Struct):
@@ -63,9 +92,9 @@ class AttemptSpending:
     )
 
     def __init__(
-        self, guard: BudgetGuard, step: str, under: str | None, *, transacts: bool = False
+        self, guard: SpendingGuard, step: str, under: str | None, *, transacts: bool = False
     ) -> None:
-        self._guard: BudgetGuard = guard
+        self._guard: SpendingGuard = guard
         self._step: str = step
         self._under: str | None = under
         self._transacts: bool = transacts

@@ -15,7 +15,6 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,8 +28,7 @@ from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
 from holdfast.core.program import Definition, Program
 from holdfast.core.runs import RunRecord
-from holdfast.core.status import FINAL, Status
-from holdfast.core.streams.model import CloseReason
+from holdfast.core.status import FINAL
 from holdfast.core.tokens import SigningKey, wait_token
 from holdfast.core.waits import Signal
 from holdfast.engine.execution import commits, updates
@@ -43,21 +41,23 @@ from holdfast.engine.execution.ahead import (
     wants_plain_steps,
 )
 from holdfast.engine.execution.attempt_spending import AttemptSpending
-from holdfast.engine.execution.attempts import attempt, begin_remotely, body_of
 from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.commit_buffer import CommitBuffer
 from holdfast.engine.execution.commits import persist
 from holdfast.engine.execution.handlers import execute
+from holdfast.engine.execution.launching import launch
+from holdfast.engine.execution.leaving import (
+    hand_back,
+    leave_memory,
+    mark_stuck,
+    should_leave_memory,
+)
 from holdfast.engine.execution.mailbox import Mailbox
 from holdfast.engine.execution.output_buffer import OutputBuffer
 from holdfast.engine.execution.pending.base import PendingCommands
 from holdfast.engine.execution.pending.budgets import (
-    PendingSpend,
     block_step,
-    may_launch,
     record_spending,
-    refused_attempt,
-    spending_commit,
 )
 from holdfast.engine.execution.pending.children import start_more, unstarted_maps
 from holdfast.engine.execution.pending.gates import note_stored
@@ -69,9 +69,9 @@ from holdfast.engine.execution.pending.steps import (
     record_dropped_spending,
 )
 from holdfast.engine.execution.signal_buffer import SignalBuffer
+from holdfast.engine.execution.spending_commits import commit_spending
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
-from holdfast.engine.runtime.error_data import error_data
 from holdfast.engine.runtime.group_commit import TEMPORARY
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.engine.runtime.program_loop import FeedAhead, PlacedProgram
@@ -92,8 +92,6 @@ from holdfast.payloads.offload import opened
 from holdfast.store.contract import (
     Advance,
     Advanced,
-    AppendFrames,
-    BudgetRefused,
     ExpireGates,
     NeedKey,
     RevisionChanged,
@@ -106,9 +104,6 @@ log = logging.getLogger("holdfast")
 
 REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
 """Errors by which the store refuses a commit because of a command in it: the workflow fails."""
-
-READ_RETRY_SECONDS = 0.5
-"""Seconds until a run that could not be read is released."""
 
 
 def notify_all(store: Store, executions: Sequence[RunExecution]) -> None:
@@ -191,13 +186,13 @@ class RunExecution:
         except EngineClosed:
             log.debug("run %s is left as it is: the engine was closed", self.run.id)
         except (*TEMPORARY, WriteConflict) as error:
-            await self._hand_back(error)
+            await hand_back(self, error)
         except Exception as error:
             # A diverged history, malformed data or a fault of the engine: an operator must look.
             if self.context.is_shut_out(error):
-                await self._hand_back(error)
+                await hand_back(self, error)
             else:
-                await self._mark_stuck(error)
+                await mark_stuck(self, error)
         finally:
             self.close()
 
@@ -212,12 +207,12 @@ class RunExecution:
             or self.pending.launches
             or not self.commit.is_empty
         ):
-            spent = await self._commit_spending(events) if mailbox.spending_outcomes else ()
-            await self._execute(await self._feed(events, spent))
-        elif self._should_leave_memory():
-            await self._leave_memory()
+            spent = await commit_spending(self, events) if mailbox.spending_outcomes else ()
+            await self.execute_commands(await self._feed(events, spent))
+        elif should_leave_memory(self):
+            await leave_memory(self)
         elif not self.state.waiting and self.pending.only_wait():
-            await self._execute(())  # the run could not park: something had reached it
+            await self.execute_commands(())  # the run could not park: something had reached it
         else:
             await self._sleep()
 
@@ -241,7 +236,7 @@ class RunExecution:
         commands = await program.begin(events)
         if not fresh and state.cancelling and not state.cancel_seen:
             self.notify()
-        await self._execute(commands)
+        await self.execute_commands(commands)
 
     def _new_program(self, events: Sequence[Event]) -> Program:
         context = self.context
@@ -287,7 +282,7 @@ class RunExecution:
         commands = take_fed(self, outcomes)
         return [*commands, *await program.feed(outcomes)] if outcomes else commands
 
-    async def _execute(self, commands: Sequence[Command]) -> None:
+    async def execute_commands(self, commands: Sequence[Command]) -> None:
         """Execute commands and feed what has happened meanwhile, until the program rests; then
         commit, and start the new steps."""
         while True:
@@ -307,12 +302,12 @@ class RunExecution:
         if self.pending.unannounced:
             self._announce_waits()
         if self.follows_signal and wants_plain_steps(self) and takes_place(self):
-            await self._launch()
+            await launch(self)
         self.follows_signal = False
         await self._commit(rests=True)
         while self.state.had_children and not self.state.is_over and self._start_more_children():
             await self._commit(rests=True)
-        await self._launch()
+        await launch(self)
 
     async def _execute_batch(self, commands: Sequence[Command]) -> Sequence[Command]:
         """Execute commands; feed the outcomes that they have at once, and return what the program
@@ -403,10 +398,10 @@ class RunExecution:
             updates.check(self)
         events: list[Event] = []
         while (outcome := mailbox.next_outcome()) is not None:
-            self._accept(*outcome, events)
+            self.accept(*outcome, events)
         return events
 
-    def _accept(self, event: Event, spending: AttemptSpending | None, events: list[Event]) -> None:
+    def accept(self, event: Event, spending: AttemptSpending | None, events: list[Event]) -> None:
         """Process the outcome of an attempt; append it to *events* unless it must wait for room in
         a budget."""
         step = event.step or ""
@@ -566,51 +561,8 @@ class RunExecution:
         if self.program is not None:
             self.program.held_up = breach is not None
 
-    async def _commit_spending(self, events: list[Event]) -> list[Event]:
-        """Commit attempts that spend before the program is fed: without room they have not
-        completed. Return those that have; the outcomes of the others go to *events*."""
-        waiting = self.mailbox.spending_outcomes
-        self.mailbox.spending_outcomes = []
-        done: list[Event] = []
-        together = [outcome for outcome in waiting if outcome[1].is_plain]
-        if len(together) > 1 and await self._spend_for(together) is None:
-            done = [event for event, _ in together]
-            waiting = [outcome for outcome in waiting if outcome[0] not in done]
-        for event, spending in waiting:
-            breach = await self._spend_for([(event, spending)])
-            if breach is None:
-                done.append(event)
-            else:
-                self._accept(refused_attempt(event, spending, breach), spending, events)
-        return done
-
-    async def _spend_for(self, attempts: list[tuple[Event, Any]]) -> Breach | None:
-        """Commit these attempts and their spending, all or none; return the limit that refuses
-        them."""
-        output = self.output
-        await output.wait_until_written()
-        op = spending_commit(self, attempts)
-        self.state.set_times(op.events)
-        for number, event in enumerate(op.events, self.state.seq + 1):
-            event.seq = number
-            output.ended(event)
-        op.output = output.take()
-        answer = await persist(self, op)
-        if isinstance(answer, BudgetRefused):
-            for event in op.events:
-                output.reopen(op.output, event)
-            if op.output is not None:  # the output of the attempts is not refused with them
-                await persist(self, AppendFrames(self.run.id, self.run.generation, op.output))
-            return answer.breach
-        self.state.seq += len(op.events)
-        for event, spending in attempts:
-            self.budget.reserved_steps.discard(event.step or "")
-            self.budget.note_spent(spending.take())
-            self.pending.remove(event.step or "")
-        self._note_breach(answer.breach)
-        return None
-
-    def _note_breach(self, breach: Breach | None) -> None:
+    def note_breach(self, breach: Breach | None) -> None:
+        """Note the hard limit that a commit has passed, if it has."""
         if breach is not None:
             self.set_breach(breach)
 
@@ -633,13 +585,13 @@ class RunExecution:
         if op is None:
             self.output.release()
             return
-        answer = await self._write(op)
+        answer = await self.write(op)
         if isinstance(answer, RevisionChanged):
             self.state.revision = answer.revision
             self.notify()
             if commit.is_empty and op.output is None:
                 return
-            answer = await self._write(commits.without_parking(self, op))
+            answer = await self.write(commits.without_parking(self, op))
         self._applied(op, answer)
 
     def _has_unseen(self, commit: CommitBuffer) -> bool:
@@ -652,7 +604,7 @@ class RunExecution:
             return True
         return self.state.had_children and bool(unstarted_maps(self))
 
-    async def _write(self, op: Advance) -> Advanced | RevisionChanged:
+    async def write(self, op: Advance) -> Advanced | RevisionChanged:
         """Write a commit; if the store refuses a command in it, the run fails."""
         answer: Advanced | RevisionChanged
         state = self.state
@@ -704,7 +656,7 @@ class RunExecution:
             self.context.capacity.goes_on(self)
             state.resumes = True
         state.is_finished = op.status in FINAL
-        self._note_breach(answer.breach)
+        self.note_breach(answer.breach)
         if op.child_cancels:
             self.notify()  # the children may have ended before this commit
             if answer.unasked:
@@ -718,183 +670,7 @@ class RunExecution:
         for member, created_at in answer.born:
             self.context.adopt(self.context.sealer.new_run_opened(member), created_at)
 
-    # Starting steps
-
-    async def _launch(self) -> None:
-        """Start the steps that the program asks for, now that everything before them is
-        committed."""
-        launches = self.pending.launches
-        if self.state.is_over or (launches and self.state.is_about_to_stop()):
-            return
-        if launches and self.context.stopping:
-            await self._stop_working()
-            return
-        if launches and self.state.resumes and self._is_displaced():
-            await self._release()
-            return
-        self.pending.launches = []
-        for pending in may_launch(self, launches):
-            if isinstance(pending, PendingSpend):
-                await self._spend(pending)
-            elif pending.command.transactional:
-                await self._transact(pending)
-            else:
-                self._start_attempt(pending)
-
-    def _is_displaced(self) -> bool:
-        """Return whether the place of the run was given to another one while it waited: it is
-        claimed again when a place is free."""
-        self.state.resumes = False
-        return self.context.capacity.is_exceeded()
-
-    def _start_attempt(self, pending: PendingStep) -> None:
-        context = self.context
-        if pending.command.is_async and context.program_loop is not None:
-            pending.task = begin_remotely(self, pending)
-        else:
-            pending.task = context.hands.start(attempt(self, pending))
-        if pending.task is not None:
-            since = pending.started_at
-            context.long_steps.begin(self, pending, self.state.now() if since is None else since)
-
-    async def _transact(self, pending: PendingStep) -> None:
-        """Run a step inside the transaction that records it."""
-        command = pending.command
-        started_at = self.state.now()
-        event = Event(
-            EventKind.STEP_COMPLETED,
-            command.id,
-            attempt=pending.attempt,
-            started_at=started_at,
-            at=started_at,
-            seq=self.state.seq + 1,
-        )
-        spending = self.budget.new_spending(command.id, command.under, transacts=True)
-        op = Advance(
-            run_id=self.run.id,
-            generation=self.run.generation,
-            events=[event],
-            spends=spending.entries,
-            budgets=self.run.budgets,
-        )
-        op.body = body_of(self, pending, op, spending)
-        try:
-            answer: Advanced = await persist(self, op)
-        except (LeaseLost, EngineClosed, WriteConflict):
-            raise
-        except Exception as error:
-            self.attempt_ended(command.id, None, error, started_at, spending)
-            return
-        self._note_breach(answer.breach)
-        self.state.seq += 1
-        event.data = answer.data
-        self.pending.take(pending)
-        assert self.program is not None
-        await self._execute(await self.program.feed([event]))
-
-    async def _spend(self, pending: PendingSpend) -> None:
-        """Spend or reserve what the code of the workflow asks for, or let it wait for room."""
-        denied = pending.unknown_dimension(self)
-        event = denied
-        if event is None:
-            op = pending.operation(self)
-            answer = await persist(self, op)
-            if isinstance(answer, BudgetRefused):
-                denied = pending.refused(self, answer.breach)
-                event = denied
-            else:
-                self.state.seq += 1
-                event = op.event
-                self._note_breach(answer.breach)
-        if event is None:
-            return
-        if denied is not None:
-            self.commit.events.append(denied)
-        self.pending.take(pending)
-        assert self.program is not None
-        await self._execute(await self.program.feed([event]))
-
-    # Leaving memory
-
-    def _should_leave_memory(self) -> bool:
-        if self.context.stopping:
-            return self.pending.only_wait()
-        state = self.state
-        return state.waiting and state.now() >= state.waiting_since + self.context.linger
-
-    async def _leave_memory(self) -> None:
-        """Park the run in the store alone, or hand it to another worker."""
-        op = Advance(run_id=self.run.id, generation=self.run.generation)
-        commits.park(self, op)
-        op.keep = False
-        if not self.pending:
-            op.status = self.state.active_status()
-            op.waits = None
-        await self.output.wait_until_written()
-        op.output = self.output.take()
-        answer = await self._write(op)
-        if isinstance(answer, RevisionChanged):
-            self.state.revision = answer.revision
-            self.notify()
-        else:
-            self.state.is_over = True
-
-    async def _stop_working(self) -> None:
-        """Release the run because the worker stops; steps that are at work end first."""
-        if any(
-            isinstance(pending, PendingStep) and pending.task is not None
-            for pending in self.pending.values()
-        ):
-            self.pending.launches.clear()  # the next holder starts them
-            return
-        await self._release()
-
-    async def _release(self) -> None:
-        await self.output.wait_until_written()
-        status = Status.CANCELLING if self.state.cancelling else Status.PENDING
-        op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
-        op.output = self.output.take(CloseReason.RELEASED, only_steps=True)
-        await self._write(op)
-        self.state.is_over = True
-
-    async def _hand_back(self, error: Exception) -> None:
-        """Release the run so that its next holder reads it from the store: either the store could
-        not be read, or the history there has events that this execution does not know."""
-        log.warning("run %s is released and will be read again: %s", self.run.id, error)
-        self.close()
-        await asyncio.sleep(READ_RETRY_SECONDS)
-        with suppress(LeaseLost, EngineClosed):
-            await self._release()
-
-    async def _mark_stuck(self, error: Exception) -> None:
-        """Record why the run cannot continue without an operator; nothing else is lost."""
-        is_foreseen = isinstance(error, HoldfastError)
-        log.error(
-            "run %s of %s is stuck: %s",
-            self.run.id,
-            self.run.workflow,
-            error,
-            exc_info=None if is_foreseen else error,
-        )
-        await self.output.wait_until_written()
-        # A refused event is not in the history, whatever number it was given here.
-        history = self.context.store.history(self.run.id)
-        self.state.seq = max((event.seq for event in history), default=0)
-        data = error_data(error)
-        event = Event(EventKind.RUN_STUCK, error=data)
-        self.state.number([event])
-        op = Advance(
-            run_id=self.run.id,
-            generation=self.run.generation,
-            status=Status.STUCK,
-            keep=False,
-            error=data,
-            events=[event],
-            settles=sorted(self.budget.reserved_steps),
-            output=self.output.take(CloseReason.STUCK, only_steps=True),
-        )
-        with suppress(LeaseLost, EngineClosed):
-            await self._write(op)
+    # The end
 
     def close(self) -> None:
         """Leave memory; nothing is recorded by that."""

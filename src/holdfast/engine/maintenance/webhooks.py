@@ -232,7 +232,9 @@ class WebhookDispatcher:
         opened = event
         try:
             if is_sealed(event.data) or is_sealed(event.error):
-                opened = await self._context.threads.run(partial(self._context.sealer.subscriber_event, event))
+                opened = await self._context.threads.run(
+                    partial(self._context.sealer.subscriber_event, event)
+                )
         except (KeyMissing, BadData) as error:
             return str(error), bare_body_of(event)
         body = body_of(opened)

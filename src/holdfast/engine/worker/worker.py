@@ -200,7 +200,7 @@ class Worker:
         session."""
         self.stopping = True
         for driver in list(self.drivers.values()):
-            driver.knock()
+            driver.notify()
         if self._tasks:
             ends = [task.over for task in self._tasks]
             await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)

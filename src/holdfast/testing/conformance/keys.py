@@ -112,9 +112,14 @@ class KeyConformance(StoreFixture):
 
         assert not self.do(store, ResealKey("k1", b"not what is stored there", b"sealed"))
         assert not self.do(store, ResealKey("k2", OFFERED.secret, b"sealed"))
-        assert self.do(store, ResealKey("k1", OFFERED.secret, b"\x00e1\x00psealed"))
+        assert self.do(
+            store,
+            ResealKey("k1", OFFERED.secret, b"\x00e1\x00psealed and long enough for a secret"),
+        )
 
-        assert [key.secret for key in store.keys()] == [b"\x00e1\x00psealed"]
+        assert [key.secret for key in store.keys()] == [
+            b"\x00e1\x00psealed and long enough for a secret"
+        ]
         assert store.keys_in_use() == {"e1": 1}
 
     def test_a_rotation_compares_secrets_as_they_are_revealed(self, store: Store) -> None:

@@ -353,8 +353,17 @@ class SubscriptionConformance(StoreFixture):
         found = store.subscription("hook")
         assert found is not None and found.session_id is None
 
+    def append_events(self, store: Store, count: int) -> None:
+        """Append events, so that subscriptions can have read them."""
+        run = self.hold(store, route=SHOP)
+        events = [
+            Event(EventKind.MARKED, str(number), seq=number) for number in range(1, count + 1)
+        ]
+        self.advance(store, run, events=events)
+
     def test_how_a_delivery_went_is_written_down(self, store: Store, clock: HandClock) -> None:
         self.hook(store)
+        self.append_events(store, 8)
         self.open(store)
         self.do(store, ClaimWebhooks("s1"))
 
@@ -383,6 +392,7 @@ class SubscriptionConformance(StoreFixture):
         self, store: Store, clock: HandClock
     ) -> None:
         self.hook(store)
+        self.append_events(store, 8)
         self.open(store)
         self.do(store, ClaimWebhooks("s1"))
         letter = DeadLetter("hook", "r1", 3, b"{}", 3, "no answer", 0)

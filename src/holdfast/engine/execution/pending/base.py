@@ -24,7 +24,7 @@ from holdfast.engine.execution.signal_buffer import SignalBuffer
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.program_loop import FeedAhead
-from holdfast.store.contract import RunUpdate
+from holdfast.store.contract import Advance, RunUpdate
 
 _numbers = itertools.count()
 
@@ -221,6 +221,21 @@ class Execution(Protocol):
         spending: Any,
     ) -> None:
         """Report an outcome that the program's own loop has fed already."""
+
+    def accept(self, event: Event, spending: Any, events: list[Event]) -> None:
+        """Process the outcome of an attempt; append it to *events* unless it must wait."""
+
+    def note_breach(self, breach: Breach | None) -> None:
+        """Note the hard limit that a commit has passed, if it has."""
+
+    async def write(self, op: Advance) -> Any:
+        """Write a commit; if the store refuses a command in it, the run fails."""
+
+    async def execute_commands(self, commands: Sequence[Command]) -> None:
+        """Execute commands until the program rests; then commit, and start the new steps."""
+
+    def close(self) -> None:
+        """Leave memory; nothing is recorded by that."""
 
     def note_started(self, pending: Any) -> None:
         """Record that a step has begun, because it runs for long."""
