@@ -16,8 +16,8 @@ from holdfast.core.step_info import StepInfo
 
 
 class RunStep(msgspec.Struct):
-    """Call this function and record what it returns. With ``own`` the program makes the first
-    attempt itself and reports."""
+    """Call a function and record its result. With ``own`` the program makes the first attempt
+    itself and reports the outcome."""
 
     id: str
     name: str
@@ -28,21 +28,20 @@ class RunStep(msgspec.Struct):
     transactional: bool = False
     own: bool = False
     fits: Callable[[Any, bytes], None] | None = None
-    """Raises when a value, once stored, could not be read again as what the step promises to
-    return."""
+    """Raises if the stored value could not be read back as the annotated type of the result."""
     under: str | None = None
-    """What the workflow has set aside for what this step spends."""
+    """The reservation of the workflow that this step spends from."""
 
 
 class SetTimer(msgspec.Struct):
-    """Answer when *after* microseconds have passed since the command was first recorded."""
+    """Complete *after* microseconds after the command was first recorded."""
 
     id: str
     after: int
 
 
 class AwaitSignal(msgspec.Struct):
-    """Answer with the next signal of that name, or that time is up."""
+    """Complete with the next signal of that name, or time out."""
 
     id: str
     name: str
@@ -50,7 +49,7 @@ class AwaitSignal(msgspec.Struct):
 
 
 class CreateWait(msgspec.Struct):
-    """Open a wait to which others may deliver signals, and answer with its id."""
+    """Open a wait to which other programs may deliver signals; complete with its id."""
 
     id: str
     name: str
@@ -58,8 +57,8 @@ class CreateWait(msgspec.Struct):
 
 
 class AwaitCondition(msgspec.Struct):
-    """Answer when a condition is met, or a person lets it go, or that time is up. What happens then
-    says ``on_timeout``."""
+    """Complete when a condition is met or an operator releases the wait. After the timeout,
+    ``on_timeout`` says what happens."""
 
     id: str
     condition: Condition
@@ -68,7 +67,7 @@ class AwaitCondition(msgspec.Struct):
 
 
 class StartChild(msgspec.Struct):
-    """Start a run below this one and answer that it was started."""
+    """Start a child run; complete when it is started."""
 
     id: str
     route: Route
@@ -78,7 +77,7 @@ class StartChild(msgspec.Struct):
 
 
 class StartMap(msgspec.Struct):
-    """Start one run per input and answer when all have ended, or enough have failed."""
+    """Start one child run per input; complete when all have ended, or enough have failed."""
 
     id: str
     route: Route
@@ -90,8 +89,8 @@ class StartMap(msgspec.Struct):
 
 
 class AwaitChild(msgspec.Struct):
-    """Answer when the child that the command *start* started has ended. Dropping the wait for an
-    owned one cancels it."""
+    """Complete when the child of the command *start* has ended. Dropping the wait for an owned
+    child cancels the child."""
 
     id: str
     start: str
@@ -100,14 +99,14 @@ class AwaitChild(msgspec.Struct):
 
 
 class EndChildren(msgspec.Struct):
-    """Cancel the open children that may not outlive the run; answer when all of them have ended, or
-    an operator releases the wait."""
+    """Cancel the open children that may not outlive the run; complete when all of them have ended,
+    or when an operator releases the wait."""
 
     id: str
 
 
 class OpenGate(msgspec.Struct):
-    """Ask people for a decision and answer how they, or time, have decided. Dropping it withdraws
+    """Ask people for a decision; complete when the gate is closed. Dropping the command withdraws
     the gate."""
 
     id: str
@@ -144,19 +143,19 @@ class CancelRun(msgspec.Struct):
 
 
 class ExtendGraph(msgspec.Struct):
-    """Add to the graph that this run is a member of, once, and answer that it was done."""
+    """Add members to the graph of this run, once; complete when that is done."""
 
     id: str
     graph_id: str
     patch: GraphPatch
     workflows: Sequence[Any] = ()
     fingerprint: str = ""
-    """The same for the same members, whatever seal their inputs are in."""
+    """Equal for equal members, however their inputs are sealed."""
 
 
 class Spend(msgspec.Struct):
-    """Take from the run's budgets, all of it or nothing; answer when there was room, or that there
-    is none. A fact is only counted."""
+    """Spend amounts from the budgets of the run, all or nothing; complete when they are spent, or
+    fail without room. A fact is counted regardless of the limits."""
 
     id: str
     amounts: dict[str, int]
@@ -166,7 +165,8 @@ class Spend(msgspec.Struct):
 
 
 class Reserve(msgspec.Struct):
-    """Set so much aside in the run's budgets; answer when there was room, or that there is none."""
+    """Reserve amounts in the budgets of the run; complete when they are reserved, or fail without
+    room."""
 
     id: str
     amounts: dict[str, int]
@@ -174,21 +174,20 @@ class Reserve(msgspec.Struct):
 
 
 class ReleaseReservation(msgspec.Struct):
-    """Give back what is left of what was set aside by the command *reservation*."""
+    """Release the rest of the amounts that the command *reservation* has reserved."""
 
     id: str
     reservation: str
 
 
 class Drop(msgspec.Struct):
-    """Nobody waits for this command any more: stop it; no outcome will be fed."""
+    """Stop a command that the code no longer waits for; the program is fed no outcome of it."""
 
     id: str
 
 
 class Finish(msgspec.Struct):
-    """The run is over: ``completed`` with a result, ``failed`` or ``cancelled`` with what was
-    raised."""
+    """End the run: ``completed`` with a result, ``failed`` or ``cancelled`` with an error."""
 
     status: str
     result: bytes | None = None

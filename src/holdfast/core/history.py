@@ -1,4 +1,4 @@
-"""What a stored history says to whoever goes on with it."""
+"""How to continue from a stored history: live events, progress, and what a replay voids."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.core.events import Event, EventKind
 UNDONE = "undo "
 DEADLINE = "deadline"
 DROPPED = "nobody waits for it any more"
-"""Why a child is cancelled that its parent has stopped waiting for."""
+"""The reason for which a child is cancelled that its parent no longer waits for."""
 
 
 def live_events(history: Sequence[Event]) -> list[Event]:
-    """Return the events that count: those that no replay has declared void."""
+    """Return the events that count: those that no replay has voided."""
     void: set[int] = set()
     for event in history:
         if event.kind == EventKind.RUN_REPLAYED:
@@ -26,11 +26,11 @@ def live_events(history: Sequence[Event]) -> list[Event]:
 
 
 def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[int] | None:
-    """Say which events no longer count when a finished run is replayed; None if it has no step
-    *from_step*.
+    """Return the numbers of the events that a replay of a finished run voids; None if the run has
+    no step *from_step*.
 
-    Failures and the end of the run are void, and all that came after *from_step*. When something
-    was undone, everything is.
+    Failures and the end of the run are void, and all events from *from_step* on. If any step was
+    compensated, all events are void.
     """
     events = live_events(history)
     if was_undone(events):
@@ -63,7 +63,7 @@ def _reopens_gate(event: Event) -> bool:
 
 
 def was_undone(events: Sequence[Event]) -> bool:
-    """Return whether any step was compensated: then what completed no longer stands."""
+    """Return whether any step was compensated: then no completed step counts any more."""
     return any(
         event.kind == EventKind.STEP_COMPLETED
         and (event.step or "").rsplit("/", 1)[-1].startswith(UNDONE)
@@ -72,7 +72,7 @@ def was_undone(events: Sequence[Event]) -> bool:
 
 
 def _timed_out(events: Sequence[Event]) -> set[str]:
-    """Return the waits whose time was up: when they are done again, their time begins anew."""
+    """Return the waits that timed out: a repeated wait gets its full time."""
     late = {
         event.step or ""
         for event in events
@@ -102,8 +102,7 @@ def _is_void(event: Event, timed_out: set[str]) -> bool:
 
 
 def renumber(events: Sequence[Event]) -> None:
-    """Number the events of a fork, from which those that a replay declared void are gone, from 1
-    on."""
+    """Number the events of a fork from 1 on: those that a replay voided are not among them."""
     old = [event.seq for event in events]
     for seq, event in enumerate(events, start=1):
         event.seq = seq
@@ -115,20 +114,20 @@ def renumber(events: Sequence[Event]) -> None:
 
 
 class StepLives:
-    """How often each step was done again after a replay had declared completed work void.
+    """How often each step was repeated after a replay had voided completed work.
 
     The life of a step is part of its idempotency key. A replay begins a new life for a step that
-    had completed, and for every step that comes after completed work that is done again: what they
-    act upon is not the same. A step that only failed keeps its life, as it does in every retry and
-    after every crash: its effect is unknown, and the key is what keeps it from happening twice.
+    had completed, and for every step after repeated work, because its input may differ. A step that
+    only failed keeps its life, as in every retry and after every crash: its effect is unknown, and
+    the key keeps it from happening twice.
     """
 
     def __init__(self, history: Sequence[Event]) -> None:
         self._replays = 0
         self._kept: dict[str, int] = {}
-        """The replays that were no new life for a step, because it came before what they repeat."""
+        """The replays that began no new life for a step, because it precedes the repeated work."""
         self.epoch = 0
-        """How often all work of the run was declared void."""
+        """How often all work of the run was voided."""
         if any(event.kind == EventKind.RUN_REPLAYED for event in history):
             self._read(history)
 
@@ -162,7 +161,7 @@ class StepLives:
 
 
 class HistoryProgress:
-    """What had begun and not ended, by step."""
+    """Commands that had begun and not ended, by step."""
 
     def __init__(self, history: Sequence[Event]) -> None:
         self.attempts: dict[str, int] = {}

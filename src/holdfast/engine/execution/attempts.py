@@ -1,4 +1,4 @@
-"""One try at a step: called, timed, and turned into an event."""
+"""Attempts at steps: calling the function, limiting its time, reporting the outcome."""
 
 from __future__ import annotations
 
@@ -45,22 +45,21 @@ class _TaskTimeout:
 
 
 async def attempt(run: Execution, step: PendingStep) -> None:
-    """Run a step once and leave what it came to in the run's inbox. A dropped step leaves
-    nothing."""
+    """Call the function of a step once and report the outcome. A dropped step reports nothing."""
     context = run.context
     command = step.command
-    if (
-        not context.is_sure()
-    ):  # the process was stopped: the run may have gone on elsewhere, and this step may be done
+    if not context.is_sure():
+        # The process was stopped: another worker may have continued the run and this step.
         try:
             await context.make_sure()
         except EngineClosed:
-            return  # another worker asks
+            return
     step.started_at = context.store.now()
-    limit = (
-        None if command.timeout is None else _TaskTimeout(run, step.started_at + command.timeout)
-    )
-    value, error = None, None
+    limit = None
+    if command.timeout is not None:
+        limit = _TaskTimeout(run, step.started_at + command.timeout)
+    value = None
+    error = None
     spending = step.spending = run.budget.new_spending(command.id, command.under)
     try:
         current_spending.set(spending)
@@ -136,7 +135,7 @@ class RemoteAttempt:
         self._loop.post(self.begin)
 
     def adopt(self) -> None:
-        """Let the run wait for an attempt that has begun on the program's loop already."""
+        """Let the run wait for this attempt, which has begun on the program's loop already."""
         run = self._execution
         step = self._step
         step.task = self

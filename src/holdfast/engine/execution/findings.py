@@ -21,10 +21,10 @@ from typing import NamedTuple
 from holdfast.core.events import Event
 
 FACT = 0
-"""The rank of what was committed."""
+"""The rank of a committed fact."""
 
 TIME = 1
-"""The rank of what is due by the clock."""
+"""The rank of something that is due by the clock."""
 
 _numbers = itertools.count()
 

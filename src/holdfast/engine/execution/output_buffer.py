@@ -1,10 +1,12 @@
-"""Where the output of a held run goes: gathered for a moment, then appended in one go, together
-with that of other runs.
+"""Collect the output of a run for a moment, then append it together with that of other runs.
 
-Nobody waits for a frame to be written, so frames may wait for company. What a step has put out is
-written at the latest with its outcome, in the same transaction. What the workflow's own code puts
-out is written with what led to it: a program is fed before its outcomes are committed, and what it
-said about them must not be told before they are true.
+Invariants:
+- No code waits for a frame to be written, so frames are collected for ``stream_window`` seconds.
+- The output of a step is written with its outcome at the latest, in the same transaction.
+- The output of the workflow's own code is written with the events that led to it: a program is fed
+  before its outcomes are committed, and what it emits about them must not be visible before.
+- Output of a run is never written out of order: a commit that carries output holds later output
+  back.
 """
 
 from __future__ import annotations
@@ -36,13 +38,13 @@ from holdfast.store.contract import AppendFrames
 log = logging.getLogger("holdfast")
 
 MANY = 500
-"""So many frames do not wait for company any longer."""
+"""The number of collected frames that are written at once."""
 
 FULL = 5000
-"""Whoever puts out more than this before it is written, in a thread of its own, waits."""
+"""The number of unwritten frames at which the thread of a step waits before it emits more."""
 
 PATIENCE = 60.0
-"""Seconds for which it waits at most."""
+"""Seconds for which such a thread waits at most."""
 
 _REASONS = {
     EventKind.STEP_COMPLETED: CloseReason.COMPLETED,
@@ -53,18 +55,20 @@ _REASONS = {
 
 
 class _OpenStream:
-    """A stream, as far as its writer must know it."""
+    """What the writer of a stream must know of it."""
 
     def __init__(self, step: str, attempt: int, generation: int) -> None:
-        self.step, self.attempt, self.generation = step, attempt, generation
+        self.step: str = step
+        self.attempt: int = attempt
+        self.generation: int = generation
         self.rate = FrameRate()
         self.keep: dict[str, int] = {}
         self.said = 0
         self.silent = 0
-        """How often the code will say what it has said before."""
+        """How many frames the replayed code will emit that are stored already."""
         self.document: dict[str, Any] = {}
         self.stored: bytes | None = None
-        """The document as it was stored, as long as nobody needs it."""
+        """The stored summary, until it is needed and decoded."""
         self.version = 0
         self.patched = False
         self.close: str | None = None
@@ -72,12 +76,15 @@ class _OpenStream:
 
 
 _Entry = tuple[_OpenStream, NewFrame | Progress | None]
-"""Something said, or that a stream has ended."""
+"""A frame or progress of a stream; None for the end of the stream."""
 
 
 class OutputBuffer:
-    """The output of one held run, from any thread. It does not know who holds the run: two who know
-    each other, for each run that ends, are work for the garbage collector."""
+    """The output of one run, from any thread.
+
+    It does not refer to the execution: a cycle of references for each run would be work for the
+    garbage collector.
+    """
 
     __slots__ = (
         "_deferred",
@@ -102,15 +109,16 @@ class OutputBuffer:
     )
 
     def __init__(self, run: RunRecord, host: WorkerContext) -> None:
-        self._host, self._run_id, self._generation = host, run.id, run.generation
+        self._host: WorkerContext = host
+        self._run_id: str = run.id
+        self._generation: int = run.generation
         self._guard = threading.Lock()
         self._thread = threading.get_ident()
         self._loop_thread = self._thread if host.program_loop is None else host.program_loop.thread
         self._streams: dict[tuple[str, int, int], _OpenStream] | None = None
         self._recalled = False
         self._deferred: list[Callable[[], None]] = []
-        """What the code said on the program's loop before the streams of the run were read, which
-        is not done there."""
+        """Calls made on the program's loop, which must not read the stored streams of the run."""
         self._frames: list[_Entry] = []
         self._later: list[_Entry] = []
         self._scheduled = False
@@ -119,15 +127,14 @@ class OutputBuffer:
         self.writing: asyncio.Future[None] | None = None
         self.captures = host.captures
         self.replayed = False
-        """Whether the run comes from elsewhere, so that its code may have said something
-        already."""
+        """Whether an earlier holder may have stored output of the code already."""
         self.speculative = True
-        """Whether the code runs ahead of what is committed."""
+        """Whether the code is fed before the commit."""
         self.life = 1
-        """How often the run was put back to work after its end, and once more: its code says
+        """One more than the number of replays after the end of the run: each time the code emits
         everything again."""
 
-    # What the run calls
+    # Called by the code of the run
 
     def put(
         self,
@@ -184,7 +191,7 @@ class OutputBuffer:
         self, step: str, attempt: int, frame: NewFrame, code: bool, counted: tuple[Any, ...]
     ) -> None:
         stream = self._open(step, attempt, code=code)
-        if self._is_said(stream, code) or (
+        if self._is_stored(stream, code) or (
             frame.mode == StreamMode.BEST_EFFORT and len(self._frames) >= FULL
         ):
             return
@@ -200,27 +207,25 @@ class OutputBuffer:
         *,
         code: bool = False,
     ) -> None:
-        """Say how far the run is."""
-        told = (
-            None
-            if message is None
-            else self._host.sealer.values.text(message, associated_data.progress(self._run_id))
-        )
-        said = Progress(percent, told, self._host.store.now())
+        """Emit the progress of the run."""
+        if message is not None:
+            place = associated_data.progress(self._run_id)
+            message = self._host.sealer.values.text(message, place)
+        progress = Progress(percent, message, self._host.store.now())
         with self._guard:
             if code and self._must_defer():
-                self._deferred.append(partial(self._advance, step, attempt, said, code))
+                self._deferred.append(partial(self._advance, step, attempt, progress, code))
             else:
-                self._advance(step, attempt, said, code)
+                self._advance(step, attempt, progress, code)
 
-    def _advance(self, step: str, attempt: int, said: Progress, code: bool) -> None:
+    def _advance(self, step: str, attempt: int, progress: Progress, code: bool) -> None:
         stream = self._open(step, attempt, code=code)
-        if not self._is_said(stream, code):
-            self._add(stream, said, code)
+        if not self._is_stored(stream, code):
+            self._add(stream, progress, code)
 
     def _must_defer(self) -> bool:
-        """Return whether what the code says is kept for the writer's thread: it needs what is
-        stored of the run, and this is the program's loop, where nothing is read."""
+        """Return whether a call of the code is deferred to the worker's thread: it needs the stored
+        streams of the run, and this is the program's loop, which must not read them."""
         if self._recalled or not self.replayed or self._loop_thread == self._thread:
             return False
         if threading.get_ident() != self._loop_thread:
@@ -230,8 +235,9 @@ class OutputBuffer:
         return True
 
     def _catch_up(self) -> None:
-        """Make the calls that were kept for the writer's thread, which is this one."""
-        deferred, self._deferred = self._deferred, []
+        """Make the deferred calls, on the worker's thread."""
+        deferred = self._deferred
+        self._deferred = []
         for call in deferred:
             call()
 
@@ -244,29 +250,30 @@ class OutputBuffer:
             self._streams.update(self._known())
             self._recalled = True
         key = self._source(step, attempt, code=code)
-        found = self._streams.get(key)
-        if found is None:
-            found = self._streams[key] = _OpenStream(*key)
-        if found.ended:
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = _OpenStream(*key)
+            self._streams[key] = stream
+        if stream.ended:
             raise StreamClosed(run=self._run_id, step=step, attempt=attempt)
-        return found
+        return stream
 
     def _source(self, step: str, attempt: int, *, code: bool) -> associated_data.Source:
         return (step, self.life, 0) if code else (step, attempt, self._generation)
 
     def _known(self) -> dict[tuple[str, int, int], _OpenStream]:
-        """What the code of a run that comes from elsewhere has said already."""
-        found: dict[tuple[str, int, int], _OpenStream] = {}
+        """Return the streams of the code that an earlier holder has stored."""
+        streams: dict[tuple[str, int, int], _OpenStream] = {}
         for stored in self._host.store.streams(self._run_id) if self.replayed else []:
             if stored.generation == 0:
-                stream = found[(stored.step, stored.attempt, 0)] = _OpenStream(
-                    stored.step, stored.attempt, 0
-                )
-                stream.silent, stream.version = stored.said, stored.version
+                stream = _OpenStream(stored.step, stored.attempt, 0)
+                stream.silent = stored.said
+                stream.version = stored.version
                 stream.stored = stored.summary
-        return found
+                streams[(stored.step, stored.attempt, 0)] = stream
+        return streams
 
-    def _is_said(self, stream: _OpenStream, code: bool) -> bool:
+    def _is_stored(self, stream: _OpenStream, code: bool) -> bool:
         if not code:
             return False
         if stream.silent > 0:
@@ -297,15 +304,16 @@ class OutputBuffer:
             stream.keep[frame.mode] = keep or stream_rules.KEEP_DURABLE
 
     def _recall(self, stream: _OpenStream) -> None:
-        """Open the document that the code of a run that comes from elsewhere has made. Raises
-        KeyMissing."""
+        """Decode the stored summary of a stream of the code. Raises KeyMissing."""
         if stream.stored is not None:
-            host, what = self._host, f"the summary of run {self._run_id}"
+            host = self._host
+            what = f"the summary of run {self._run_id}"
             place = associated_data.summary(
                 self._run_id, (stream.step, stream.attempt, stream.generation)
             )
             plain = host.sealer.values.open(stream.stored, what, place)
-            stream.document, stream.stored = host.codec.decode(plain, what="a summary"), None
+            stream.document = host.codec.decode(plain, what="a summary")
+            stream.stored = None
 
     def _add(self, stream: _OpenStream, said: NewFrame | Progress, code: bool) -> None:
         (self._later if code and self.speculative else self._frames).append((stream, said))
@@ -313,8 +321,7 @@ class OutputBuffer:
             self._schedule()
 
     def _make_room(self, mode: str) -> None:
-        """Wait, in a thread other than the one that writes, until not too much is waiting to be
-        written."""
+        """Let the thread of a step wait while too many frames are unwritten."""
         if len(self._frames) < FULL or mode == StreamMode.BEST_EFFORT:
             return
         if threading.get_ident() in (self._thread, self._loop_thread):
@@ -324,7 +331,7 @@ class OutputBuffer:
         if len(self._frames) >= FULL:
             room.wait(PATIENCE)
 
-    # What the driver calls
+    # Called by the execution
 
     @property
     def has_something(self) -> bool:
@@ -333,24 +340,25 @@ class OutputBuffer:
 
     @property
     def is_used(self) -> bool:
-        """Whether the run puts anything out at all."""
+        """Whether the run has emitted anything."""
         return bool(self._streams or self._deferred)
 
     async def wait_until_written(self) -> None:
-        """Wait for the write that is on its way: what comes later must not be written before it,
-        and a commit that releases the run would let it be refused."""
-        while self.writing is not None:  # another may begin before this coroutine goes on
+        """Wait for the write in progress: later output must not overtake it, and a commit that
+        releases the run would let it be refused."""
+        while self.writing is not None:  # another write may begin before this coroutine resumes
             await self.writing
 
     def hold(self) -> None:
-        """Append nothing until ``resume``: a commit of the run carries output, and must not be
-        overtaken by later output while it is tried again."""
+        """Write nothing until ``resume``: a commit that carries output must not be overtaken by
+        later output while it is tried again."""
         if self.writing is None:
             self.writing = self._host.loop.create_future()
 
     def resume(self) -> None:
-        """Append again what has come together meanwhile."""
-        writing, self.writing = self.writing, None
+        """Write the output that was collected meanwhile."""
+        writing = self.writing
+        self.writing = None
         if writing is not None and not writing.done():
             writing.set_result(None)
         with self._guard:
@@ -362,7 +370,7 @@ class OutputBuffer:
                 self._schedule()
 
     def ended(self, event: Event) -> None:
-        """An attempt has ended: its stream is closed with its outcome."""
+        """Close the stream of an attempt with its outcome."""
         if self._streams and event.kind in _REASONS:
             self.close_attempt(event.step or "", event.attempt, _REASONS[event.kind])
 
@@ -373,35 +381,38 @@ class OutputBuffer:
         with self._guard:
             stream = self._streams.get((step, attempt, self._generation))
             if stream is not None and not stream.ended:
-                stream.ended, stream.close = True, reason
+                stream.ended = True
+                stream.close = reason
                 self._later.append((stream, None))
 
     def reopen(self, output: Output | None, event: Event) -> None:
-        """An attempt has not completed after all: its stream is not closed by what is about to be
-        written."""
+        """Open the stream of an attempt again, whose outcome was refused."""
         for part in output.streams if output is not None else ():
             if (part.step, part.attempt) == (event.step, event.attempt):
                 part.close = None
         stream = (self._streams or {}).get((event.step or "", event.attempt, self._generation))
         if stream is not None:
-            stream.ended, stream.close = False, None
+            stream.ended = False
+            stream.close = None
 
     def take(self, close_others: str | None = None, *, only_steps: bool = False) -> Output | None:
-        """Return all that is to be written, the words of the code and the ends of streams
-        included."""
+        """Return all output that is to be written, with that of the code and the ends of
+        streams."""
         if not self.is_used:
             return None
         with self._guard:
             self._catch_up()
-            entries, self._frames, self._later = self._frames + self._later, [], []
+            entries = self._frames + self._later
+            self._frames = []
+            self._later = []
             output = self._output(entries)
         if close_others is not None:
-            output.close_others, output.only_steps = close_others, only_steps
+            output.close_others = close_others
+            output.only_steps = only_steps
         return output if entries or close_others is not None else None
 
     def begin_anew(self, step: str, attempt: int) -> None:
-        """An attempt is made once more because its transaction was rolled back: what it has said
-        was not said."""
+        """Forget the output of an attempt whose transaction was rolled back and is repeated."""
         if self._streams is None:
             return
         with self._guard:
@@ -409,7 +420,7 @@ class OutputBuffer:
             self._frames = [entry for entry in self._frames if entry[0] is not gone]
 
     def take_attempt(self, step: str, attempt: int) -> Output | None:
-        """Return what one attempt has put out, which has completed, and nothing else."""
+        """Return the output of one completed attempt, and nothing else."""
         self.close_attempt(step, attempt, CloseReason.COMPLETED)
         if not self._streams:
             return None
@@ -421,7 +432,7 @@ class OutputBuffer:
             return self._output(entries) if entries else None
 
     def release(self) -> None:
-        """Nothing else is to be committed: what the code said is true already."""
+        """Write the output of the code: the events that led to it are committed already."""
         with self._guard:
             self._catch_up()
             self._frames += self._later
@@ -476,7 +487,7 @@ class OutputBuffer:
             return
         try:
             loop.call_soon_threadsafe(self._set_off, loop, soon)
-        except RuntimeError:  # the loop is closed: nobody is here to write
+        except RuntimeError:  # the loop is closed: no worker is left to write
             return
 
     def _set_off(self, loop: asyncio.AbstractEventLoop, soon: float) -> None:
@@ -486,12 +497,13 @@ class OutputBuffer:
             loop.call_later(soon, self._flush)
 
     def _flush(self) -> None:
-        """Append what has come together, unless something is on its way already."""
+        """Write the collected output, unless a write is in progress."""
         if self.writing is not None:
-            return  # whoever is done with that looks again
+            return  # ``resume`` writes the rest
         with self._guard:
             self._scheduled = False
-            entries, self._frames = self._frames, []
+            entries = self._frames
+            self._frames = []
             if not entries or self._lost is not None:
                 return
             output = self._output(entries)
@@ -517,7 +529,7 @@ class OutputBuffer:
 
 
 def _later_of(was: Progress | None, now: Progress) -> Progress:
-    """Return how far a run is when it first said one thing and then another."""
+    """Return the progress of a run after two reports, the later one first."""
     if was is None:
         return now
     percent = was.percent if now.percent is None else now.percent
