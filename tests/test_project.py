@@ -1,9 +1,12 @@
 """The project keeps its own rules, those that neither ruff nor the import contracts can see."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "holdfast"
@@ -35,6 +38,42 @@ def test_a_source_file_can_be_held_in_mind():
 
 def test_no_two_classes_share_a_name():
     assert measure.class_names_used_twice() == {}
+
+
+@pytest.mark.parametrize(
+    "package",
+    sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()),
+)
+def test_prose_names_its_subject(package):
+    """Words such as "whoever" and "what is" hide the subject of a sentence. The figures are those
+    of packages that still have such sentences: they may only fall."""
+    most = {"connect": 90, "testing": 30}
+
+    found = measure.banned_words(package)
+
+    assert len(found) <= most.get(package, 0), found
+
+
+def test_objects_are_composed_not_split_by_inheritance():
+    """The store still has a chain of readers; nothing may have a longer one."""
+    assert int(measure.longest_chain().split()[0]) <= 6
+
+
+def test_private_names_of_asyncio_are_used_in_few_files():
+    """Each of them may change with any version of Python."""
+    private = re.compile(r"asyncio\.(?:tasks|events)\._|_asyncio_future_blocking|\._ready\b")
+    users = {
+        path.relative_to(SOURCE).as_posix()
+        for path in (SOURCE / "engine").rglob("*.py")
+        if private.search(path.read_text("utf-8"))
+    }
+
+    assert users <= {
+        "engine/runtime/eager_task.py",
+        "engine/runtime/group_commit.py",
+        "engine/runtime/inline_task.py",
+        "engine/worker/worker.py",
+    }
 
 
 def test_a_workflow_of_tests_and_examples_has_a_name_of_its_own():

@@ -24,7 +24,7 @@ def test_a_replaced_key_is_good_to_the_last_instant_of_its_grace_and_then_unknow
     token = tokens.sign(OLD, "gate", SAYS)
 
     assert tokens.check(token, "gate", [OLD, KEY], now=100) == SAYS
-    with pytest.raises(TokenRefused, match="not known"):
+    with pytest.raises(TokenRefused, match="not valid here"):
         tokens.check(token, "gate", [OLD, KEY], now=101)
 
 

@@ -17,7 +17,7 @@ DROPPED = "nobody waits for it any more"
 
 
 def live_events(history: Sequence[Event]) -> list[Event]:
-    """Return the events that count: those that no replay has voided."""
+    """Return the events that count, without those voided by a replay."""
     void: set[int] = set()
     for event in history:
         if event.kind == EventKind.RUN_REPLAYED:
@@ -102,7 +102,7 @@ def _is_void(event: Event, timed_out: set[str]) -> bool:
 
 
 def renumber(events: Sequence[Event]) -> None:
-    """Number the events of a fork from 1 on: those that a replay voided are not among them."""
+    """Number the events of a fork from 1 on; events that a replay voided are left out."""
     old = [event.seq for event in events]
     for seq, event in enumerate(events, start=1):
         event.seq = seq

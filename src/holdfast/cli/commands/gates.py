@@ -86,7 +86,7 @@ _LIST = ListValue()
 def gates(
     ctx: click.Context, /, run: str | None, status: str, role: list[str] | None, **filters: Any
 ) -> None:
-    """List the open gates: what is to be decided, by whom, and until when."""
+    """List the open gates with their prompts, deciders and deadlines."""
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:

@@ -95,7 +95,7 @@ LOG_INTERVAL = 0.2
 @shared
 def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None:
     """Run a worker in the foreground. It serves all workflows that MODULE defines or imports, or
-    those that NAME names.
+    the one named NAME.
 
     On the first SIGTERM or SIGINT running steps may end, waiting runs are parked, and all leases
     are released. On the second the worker stops at once; interrupted steps run again on another

@@ -141,7 +141,7 @@ class AttemptSpending:
             # On a StoreError the commit of the attempt asks again, for as long as it takes.
             with suppress(StoreError):
                 self._grant(request, self._guard.context.writer.call(request))
-                self._guard.learn_lines()  # there is room, contrary to what was known here
+                self._guard.learn_lines()  # there is room: the known lines were outdated
 
     def is_empty(self) -> bool:
         """Return whether the attempt has neither spent nor reserved anything."""

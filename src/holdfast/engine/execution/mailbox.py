@@ -78,7 +78,7 @@ class Mailbox:
         heappush(self._findings, finding(instant, take, rank))
 
     def schedule_check(self, instant: int | None) -> None:
-        """Let the execution check what is due at *instant*, at the latest."""
+        """Let the execution check for due commands at *instant*, at the latest."""
         if instant is not None and (self.due_at is None or instant < self.due_at):
             self.due_at = instant
 

@@ -51,8 +51,8 @@ class SignalBuffer:
     # By condition
 
     def addressed(self, instant: int | None = None) -> list[Signal]:
-        """Return the signals that conditions are evaluated over: all, or those that had arrived by
-        *instant*."""
+        """Return the signals that conditions are evaluated over: all, or only the signals that had
+        arrived by *instant*."""
         return [
             signal
             for signal in self._signals

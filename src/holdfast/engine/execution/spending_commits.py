@@ -14,7 +14,7 @@ from holdfast.store.contract import AppendFrames, BudgetRefused
 
 async def commit_spending(run: Execution, events: list[Event]) -> list[Event]:
     """Commit attempts that spend before the program is fed: without room they have not
-    completed. Return those that have; the outcomes of the others go to *events*."""
+    completed. Return the completed ones; the outcomes of the others go to *events*."""
     waiting = run.mailbox.spending_outcomes
     run.mailbox.spending_outcomes = []
     done: list[Event] = []

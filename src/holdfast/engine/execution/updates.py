@@ -1,4 +1,4 @@
-"""Finding out what has reached a run from outside, and what is due.
+"""Find out what has reached a run from outside, and which commands are due.
 
 Something that is due may have been overtaken by something that was not reported yet, for example
 while this process was stopped. So the store is read before time is allowed to act.

@@ -78,8 +78,8 @@ class PendingCommands:
         self.launches: list[Any] = []
         """Steps and spendings that begin after the next commit."""
         self.unannounced: dict[str, Any] = {}
-        """Waits that the history does not have yet: it gets those that are still open when the
-        program rests."""
+        """Waits that the history does not have yet; it gets the open ones when the program
+        rests."""
         self.early: dict[str, tuple[Any, Exception | None, int | None, Any]] = {}
         """Outcomes of attempts that ended before the program's command for them arrived."""
 

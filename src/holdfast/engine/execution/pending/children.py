@@ -60,7 +60,7 @@ class PendingChild(Pending):
 
 
 def find_ended_children(run: Execution, waits: Sequence[PendingChild]) -> None:
-    """Find the children that have ended, of those that the run waits for.
+    """Find the awaited children that have ended.
 
     Many are read together: one query for each, after every end, would keep the loop busy for longer
     than a session lives.

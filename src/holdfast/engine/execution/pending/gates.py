@@ -132,7 +132,7 @@ class PendingGate(Pending):
 
 
 def _open_gate(run: Execution, command: OpenGate) -> None:
-    """Ask people, or continue to wait for those who were asked before."""
+    """Open the gate, or continue to wait for one that was opened before."""
     known = run.state.progress.gates.pop(command.id, None)
     gate = None if known is None else run.context.store.gate(known)
     if gate is not None:

@@ -54,7 +54,7 @@ def is_large_growth(command: Command) -> bool:
 
 
 def fills_a_commit(batch: CommitBuffer) -> bool:
-    """Return whether what is added to a graph so far is enough for one commit."""
+    """Return whether the new members so far are enough for one commit."""
     weight = sum(graph_stages.weight(member) for op in batch.grows for member in op.patch.members)
     return weight > graph_stages.PART
 
