@@ -51,7 +51,7 @@ def test_a_finding_that_leads_to_nothing_is_passed_over():
     mailbox.add_finding(2, finding("signal"))
 
     assert [event.step for event in mailbox.next_events()] == ["signal"]
-    assert not mailbox.has_findings
+    assert mailbox.findings == []
 
 
 def test_the_earliest_check_is_kept():

@@ -20,10 +20,10 @@ from holdfast.engine.execution.updates import must_check
 from holdfast.engine.runtime.program_loop import PlacedProgram
 
 
-def follows_from_signal(run: Execution, events: Sequence[Event]) -> bool:
-    """Return whether a signal is all that has happened, and the run waited for nothing else that
-    could have come first."""
-    if len(events) != 1 or events[0].kind != EventKind.SIGNAL_RECEIVED:
+def follows_from_signal(run: Execution, event: Event) -> bool:
+    """Return whether the only event of this turn is a signal, and the run waited for nothing else
+    that could have come first."""
+    if event.kind != EventKind.SIGNAL_RECEIVED:
         return False
     is_alone = not run.pending and not run.pending.launches and len(run.commit.events) == 1
     if not is_alone or run.program is None:
@@ -59,7 +59,7 @@ def may_begin_ahead(run: Execution) -> bool:
     if not isinstance(run.program, PlacedProgram) or run.ahead is not None:
         return False
     mailbox = run.mailbox
-    if run.state.run.budgets or mailbox.has_findings or mailbox.outcomes:
+    if run.state.run.budgets or mailbox.findings or mailbox.outcomes:
         return False
     if mailbox.gate_is_overdue or run.pending.unannounced or must_check(run):
         return False

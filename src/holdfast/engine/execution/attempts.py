@@ -60,7 +60,8 @@ async def attempt(run: Execution, step: PendingStep) -> None:
         limit = _TaskTimeout(run, step.started_at + command.timeout)
     value = None
     error = None
-    spending = step.spending = run.budget.new_spending(command.id, command.under)
+    spending = AttemptSpending(run.budget, command.id, command.under)
+    step.spending = spending
     try:
         current_spending.set(spending)
         info = _info(run, command, step.attempt)

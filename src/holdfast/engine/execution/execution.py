@@ -178,8 +178,7 @@ class RunExecution:
         """Execute the run until it ends, parks or is lost."""
         try:
             await self._begin(history, fresh=fresh)
-            while not self.state.is_over:
-                await self._turn()
+            await self._run_turns()
         except LeaseLost:
             log.debug("run %s is no longer leased to this worker", self.run.id)
             self.context.doubt()
@@ -196,25 +195,26 @@ class RunExecution:
         finally:
             self.close()
 
-    async def _turn(self) -> None:
-        events = self._drain()
+    async def _run_turns(self) -> None:
         mailbox = self.mailbox
-        if (
-            events
-            or mailbox.has_findings
-            or mailbox.gate_is_overdue
-            or mailbox.spending_outcomes
-            or self.pending.launches
-            or not self.commit.is_empty
-        ):
-            spent = await commit_spending(self, events) if mailbox.spending_outcomes else ()
-            await self.execute_commands(await self._feed(events, spent))
-        elif should_leave_memory(self):
-            await leave_memory(self)
-        elif not self.state.waiting and self.pending.only_wait():
-            await self.execute_commands(())  # the run could not park: something had reached it
-        else:
-            await self._sleep()
+        while not self.state.is_over:
+            events = self._drain()
+            if (
+                events
+                or mailbox.findings
+                or mailbox.gate_is_overdue
+                or mailbox.spending_outcomes
+                or self.pending.launches
+                or not self.commit.is_empty
+            ):
+                spent = await commit_spending(self, events) if mailbox.spending_outcomes else ()
+                await self.execute_commands(await self._feed(events, spent))
+            elif should_leave_memory(self):
+                await leave_memory(self)
+            elif not self.state.waiting and self.pending.only_wait():
+                await self.execute_commands(())  # the run could not park: something had reached it
+            else:
+                await self._sleep()
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         context = self.context
@@ -272,7 +272,7 @@ class RunExecution:
             program.held_up = self.budget.breach is not None or self.state.is_about_to_stop()
         if spent:
             outcomes = [*spent, *outcomes]
-        self.follows_signal = follows_from_signal(self, events)
+        self.follows_signal = len(events) == 1 and follows_from_signal(self, events[0])
         if self._signing_keys is not None:
             self._signing_keys = self.context.store.keys()  # they may have been rotated
         if self.follows_signal and may_begin_ahead(self):
@@ -293,7 +293,13 @@ class RunExecution:
             if self.commit.finish is not None:
                 break
             mailbox = self.mailbox
-            if not (mailbox.has_findings or mailbox.gate_is_overdue or mailbox.has_news):
+            if not (
+                mailbox.findings
+                or mailbox.gate_is_overdue
+                or mailbox.is_notified
+                or mailbox.has_new_signals
+                or mailbox.due_at is not None
+            ):
                 break
             events = await self._next_events()
             if not events:
@@ -394,25 +400,31 @@ class RunExecution:
     def _drain(self) -> list[Event]:
         """Return the outcomes of attempts that ended before the first finding."""
         mailbox = self.mailbox
-        if mailbox.has_news and updates.must_check(self):
+        is_reported = mailbox.is_notified or mailbox.has_new_signals
+        if (is_reported or mailbox.due_at is not None) and updates.must_check(self):
             updates.check(self)
         events: list[Event] = []
-        while (outcome := mailbox.next_outcome()) is not None:
-            self.accept(*outcome, events)
+        while mailbox.outcomes:
+            if not mailbox.findings:
+                self.accept(*mailbox.outcomes.popleft(), events)
+            elif (outcome := mailbox.next_outcome()) is not None:
+                self.accept(*outcome, events)
+            else:
+                break
         return events
 
     def accept(self, event: Event, spending: AttemptSpending | None, events: list[Event]) -> None:
         """Process the outcome of an attempt; append it to *events* unless it must wait for room in
         a budget."""
         step = event.step or ""
-        pending = self.pending.get(step)
+        pending = self.pending.by_step.get(step)
         kind = event.kind
         if not isinstance(pending, PendingStep):
             record_spending(self, step, spending)
             return  # the step was dropped meanwhile
         if (pending.releases or kind == EventKind.STEP_RETRIED) and kind != EventKind.STEP_STARTED:
             pending.clear_release(self)
-        if spending is not None:
+        if spending is not None and (spending.entries or spending.reserved):
             if kind == EventKind.STEP_COMPLETED and spending.needs_room:
                 self.mailbox.spending_outcomes.append((event, spending))
                 return
@@ -422,7 +434,7 @@ class RunExecution:
         elif kind == EventKind.STEP_BLOCKED:
             block_step(self, pending, event)
         elif kind != EventKind.STEP_STARTED:
-            self.pending.remove(step)
+            del self.pending.by_step[step]
         self.output.ended(event)
         events.append(event)
 
@@ -439,7 +451,7 @@ class RunExecution:
                 mailbox.gate_is_overdue = False
                 await persist(self, ExpireGates(self.run.id))
                 self.notify()
-        return mailbox.next_events() if mailbox.has_findings else []
+        return mailbox.next_events() if mailbox.findings else []
 
     async def _sleep(self) -> None:
         """Wait until something is reported or due."""
@@ -463,7 +475,7 @@ class RunExecution:
         spending: Any = None,
     ) -> None:
         """Report the outcome of an attempt at a step."""
-        pending = self.pending.get(step)
+        pending = self.pending.by_step.get(step)
         now = self.state.now
         if isinstance(pending, PendingStep):
             event = event_of(pending, value, error, started_at, codec=self.context.codec, now=now)
@@ -577,7 +589,7 @@ class RunExecution:
         if commit.more and len(commit.cancels) > commits.PORTION:
             await commits.cancel_in_portions(self, commit)
         is_open = rests and commit.finish is None
-        if is_open and not self.pending and not self.pending.launches:
+        if is_open and not self.pending.by_step and not self.pending.launches:
             why = "the workflow waits for something that can never happen"
             raise Diverged(run=self.run.id, why=why)
         parks = is_open and not self._has_unseen(commit) and self.pending.only_wait()
@@ -598,7 +610,7 @@ class RunExecution:
         """Return whether something was reported that was not processed yet: to park says that
         everything up to this revision was seen."""
         mailbox = self.mailbox
-        if mailbox.is_notified or mailbox.has_new_signals or mailbox.has_findings:
+        if mailbox.is_notified or mailbox.has_new_signals or mailbox.findings:
             return True
         if commit.more and commit.child_cancels:
             return True
@@ -656,7 +668,8 @@ class RunExecution:
             self.context.capacity.goes_on(self)
             state.resumes = True
         state.is_finished = op.status in FINAL
-        self.note_breach(answer.breach)
+        if answer.breach is not None:
+            self.set_breach(answer.breach)
         if op.child_cancels:
             self.notify()  # the children may have ended before this commit
             if answer.unasked:

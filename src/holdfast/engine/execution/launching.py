@@ -26,7 +26,9 @@ async def launch(run: Execution) -> None:
         await release(run)
         return
     run.pending.launches = []
-    for pending in may_launch(run, launches):
+    if run.budget.breach is not None:
+        launches = may_launch(run, launches)
+    for pending in launches:
         if isinstance(pending, PendingSpend):
             await _spend(run, pending)
         elif pending.command.transactional:

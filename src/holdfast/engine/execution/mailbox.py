@@ -27,10 +27,10 @@ class Mailbox:
     """What has happened to a run, and the means to wake its execution."""
 
     __slots__ = (
-        "_findings",
         "_timer",
         "completion",
         "due_at",
+        "findings",
         "gate_is_overdue",
         "has_new_signals",
         "is_notified",
@@ -54,7 +54,8 @@ class Mailbox:
         self.due_at: int | None = None
         """When the passing of time changes something for the run, at the earliest."""
         self.completion: Completion | None = None
-        self._findings: list[Finding] = []
+        self.findings: list[Finding] = []
+        """A heap of what has happened and was not fed to the program yet."""
         self._timer: TimerHandle | None = None
 
     # What others report
@@ -75,7 +76,7 @@ class Mailbox:
         self, instant: int, take: Callable[[list[Event]], None], rank: int = FACT
     ) -> None:
         """Report something that happened at *instant*; *take* appends the events it leads to."""
-        heappush(self._findings, finding(instant, take, rank))
+        heappush(self.findings, finding(instant, take, rank))
 
     def schedule_check(self, instant: int | None) -> None:
         """Let the execution check for due commands at *instant*, at the latest."""
@@ -84,39 +85,27 @@ class Mailbox:
 
     # What the execution reads
 
-    @property
-    def has_findings(self) -> bool:
-        """Whether there are findings that were not taken yet."""
-        return bool(self._findings)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something was reported that was not read yet; time may add to it."""
-        return self.is_notified or self.has_new_signals or self.due_at is not None
-
     def is_due(self, now: int) -> bool:
         """Return whether the passing of time has changed something."""
         return self.due_at is not None and self.due_at <= now
 
     def is_busy(self) -> bool:
         """Return whether anything waits here to be processed, time apart."""
-        return bool(self._findings or self.outcomes or self.is_notified or self.has_new_signals)
+        return bool(self.findings or self.outcomes or self.is_notified or self.has_new_signals)
 
     def next_outcome(self) -> tuple[Event, Any] | None:
-        """Return the next outcome that ended before the first finding, None if there is none."""
-        if not self.outcomes:
-            return None
-        if self._findings and self.outcomes[0][0].at > self._findings[0].instant:
+        """Return the next outcome, None if a finding precedes it. There must be one."""
+        if self.findings and self.outcomes[0][0].at > self.findings[0].instant:
             return None
         return self.outcomes.popleft()
 
     def next_events(self) -> list[Event]:
         """Return the events of the next finding; none if an attempt ended before it."""
         events: list[Event] = []
-        while self._findings and not events:
-            if self.outcomes and self.outcomes[0][0].at <= self._findings[0].instant:
+        while self.findings and not events:
+            if self.outcomes and self.outcomes[0][0].at <= self.findings[0].instant:
                 break
-            heappop(self._findings).take(events)
+            heappop(self.findings).take(events)
         return events
 
     # Sleeping
@@ -153,4 +142,4 @@ class Mailbox:
         """Forget everything: findings refer to the execution, and both would wait for the garbage
         collector."""
         self.cancel_timer()
-        self._findings.clear()
+        self.findings.clear()

@@ -69,10 +69,10 @@ class Pending:
 class PendingCommands:
     """The pending commands of one run, by step, and a heap of the instants when time matters."""
 
-    __slots__ = ("_by_step", "_dropped", "_due", "early", "launches", "unannounced")
+    __slots__ = ("_dropped", "_due", "by_step", "early", "launches", "unannounced")
 
     def __init__(self) -> None:
-        self._by_step: dict[str, Pending] = {}
+        self.by_step: dict[str, Pending] = {}
         self._due: list[tuple[int, int, Pending]] = []
         self._dropped: set[str] = set()
         self.launches: list[Any] = []
@@ -85,32 +85,32 @@ class PendingCommands:
 
     def add(self, pending: Pending) -> None:
         """Add a pending command."""
-        self._by_step[pending.command.id] = pending
+        self.by_step[pending.command.id] = pending
 
     def get(self, step: str) -> Pending | None:
         """Return the pending command of a step, None if there is none."""
-        return self._by_step.get(step)
+        return self.by_step.get(step)
 
     def has(self, pending: Pending) -> bool:
         """Return whether the run still waits for this pending command."""
-        return self._by_step.get(pending.command.id) is pending
+        return self.by_step.get(pending.command.id) is pending
 
     def take(self, pending: Pending) -> bool:
         """Remove a pending command whose outcome is known; return False if the run no longer waits
         for it."""
-        if self._by_step.get(pending.command.id) is not pending:
+        if self.by_step.get(pending.command.id) is not pending:
             return False
-        del self._by_step[pending.command.id]
+        del self.by_step[pending.command.id]
         return True
 
     def remove(self, step: str) -> Pending | None:
         """Remove the pending command of a step and return it."""
-        return self._by_step.pop(step, None)
+        return self.by_step.pop(step, None)
 
     def drop(self, step: str) -> Pending | None:
         """Remove a pending command that the code has dropped."""
         self._dropped.add(step)
-        pending = self._by_step.pop(step, None)
+        pending = self.by_step.pop(step, None)
         if pending in self.launches:
             self.launches.remove(pending)
         return pending
@@ -120,24 +120,24 @@ class PendingCommands:
         return step in self._dropped
 
     def __len__(self) -> int:
-        return len(self._by_step)
+        return len(self.by_step)
 
     def __contains__(self, step: str) -> bool:
-        return step in self._by_step
+        return step in self.by_step
 
     def values(self) -> ValuesView[Pending]:
         """Return the pending commands, in the order in which the program asked for them."""
-        return self._by_step.values()
+        return self.by_step.values()
 
     def items(self) -> ItemsView[str, Pending]:
         """Return the pending commands with their steps."""
-        return self._by_step.items()
+        return self.by_step.items()
 
     def only_wait(self) -> bool:
         """Return whether nothing is at work: every pending command waits."""
         if self.launches:
             return False
-        return not any(pending.is_running for pending in self._by_step.values())
+        return not any(pending.is_running for pending in self.by_step.values())
 
     # Time
 

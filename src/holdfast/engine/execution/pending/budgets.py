@@ -90,11 +90,10 @@ Blockable = PendingStep | PendingSpend
 
 
 def may_launch(run: Execution, launches: Sequence[Blockable]) -> list[Blockable]:
-    """Return the commands that may begin: all, unless a hard limit is passed. The others wait for
-    room, fail, or end with their run."""
+    """Return the commands that may begin although a hard limit is passed. The others wait for room,
+    fail, or end with their run."""
     breach = run.budget.breach
-    if breach is None:
-        return list(launches)
+    assert breach is not None
     free: list[Blockable] = []
     for pending in launches:
         if run.budget.spends_freely(pending.command.id) or not isinstance(pending, PendingStep):

@@ -139,7 +139,7 @@ def _run_step(run: Execution, command: RunStep) -> None:
     if retry_at is not None and retry_at <= run.state.now():
         retry_at = None
     step = PendingStep(command, attempts + 1, retry_at)
-    run.pending.add(step)
+    run.pending.by_step[command.id] = step
     if step.retry_at is not None:
         step.apply_release(run)
     if step.retry_at is not None:
