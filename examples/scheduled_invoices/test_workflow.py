@@ -6,7 +6,7 @@ from examples.scheduled_invoices.workflow import main, write_invoices
 from holdfast.authoring import registry
 from holdfast.testing import Lab, VirtualClock
 
-registry._known.pop(
+registry._registered.pop(
     "write_invoices", None
 )  # engines of other tests must not start it by themselves
 

@@ -190,10 +190,12 @@ class TestOneLine:
         )
 
     def test_no_such_database(self, call, words, postgres_server):
-        assert "CREATE DATABASE it" in call.error("--db", postgres_server.url("nowhere"), *words)
+        assert "create it with CREATE DATABASE" in call.error(
+            "--db", postgres_server.url("nowhere"), *words
+        )
 
     def test_no_such_role(self, call, words, empty):
-        assert "CREATE ROLE it" in call.error(
+        assert "create it with CREATE ROLE" in call.error(
             "--db", empty.replace("user=postgres", "user=nobody_knows"), *words
         )
 
@@ -211,7 +213,7 @@ class TestOneLine:
     def test_an_old_server(self, call, words, empty, monkeypatch):
         monkeypatch.setattr(connection, "OLDEST", 990000)
 
-        assert "too old: 14 is needed" in call.error("--db", empty, *words)
+        assert "too old: use version 14 or later" in call.error("--db", empty, *words)
 
     def test_a_schema_of_somebody_else(self, call, words, empty, guest, postgres_server):
         postgres_server.execute(

@@ -380,7 +380,7 @@ def test_a_half_copied_target_can_be_used_for_nothing_but_the_next_copy(places, 
 
     interrupt(source, target, clock)
 
-    with pytest.raises(StoreHalfCopied, match=r"did not come to its end.*repeat `holdfast db copy"):
+    with pytest.raises(StoreHalfCopied, match=r"was not finished.*repeat `holdfast db copy"):
         Engine(target)
     with pytest.raises(StoreHalfCopied):
         copy(target, source, clock)

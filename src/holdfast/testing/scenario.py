@@ -154,7 +154,7 @@ class Scenario:
             return Lab(
                 self.path, clock=self.clock, store=store, workflows=recording, **self.script.engine
             )
-        except EngineClosed:
+        except (Crash, EngineClosed):  # opening commits, too, as when a database becomes encrypted
             if store.dead:
                 return None
             raise
