@@ -110,7 +110,8 @@ class FaultyStore:
                 op.body = self._fatal(op.body)
         if side == BEFORE:
             self._die()
-        elif side == ZOMBIE and self._become_zombie():
+        elif side == ZOMBIE and self._session_id and self._become_zombie():
+            # Without a session there is nothing that another worker could take over.
             self._store.apply([EndSession(self._session_id, crashed=True)])
 
     def _fatal(self, body: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
