@@ -1,4 +1,4 @@
-"""What a blocking and an asynchronous engine are both made of."""
+"""The components that ``Engine`` and ``AsyncEngine`` share, and the checks of their options."""
 
 from __future__ import annotations
 
@@ -85,15 +85,17 @@ START_OPTIONS = (
 
 
 WEBHOOK_HOSTS = "HOLDFAST_WEBHOOK_HOSTS"
-"""The environment variable that names the hosts of ``webhook_hosts``, with commas between them."""
+"""The environment variable with the default of ``webhook_hosts``: host names, separated by
+commas."""
 
 UNEASY = 5.0
-"""Seconds after which whoever waits for a run, and does not work on it, is told what holds it
-up."""
+"""Seconds after which a program without a worker that waits for a run gets a log message with the
+reason why the run has not ended."""
 
 
 class EngineOptions:
-    """The options of an engine, checked, before its database is opened."""
+    """The checked options of an engine whose database is not opened yet. Raises BadOption,
+    UnknownWorkflow."""
 
     def __init__(
         self,
@@ -133,7 +135,8 @@ class EngineOptions:
 
 
 class Components:
-    """Store, writer, client and, while it works, the worker. Making it opens the database."""
+    """The store, the writer, the services and, once it is started, the worker of an engine. The
+    constructor opens the database."""
 
     def __init__(self, plan: EngineOptions) -> None:
         self.codec, self.settings = plan.codec, plan.settings
@@ -161,24 +164,25 @@ class Components:
         self.worker: Worker | None = None
 
     def why(self, run: RunRecord | str) -> Why:
-        """Explain where a run stands."""
+        """Explain the status of a run: what blocks it, and what would let it continue."""
         from holdfast.service.why import why  # only who asks pays for it
 
         return why(self.store, run, self.sealer, self.client.only)
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
-        """Return what is wrong with the database, in words."""
+        """Check the database and return a message for each damaged value and violated invariant."""
         damaged = self.store.damaged_values() if self.codec.name == JsonCodec.name else []
         return damaged + self.store.check(progress)
 
     def unserved(self) -> list[UnservedRoute]:
-        """Return what is ready and nobody serves."""
+        """Return the routes with claimable runs that no live worker serves."""
         from holdfast.service.why import unserved
 
         return unserved(self.store, only=self.client.only)
 
     def workers(self) -> list[Session]:
-        """Return the sessions of the workers that serve what may be touched here."""
+        """Return the sessions of the workers that serve the namespace of this engine; without a
+        namespace, all sessions."""
         from holdfast.service.why import look_at_workers
 
         only = self.client.only
@@ -189,8 +193,8 @@ class Components:
         )
 
     def looking_at(self, run_id: str) -> Callable[[], RunRecord]:
-        """Return how to look at a run for somebody who waits for its end, and who is told once if
-        that may take for ever."""
+        """Return a function that reads a run for a caller that waits for its end. It logs once,
+        after UNEASY seconds, why the run has not ended."""
         unease = LateWarning(self)
 
         def look() -> RunRecord:
@@ -202,8 +206,12 @@ class Components:
         return look
 
     def _new_sealer(self, large: int, *, given: bool, locked: bool) -> PayloadSealer:
-        """Return what seals and opens values. A database that is encrypted stays so: who has no
-        keys may only look, and only if that is what they want. Raises CodecMismatch."""
+        """Return the sealer of stored values.
+
+        An encrypted database is never used in clear: an engine without keys may only read it, and
+        only if the caller passed *locked*. Raises CodecMismatch. On errors the store is closed,
+        unless it was passed in by the caller (*given*).
+        """
         cipher, packing = getattr(self.codec, "cipher", None), getattr(self.codec, "packing", None)
         try:
             encrypted = self.store.setting(ENCRYPTION) is not None
@@ -231,8 +239,8 @@ class Components:
         return sealer
 
     def _encrypt(self, sealer: PayloadSealer, noted: str | None) -> None:
-        """Note that the database is encrypted, let it refuse values in clear, and encrypt the
-        secrets that an engine without a key has left in clear."""
+        """Record that the database is encrypted, so that it refuses unencrypted values, and encrypt
+        the secrets that an engine without a key has stored in clear."""
         if noted is None:
             (answer,) = self.store.apply([EncryptStore()])
             if isinstance(answer, BaseException):
@@ -246,13 +254,19 @@ class Components:
                 raise answer
 
     def definitions(self) -> Mapping[str, Any]:
-        """Return the workflows that this engine knows, by name: those given to it, or all that the
-        process defines."""
+        """Return the workflows that this engine can execute, by name: the workflows passed to it,
+        or else all workflows that the process defines, and in both cases the workflows started
+        here."""
         known = registry.known() if self._given is None else self._given
         return {**known, **self._started} if self._started else known
 
     def know(self, workflow: Any) -> None:
-        """Remember a workflow that was started here: then it can be run here."""
+        """Register a workflow that is started here, so that the worker of this engine can execute
+        it.
+
+        Raises BadOption inside workflow code, which would start the run again at every replay, and
+        WorkflowExists for a name that several workflows have.
+        """
         if current_program.get() is not None and current_step.get() is None:
             raise BadOption(
                 option="start",
@@ -264,14 +278,14 @@ class Components:
             registry.check_name(workflow)
 
     def learn(self, workflow: Any) -> None:
-        """Remember a workflow, whatever else goes by its name."""
+        """Register a workflow, in place of another definition with the same name."""
         name = getattr(workflow, "name", None)
         if name is not None and self.definitions().get(name) is not workflow:
             self._started[name] = workflow
 
     def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
-        """Return a worker for this engine, not yet started; async user code runs on *program_loop*,
-        if there is one."""
+        """Create the worker of this engine, not yet started. Async user code runs on
+        *program_loop*, if that is given."""
         if self._given is None:
             for name, places in registry.ambiguous().items():
                 log.info(
@@ -298,7 +312,7 @@ class Components:
         return self.worker
 
     def _declarations(self) -> list[Operation]:
-        """Return what must be written so that the schedules stored are those that the code
+        """Return the operations that make the stored schedules equal to the schedules that the code
         declares."""
         wanted, gone, wrong = self.schedules.declared(self.definitions())
         for reason in wrong:
@@ -311,7 +325,8 @@ class Components:
         ]
 
     def lease(self, route: Route) -> str | None:
-        """Return the session to which a new run can be born leased, if this engine works."""
+        """Return the session to which a new run of *route* can be leased at its start; None if this
+        engine has no worker that can execute it."""
         return (
             self.worker.lease_for(route)
             if self.worker is not None and not self.worker.stopping
@@ -319,7 +334,8 @@ class Components:
         )
 
     def lease_member(self, route: Route) -> str | None:
-        """The same for a member of a graph, which is born inside a transaction."""
+        """Return the session to which a new graph member of *route* can be leased; None if there is
+        none. Members are created inside a transaction."""
         return (
             self.worker.lease_member(route)
             if self.worker is not None and not self.worker.stopping
@@ -327,7 +343,7 @@ class Components:
         )
 
     def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
-        """Go on, here, with the runs that were born leased to this engine's worker."""
+        """Execute the runs that were leased to this engine's worker at their start."""
         worker = self.worker
         born = [
             (run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased
@@ -341,27 +357,27 @@ class Components:
                 worker.loop.call_soon_threadsafe(worker.adopt_all, born)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the writer, then the store."""
         self.writer.close()
         self.store.close()
 
 
 class LateWarning:
-    """Tells a program that waits for a run, and does not work on it, once what holds the run up."""
+    """Logs once why a run has not ended, for a program that waits for it and has no worker."""
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
         self._at: float | None = time.monotonic() + UNEASY
 
     def is_due(self, run: RunRecord) -> bool:
-        """Return whether it is time to tell; then it is told now."""
+        """Return whether the warning is due. It is due at most once: the caller must log it."""
         if self._at is None or time.monotonic() < self._at:
             return False
         self._at = None
         return self._parts.worker is None and run.status not in DONE
 
     def tell(self, run: RunRecord) -> None:
-        """Log what holds the run up."""
+        """Log what blocks the run, and the remedy."""
         found = self._parts.why(run)
         log.warning(
             "run %s has not ended yet: %s (%s)",
@@ -372,7 +388,7 @@ class LateWarning:
 
 
 def checked_codec(codec: Any) -> Codec:
-    """Return a codec; refuse what is none."""
+    """Return *codec*. Raises BadOption if it has not the attributes of a codec."""
     if isinstance(codec, type) or not all(
         hasattr(codec, name) for name in ("name", "encode", "decode")
     ):
@@ -385,7 +401,7 @@ def checked_codec(codec: Any) -> Codec:
 
 
 def checked_clock(clock: Any) -> Clock:
-    """Return a clock; refuse what is none."""
+    """Return *clock*. Raises BadOption if it has not the attributes of a clock."""
     if isinstance(clock, type) or not all(
         hasattr(clock, name) for name in ("flows", "now", "not_before", "listen", "unlisten")
     ):
@@ -398,7 +414,8 @@ def checked_clock(clock: Any) -> Clock:
 
 
 def settings_from(options: dict[str, Any]) -> WorkerSettings:
-    """Return the settings of a worker; refuse unknown options."""
+    """Return the checked settings of a worker. Raises BadOption for an unknown option or a wrong
+    value."""
     known = set(WorkerSettings.__struct_fields__)
     unknown = set(options) - known
     if unknown:
@@ -432,11 +449,12 @@ _CHECKED: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("lifetime", "linger", "poll", "stream_window", "retain"), _micros),
     **dict.fromkeys(("grace", "watch", "idle_watch"), _seconds),
 }
-"""How each setting is checked and brought into its unit."""
+"""The functions that check a setting and convert it to its unit."""
 
 
 def checked_limit(limit: Any) -> int:
-    """Return how many signals a run may have; refuse what is no number."""
+    """Return *limit*, the maximum number of signals of a run. Raises BadOption if it is not a
+    positive integer."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise BadOption(
             option="max_signals", value=limit, why="it is a number of signals, from 1 on"
@@ -445,7 +463,7 @@ def checked_limit(limit: Any) -> int:
 
 
 def checked_workflow(workflow: Any) -> Any:
-    """Return a workflow; refuse what is none."""
+    """Return *workflow*. Raises UnknownWorkflow if it is not a workflow."""
     if not hasattr(workflow, "program"):
         raise UnknownWorkflow(
             workflow=getattr(workflow, "__name__", shown(workflow)), why="it is no @workflow"
@@ -454,11 +472,11 @@ def checked_workflow(workflow: Any) -> Any:
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tell the options of a start from the arguments of the workflow."""
+    """Split keyword arguments into the options of a start and the arguments of the workflow."""
     options = {name: kwargs[name] for name in START_OPTIONS if name in kwargs}
     return options, {name: value for name, value in kwargs.items() if name not in options}
 
 
 def seconds_of(timeout: Duration | None) -> float | None:
-    """Return a duration in seconds."""
+    """Return a duration in seconds; None for None. Raises BadDuration."""
     return None if timeout is None else duration.parse(timeout) / 1_000_000

@@ -1,4 +1,4 @@
-"""The events of all runs: ``events``, ``consume``, webhooks."""
+"""The calls of an engine on events and subscriptions: ``events``, ``consume``, webhooks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from holdfast.store.contract import Consumed
 
 
 class Subscriptions(Calls):
-    """For ``Engine``."""
+    """The calls of ``Engine`` on events and subscriptions."""
 
     def subscriptions(self) -> list[Subscription]:
-        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        """Return all subscriptions, named cursors and webhooks, with their positions."""
         return self._parts.subscriptions.all()
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
+        Raises SubscriptionNotFound."""
         return self._parts.subscriptions.letters(name)
 
     def events(
@@ -39,13 +40,14 @@ class Subscriptions(Calls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> Iterator[RunEvent]:
-        """Yield the events of all runs, those of one run in order: from the beginning, from the
-        cursor *after* on, from ``now`` on, or, with a *name*, from where that name has come. Each
-        is yielded at least once.
+        """Yield the events of all runs, each at least once; the events of one run are in order.
 
-        With *follow* wait for more, without end, or until nothing comes for *timeout*. Filters are
-        ``workflow``, ``namespace``, ``run``, ``tags`` and ``kind``: a kind of event, a topic such
-        as ``completions``, or several. Raises BadCursor."""
+        Start at the beginning, at the cursor *after*, at ``now``, or, with a *name*, at the stored
+        cursor of that name, which moves as events are consumed. With *follow*, wait for further
+        events, without end or until none arrives for *timeout*. Filters: ``workflow``,
+        ``namespace``, ``run``, ``tags`` and ``kind`` (an event kind, a topic such as
+        ``completions``, or several). Raises BadCursor.
+        """
         checked_flag("follow", follow)
         return self._events(self._reader(name, after, filters), name, follow, seconds_of(timeout))
 
@@ -99,13 +101,15 @@ class Subscriptions(Calls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> int:
-        """Call ``callback(events, connection)`` with the events that this name has not had yet, and
-        return how many there were.
+        """Call ``callback(events, connection)`` with the events after the stored cursor of *name*,
+        and return the number of events.
 
-        What it writes on the connection and the move of the cursor are one transaction: both
-        happen, or neither. If it raises, nothing has happened, and the error is raised here. It
-        must not commit, nor ask the engine for anything. With *follow* wait for more. The filters
-        are those of ``events``."""
+        The callback's writes on *connection* and the move of the cursor are one transaction: both
+        are committed, or neither. If the callback raises, nothing is committed, and its error is
+        raised here. It must not commit, nor call the engine. With *follow*, wait for further
+        events, without end or until none arrives for *timeout*. The filters are those of
+        ``events``.
+        """
         checked_flag("follow", follow)
         listener = self._parts.news.listen()
         total, heard, seconds = 0, time.monotonic(), seconds_of(timeout)
@@ -130,7 +134,7 @@ class Subscriptions(Calls):
     def _consumed(
         self, name: str, callback: Callback, after: str | None, batch: int, filters: dict[str, Any]
     ) -> Consumed:
-        """Hand over the next events, and move the cursor, in one transaction."""
+        """Call the callback with the next events and move the cursor, in one transaction."""
         done: Consumed = self._do(
             self._parts.subscriptions.consume(name, callback, after, batch, filters)
         )
@@ -146,36 +150,40 @@ class Subscriptions(Calls):
         attempts: int | None = None,
         **filters: Any,
     ) -> str:
-        """Deliver events to *url* from now on, or from *after* on, and return the secret that signs
-        them. Workers deliver them, one event after another, each at least once; after so many
-        failed *attempts* one is a dead letter. The filters are those of ``events``. Raises
-        SubscriptionExists."""
+        """Deliver events to *url*, starting now or at the cursor *after*, and return the secret
+        that signs the deliveries.
+
+        Workers deliver the events one after another, each at least once. An event becomes a dead
+        letter after *attempts* failed attempts. The filters are those of ``events``. Raises
+        SubscriptionExists.
+        """
         found: str = self._do(
             self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters)
         )
         return found
 
     def unsubscribe(self, name: str) -> None:
-        """Forget a named cursor or a webhook, with its dead letters. Raises
+        """Delete a named cursor or a webhook, with its dead letters. Raises
         SubscriptionNotFound."""
         self._do(self._parts.subscriptions.remove(name))
 
     def replay_dead_letters(self, name: str) -> int:
-        """Let a webhook deliver its dead letters once more, and return how many there are. Raises
+        """Deliver the dead letters of a webhook again, and return their number. Raises
         SubscriptionNotFound."""
         found: int = self._do(self._parts.subscriptions.replay(name))
         return found
 
 
 class AsyncSubscriptions(AsyncCalls):
-    """For ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on events and subscriptions."""
 
     async def subscriptions(self) -> list[Subscription]:
-        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        """Return all subscriptions, named cursors and webhooks, with their positions."""
         return await self._call(Subscriptions.subscriptions)
 
     async def dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
+        Raises SubscriptionNotFound."""
         return await self._call(Subscriptions.dead_letters, name)
 
     async def events(
@@ -187,7 +195,7 @@ class AsyncSubscriptions(AsyncCalls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> AsyncIterator[RunEvent]:
-        """Yield the events of all runs, as ``Engine.events`` does."""
+        """Yield the events of all runs, as ``Engine.events`` does. Raises BadCursor."""
         checked_flag("follow", follow)
         engine = await self._opened()
         reader = await self._call(Subscriptions._reader, name, after, filters)
@@ -227,8 +235,8 @@ class AsyncSubscriptions(AsyncCalls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> int:
-        """Call a plain function with the events that this name has not had yet, as
-        ``Engine.consume`` does. It is called in a thread, like whatever else waits for the
+        """Call a plain function with the events after the stored cursor of *name*, as
+        ``Engine.consume`` does. The function is called in a thread, because it uses the
         database."""
         checked_flag("follow", follow)
         engine, loop, seconds = (
@@ -268,23 +276,27 @@ class AsyncSubscriptions(AsyncCalls):
         attempts: int | None = None,
         **filters: Any,
     ) -> str:
-        """Deliver events to *url*, as ``Engine.add_webhook`` does."""
+        """Deliver events to *url*, as ``Engine.add_webhook`` does, and return the signing secret.
+        Raises SubscriptionExists."""
         engine = await self._opened()
         return await self._aside(
             engine.add_webhook, name, url, secret=secret, after=after, attempts=attempts, **filters
         )
 
     async def unsubscribe(self, name: str) -> None:
-        """Forget a named cursor or a webhook, with its dead letters."""
+        """Delete a named cursor or a webhook, with its dead letters. Raises
+        SubscriptionNotFound."""
         await self._call(Subscriptions.unsubscribe, name)
 
     async def replay_dead_letters(self, name: str) -> int:
-        """Let a webhook deliver its dead letters once more, and return how many there are."""
+        """Deliver the dead letters of a webhook again, and return their number. Raises
+        SubscriptionNotFound."""
         return await self._call(Subscriptions.replay_dead_letters, name)
 
 
 def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:
-    """Read a page, and with the first one what names the places of events."""
+    """Read a page in a thread. ``place_after`` reads the id of the installation at its first call;
+    calling it here keeps that read off the program's loop."""
     events, edge, more = reader.page()
     if events:
         reader.place_after(events[0])

@@ -1,4 +1,4 @@
-"""One lease: what its holder knows of the run, and what it does with it."""
+"""``Lease`` and ``AsyncLease``: an explicit lease of a run, and the calls of its holder."""
 
 from __future__ import annotations
 
@@ -21,44 +21,47 @@ from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
 
 TRIES = 20
-"""How often a patch is made again when somebody else, with the same proof, was quicker."""
+"""The maximum number of attempts to append a patch while another process with the same proof
+appends patches, too."""
 
 Do = Callable[[Request], Any]
 Make = Callable[[], Request]
 
 
 class LeaseInfo:
-    """What the holder of a lease knows."""
+    """The properties of a lease that ``Lease`` and ``AsyncLease`` share."""
 
     _holding: LeaseState
     _desk: TaskService
 
     @property
     def proof(self) -> str:
-        """A text that shows the lease: ``engine.lease(proof)`` takes it up again, in this process
-        or in another."""
+        """The proof of the lease, as text: ``engine.lease(proof)`` continues it, in this process or
+        in another."""
         return str(self._holding.proof)
 
     @property
     def idempotency_key(self) -> str:
-        """A key for the outside world: the same for every holder and attempt, and a new one if the
-        run is replayed after it has completed."""
+        """An idempotency key for calls to other systems. All holders and attempts of the run share
+        it; a replay of the completed run gets a new one."""
         return self._holding.idempotency_key
 
     @property
     def run(self) -> RunRecord:
-        """The run, as it was when it was leased."""
+        """The run at the time of the lease."""
         return self._holding.run
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is; the first is 1. A lost one does not count."""
+        """The number of this attempt; the first is 1. Attempts whose lease was lost do not
+        count."""
         return self._holding.attempt
 
     @property
     def waited(self) -> Waited | None:
-        """What its last wait came to, if it waited: by which signals, that its time was up, or who
-        let it go."""
+        """The outcome of the run's last wait, None if it has not waited: the signals received, a
+        timeout, or the operator who released it. Raises KeyMissing or BadData if it cannot be
+        read."""
         found = self._resumed
         if found is None:
             return None
@@ -73,12 +76,13 @@ class LeaseInfo:
 
     @property
     def signals(self) -> Sequence[Signal]:
-        """The signals that its last wait was met by; those that had come when its time was up."""
+        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
+        by then."""
         return [] if self._resumed is None else self._resumed.signals
 
     @property
     def timed_out(self) -> bool:
-        """Whether it waited, and what it waited for did not come in time."""
+        """Whether the run's last wait timed out."""
         return self._resumed is not None and self._resumed.how == "timeout"
 
     @property
@@ -92,26 +96,30 @@ class LeaseInfo:
 
 
 class Lease(LeaseInfo):
-    """The right to write one run. Each call that ends it says what came of it; made again, it is
-    answered the same."""
+    """The right to write one run.
+
+    The calls that end the lease state the outcome of the attempt. A repeated call gets the answer
+    of the first. A call raises LeaseLost if the lease has expired or the run has another holder.
+    """
 
     def __init__(self, holding: LeaseState, desk: TaskService, do: Do, ttl: Duration) -> None:
         self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
 
     @property
     def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
+        KeyMissing, BadData."""
         return self._desk.input(self._holding.run)
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why somebody has asked the run to stop, as it stands now; None when nobody has. Then do
-        so: ``cancel()``."""
+        """The reason of a requested cancellation, read from the store now; None if there is no
+        request. If there is one, call ``cancel()``. Raises LeaseLost."""
         return self._desk.cancel_reason(self._holding)
 
     def renew(self) -> int:
-        """Keep the lease, and all others of this holder; return until when, in microseconds since
-        1970. Raises LeaseLost when it is too late, or when this run is no longer held by it."""
+        """Renew this lease and all others of its holder, and return their expiry in microseconds
+        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
         held = self._holding
         until: int = self._do(self._desk.renew(held.proof.session_id, self._ttl, held.term, held))
         return until
@@ -119,7 +127,8 @@ class Lease(LeaseInfo):
     # What it shows
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
-        """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
+        """Report the progress of the run; a value that is None stays as it was. Raises
+        LeaseLost."""
         self._show(lambda: self._desk.frames.progress(self._holding, percent, message))
 
     def emit(
@@ -132,9 +141,12 @@ class Lease(LeaseInfo):
         ttl: Duration | None = None,
         place: int | None = None,
     ) -> int:
-        """Append frames to the output of the run, all or none, and return the number of the last
-        one. With *place*, the number of frames that this attempt has appended before, a call made
-        again is answered the same. Raises LeaseLost."""
+        """Append frames to the output of the run, all of them or none, and return the number of the
+        last frame.
+
+        *place* is the number of frames that this attempt has appended before: a repeated call with
+        the same place appends nothing and returns the same number. Raises LeaseLost.
+        """
         options: dict[str, Any] = {
             "kind": kind,
             "name": name,
@@ -158,28 +170,30 @@ class Lease(LeaseInfo):
     # What ends it
 
     def complete(self, result: Any = None) -> RunEnded:
-        """End the run with a result."""
+        """Complete the run with a result. Raises LeaseLost."""
         ended: RunEnded = self._write(lambda: self._desk.complete(self._holding, result))
         return ended
 
     def fail(
         self, kind: str, message: str, details: Mapping[str, Any] | None = None
     ) -> Retried | RunEnded:
-        """Say that this attempt failed: transient, timeout, infrastructure, permanent or
-        cancelled."""
+        """Record that this attempt failed. *kind* is "transient", "timeout", "infrastructure",
+        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
+        Raises LeaseLost."""
         answer: Retried | RunEnded = self._write(
             lambda: self._desk.fail(self._holding, kind, message, details)
         )
         return answer
 
     def delay(self, until: Moment) -> Deferred:
-        """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
+        """Delay the run for a duration, or until a time. The attempt does not count as failed.
+        Raises BadWait, LeaseLost."""
         answer: Deferred = self._write(lambda: self._desk.delay(self._holding, until))
         return answer
 
     def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
-        """Open a wait that can be handed out, or return the open one of that name: whoever has its
-        token may deliver signals to it, already now."""
+        """Issue a wait, or return the open wait of that name. A program that has its token may
+        deliver signals to it, even before the run is suspended. Raises BadWait, LeaseLost."""
         self._desk.check_stands(self._holding)
         known = self._desk.known_wait(self._holding, name)
         if known is not None:
@@ -192,9 +206,11 @@ class Lease(LeaseInfo):
     def suspend(
         self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue"
     ) -> Deferred:
-        """Let the run wait for one of these: names of signals, waits, conditions. Whoever claims it
-        then sees what came. When time is up: continue, fail, cancel, expire, or escalate. Raises
-        BadCondition, BadWait."""
+        """Suspend the run until one of these is met: names of signals, waits, conditions.
+
+        The next holder of the run receives the outcome. *on_timeout* is "continue", "fail",
+        "cancel", "expire" or "escalate". Raises BadCondition, BadWait, LeaseLost.
+        """
         wanted = self._desk.suspension(self._holding, what, timeout, on_timeout)
         while True:
             answer = self._write(lambda: self._desk.suspend(self._holding, wanted))
@@ -202,14 +218,13 @@ class Lease(LeaseInfo):
                 return answer  # else something reached the run meanwhile: look again
 
     def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
-        """Stop the run."""
+        """End the run as cancelled. Raises LeaseLost."""
         answer = self.fail("cancelled", reason)
         assert isinstance(answer, RunEnded)
         return answer
 
     def _refuse_late(self) -> None:
-        """A lease that has run out is over, also while nobody has taken the run. Raises
-        LeaseLost."""
+        """Raise LeaseLost if the lease has expired, even if the run has no other holder yet."""
         late = self._desk.late(self._holding)
         if late is not None:
             raise late
@@ -236,11 +251,11 @@ class Lease(LeaseInfo):
 
 
 class AsyncLease(LeaseInfo):
-    """The right to write one run, for asyncio programs. What it does is done by a ``Lease``, in a
-    thread."""
+    """The right to write one run, for asyncio programs. Each call is a call of a ``Lease``, made in
+    a thread."""
 
     def __init__(self, lease: Lease, calls: AsyncCalls) -> None:
-        """Open the input of the run, which may have to be read: this is called in a thread."""
+        """Decode the input of the run, which may read the store: create this object in a thread."""
         self._lease, self._calls = lease, calls
         self._holding, self._desk = lease._holding, lease._desk
         self._input: Any = None
@@ -252,23 +267,25 @@ class AsyncLease(LeaseInfo):
 
     @property
     def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
+        KeyMissing, BadData."""
         if self._sealed is not None:
             raise self._sealed
         return self._input
 
     async def cancel_reason(self) -> str | None:
-        """Return why somebody has asked the run to stop; None when nobody has. Then do so: ``await
-        lease.cancel()``."""
+        """Return the reason of a requested cancellation; None if there is no request. If there is
+        one, ``await lease.cancel()``. Raises LeaseLost."""
         return await self._calls._aside(self._desk.cancel_reason, self._holding)
 
     async def renew(self) -> int:
-        """Keep the lease, and all others of this holder; return until when. Raises LeaseLost when
-        it is too late, or when this run is no longer held by it."""
+        """Renew this lease and all others of its holder, and return their expiry in microseconds
+        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
         return await self._calls._aside(self._lease.renew)
 
     async def progress(self, percent: float | None = None, message: str | None = None) -> None:
-        """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
+        """Report the progress of the run; a value that is None stays as it was. Raises
+        LeaseLost."""
         await self._calls._aside(self._lease.progress, percent, message)
 
     async def emit(
@@ -281,8 +298,8 @@ class AsyncLease(LeaseInfo):
         ttl: Duration | None = None,
         place: int | None = None,
     ) -> int:
-        """Append frames to the output of the run, all or none, and return the number of the last
-        one. Raises LeaseLost."""
+        """Append frames to the output of the run, as ``Lease.emit`` does, and return the number of
+        the last frame. Raises LeaseLost."""
         return await self._calls._aside(
             self._lease.emit,
             *values,
@@ -295,35 +312,37 @@ class AsyncLease(LeaseInfo):
         )
 
     async def complete(self, result: Any = None) -> RunEnded:
-        """End the run with a result."""
+        """Complete the run with a result. Raises LeaseLost."""
         return await self._calls._aside(self._lease.complete, result)
 
     async def fail(
         self, kind: str, message: str, details: Mapping[str, Any] | None = None
     ) -> Retried | RunEnded:
-        """Say that this attempt failed: transient, timeout, infrastructure, permanent or
-        cancelled."""
+        """Record that this attempt failed. *kind* is "transient", "timeout", "infrastructure",
+        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
+        Raises LeaseLost."""
         return await self._calls._aside(self._lease.fail, kind, message, details)
 
     async def delay(self, until: Moment) -> Deferred:
-        """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
+        """Delay the run for a duration, or until a time. The attempt does not count as failed.
+        Raises BadWait, LeaseLost."""
         return await self._calls._aside(self._lease.delay, until)
 
     async def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
-        """Open a wait that can be handed out, or return the open one of that name."""
+        """Issue a wait, or return the open wait of that name, as ``Lease.create_wait`` does."""
         return await self._calls._aside(self._lease.create_wait, name, expires=expires)
 
     async def suspend(
         self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue"
     ) -> Deferred:
-        """Let the run wait for one of these: names of signals, waits, conditions. Raises
-        BadCondition, BadWait."""
+        """Suspend the run until one of these is met: names of signals, waits, conditions, as
+        ``Lease.suspend`` does. Raises BadCondition, BadWait, LeaseLost."""
         return await self._calls._aside(
             self._lease.suspend, *what, timeout=timeout, on_timeout=on_timeout
         )
 
     async def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
-        """Stop the run."""
+        """End the run as cancelled. Raises LeaseLost."""
         return await self._calls._aside(self._lease.cancel, reason)
 
 

@@ -1,5 +1,5 @@
-"""Read runs for all who wait for their ends on one loop: those that are asked for together are read
-together."""
+"""``RunReader``: read runs for all waiters on one loop, with one query for all runs that are
+requested at about the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Read = Callable[[Sequence[str]], Awaitable[Mapping[str, RunRecord | Exception]]]
 
 
 class RunReader:
-    """Looks at runs. One read is on its way at a time; what is asked for meanwhile is read next."""
+    """Reads runs in batches. At most one read is in progress; runs requested meanwhile are in the
+    next."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: Read) -> None:
         self.loop = loop
@@ -21,7 +22,7 @@ class RunReader:
         self._reading: asyncio.Task[None] | None = None
 
     async def run(self, run_id: str) -> RunRecord:
-        """Return a run as it is stored, not earlier than now. Raises RunNotFound."""
+        """Return a run, read after this call began. Raises RunNotFound."""
         future: asyncio.Future[RunRecord] = self.loop.create_future()
         self._asked.setdefault(run_id, []).append(future)
         if self._reading is None or self._reading.done():

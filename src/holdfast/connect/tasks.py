@@ -1,4 +1,4 @@
-"""Explicit leases: ``engine.leases(...)``, for programs that are no Python functions."""
+"""Explicit leases, ``engine.leases(...)``: claim runs in a program that executes them itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _alone(lease: Lease, result: Any) -> Answer:
 
 
 def _pairs(done: Iterable[tuple[L, Any]], kind: type[L]) -> list[tuple[L, Any]]:
-    """Return leases, each with its result. Raises BadOption."""
+    """Return *done* as a list of pairs of a lease and its result. Raises BadOption."""
     pairs = list(done) if isinstance(done, Iterable) else [done]
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], kind):
@@ -57,7 +57,7 @@ def _final(answer: Answer) -> RunEnded | LeaseLost:
 
 
 class _LeaseHolder:
-    """What holders of leases offer, and their session."""
+    """The offer and the session of a holder of leases."""
 
     session_id: str
     _term: LeaseTerm
@@ -82,7 +82,8 @@ class _LeaseHolder:
         self._closed = False
 
     def _beginning(self) -> Request:
-        """Return what opens a session for this holder."""
+        """Return the request that opens a new session for this holder, and switch to that
+        session."""
         session = self._session(claims=self._claims)
         self.session_id, self._term = session.id, LeaseTerm(session.expires_at)
         return Request(OpenSession(session), _ignore)
@@ -93,8 +94,8 @@ class _LeaseHolder:
         )
 
     def _resting(self) -> Request | None:
-        """Return what says that this holder claims nothing more, and only holds what it has; None
-        if it has run out."""
+        """Return the request that makes the session keep its leases and claim no more; None if it
+        has expired. Raises LeaseLost."""
         if self._is_over():
             return None
         session = self._session(claims=False)
@@ -102,8 +103,8 @@ class _LeaseHolder:
         return Request(OpenSession(session), _ignore)
 
     def _is_over(self) -> bool:
-        """Say whether the session has run out, so that another one is needed to lease anything.
-        Raises LeaseLost."""
+        """Return whether the session has expired: a new one is needed to lease runs. Raises
+        LeaseLost if this holder was closed."""
         if self._closed:
             raise LeaseLost(session=self.session_id, why="this holder was closed")
         return self._desk.is_over(self.session_id, self._term)
@@ -114,8 +115,8 @@ class _LeaseHolder:
 
 
 class TaskWorker(_LeaseHolder):
-    """A holder of leases. All of them live while it is renewed; when it is closed, or dies, they go
-    back."""
+    """A holder of leases. All its leases are valid while it is renewed; when it is closed or dies,
+    other workers may claim its runs. Several threads may use it."""
 
     def __init__(self, desk: TaskService, do: Do, do_all: DoAll, work: Work, **offer: Any) -> None:
         super().__init__(desk, **offer)
@@ -124,9 +125,9 @@ class TaskWorker(_LeaseHolder):
         self._stock: deque[Lease] = deque()
         self._hungry = 0
         self._unanswered: dict[str | None, Request] = {}
-        """Claims that may have leased something although the store was in trouble, by the run that
-        was asked for, if it was one. Only the very same request, sent again, is recognised by the
-        store."""
+        """Claims that failed with a StoreError and may have committed all the same, by the id of
+        the run that was requested, None for ``claim``. The store recognises only the identical
+        request when it is sent again."""
         do(self._beginning())
 
     def __enter__(self) -> TaskWorker:
@@ -136,9 +137,9 @@ class TaskWorker(_LeaseHolder):
         self.close()
 
     def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[Lease]:
-        """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several
-        threads may call it. A holder that was not renewed in time has lost what it held, and begins
-        anew."""
+        """Lease up to *limit* runs, in claim order; with *wait*, wait so long for the first.
+        Several threads may call this. A holder that was not renewed in time has lost its leases,
+        and gets a new session here. Raises LeaseLost if the holder was closed."""
         patience, limit = seconds_of(wait) or 0.0, checked_count("limit", limit)
         found = self._take(limit)
         if found or patience <= 0:
@@ -157,14 +158,15 @@ class TaskWorker(_LeaseHolder):
             self._work.leave(told.set)
 
     def _open(self) -> None:
-        """Open another session when this one has run out."""
+        """Open a new session if the current one has expired, and drop the leases of the old one."""
         if self._is_over():
             self._stock.clear()
             self._unanswered.clear()
             self._do(self._beginning())
 
     def _take(self, limit: int) -> list[Lease]:
-        """Take what is in stock, or claim for all who are waiting for this moment."""
+        """Return leases from the stock; if that is empty, claim first, for all threads that wait
+        here. One claim for all of them saves a transaction each."""
         with self._guard:
             self._hungry += limit
         try:
@@ -202,7 +204,7 @@ class TaskWorker(_LeaseHolder):
         return [Lease(held, self._desk, self._do, self._ttl) for held in found]
 
     def _ask(self, request: Request, run_id: str | None = None) -> list[LeaseState]:
-        """Send a claim, and keep it while nobody knows what came of it."""
+        """Send a claim. Keep it in ``_unanswered`` while its outcome is unknown."""
         try:
             found: list[LeaseState] = self._do(request)
         except StoreError:
@@ -215,9 +217,12 @@ class TaskWorker(_LeaseHolder):
         return found
 
     def reclaim(self, run_id: str) -> Lease | RunEnded:
-        """Lease this very run, whose holder is gone or has given it back, whatever else could be
-        leased. It counts as lost; past the policy's ``reclaims`` the run has failed, and that is
-        the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
+        """Lease one given run whose holder is dead or has returned it, regardless of priorities.
+
+        The former lease counts as lost. If more leases were lost than the policy's ``reclaims``
+        allows, the run fails, and its RunEnded is returned. Raises NotReclaimable, RunNotFound,
+        RunFinished.
+        """
         run_id = run_named(run_id)
         self._open()
         request = self._unanswered.get(run_id)
@@ -236,8 +241,9 @@ class TaskWorker(_LeaseHolder):
         )
 
     def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[RunEnded | LeaseLost]:
-        """Complete several leases, each with its result, in one commit. Of those that were refused
-        the answer says why."""
+        """Complete several leases, each with its result, in one commit. Return one answer per
+        lease; for a refused completion it is the LeaseLost error with the reason. Raises
+        BadOption."""
         pairs = _pairs(done, Lease)
         together = CompleteMany(self._desk, [(lease._holding, result) for lease, result in pairs])
         answers = together.answers(self._do_all(together.requests))
@@ -247,39 +253,43 @@ class TaskWorker(_LeaseHolder):
         ]
 
     def renew(self) -> int:
-        """Keep all leases of this holder; return until when, in microseconds since 1970. Raises
-        LeaseLost when it is too late."""
+        """Renew all leases of this holder, and return their expiry in microseconds since 1970.
+        Raises LeaseLost if they have expired."""
         until: int = self._do(self._desk.renew(self.session_id, self._ttl, self._term))
         return until
 
     def rest(self) -> None:
-        """Claim nothing more, and only hold what is held: `holdfast why` counts on this holder no
-        longer."""
+        """Keep the current leases and announce that this holder claims no more: `holdfast why` no
+        longer counts it among the workers that serve a run."""
         resting = self._resting()
         if resting is not None:
             self._do(resting)
 
     def close(self) -> None:
-        """Give back what is still held, at once."""
+        """Return all leases at once and end the session."""
         self._do(self._ending())
 
 
 class LeaseCalls(Calls):
-    """What an ``Engine`` does with leases."""
+    """The calls of ``Engine`` on leases."""
 
     def leases(
         self, worker: str = "", *, horizon: Duration | None = None, **options: Any
     ) -> TaskWorker:
-        """Hold leases, as a program that is no Python function: ``with engine.leases(...) as
-        leases: leases.claim(10)``. Options: workflows, lanes, capabilities, ttl ("30s"); *horizon*
-        ("366d") is how far away the end of a wait may lie."""
+        """Open a holder of leases, for a program that executes runs itself: ``with
+        engine.leases(...) as leases: leases.claim(10)``.
+
+        Options: workflows, lanes, capabilities, ttl ("30s"). *horizon* ("366d") is the longest time
+        that a wait may last. Raises BadOption.
+        """
         desk = TaskService(
             self._parts.client, horizon, crash_limit=self._parts.settings.crash_limit
         )
         return TaskWorker(desk, self._do, self._do_all, self._parts.work, worker=worker, **options)
 
     def _do_all(self, requests: list[Request]) -> list[Any]:
-        """Commit together what is asked, and return the answers, refusals among them."""
+        """Commit several requests together, and return their answers; the answer of a refused
+        request is its error."""
         parts = self._parts
         answers = parts.writer.call_all([parts.sealer.seal(request.op) for request in requests])
         return [
@@ -288,27 +298,30 @@ class LeaseCalls(Calls):
         ]
 
     def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> Lease:
-        """Take up a lease by its proof. Raises BadLease; what can no longer be done raises
-        LeaseLost when it is tried."""
+        """Continue a lease by its proof. Raises BadLease. If the lease is no longer valid, its
+        calls raise LeaseLost."""
         desk = TaskService(self._parts.client, horizon)
         return Lease(desk.from_proof(proof), desk, self._do, ttl)
 
     def revoke(
         self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None
     ) -> bool:
-        """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""
+        """Revoke the lease of a run, whose holder can then no longer write it. Return False if the
+        run has no holder. With *session_id*, revoke only the lease of that session."""
         found: bool = self._do(TaskService(self._parts.client).revoke(run_id, reason, session_id))
         return found
 
     def prioritise(self, run_id: str, priority: int) -> int:
-        """Change the priority of a live run and return the old one."""
+        """Change the priority of an unfinished run and return the old priority. Raises
+        BadOption."""
         old: int = self._do(TaskService(self._parts.client).priority(run_id, priority))
         return old
 
     def override(
         self, run_id: str, reason: str, *, result: Any = None, failed: bool = False
     ) -> Status:
-        """End a live run as you say, whoever holds it: completed with *result*, or failed."""
+        """End an unfinished run by an operator's decision, even if it has a holder: completed with
+        *result*, or failed. Return its status. Raises BadOption."""
         status: Status = self._do(
             TaskService(self._parts.client).override(run_id, reason, result=result, failed=failed)
         )
@@ -316,8 +329,9 @@ class LeaseCalls(Calls):
 
 
 class AsyncTaskWorker:
-    """A holder of leases in an asyncio program. ``async with`` opens and closes it. What it does is
-    done by ``Leases``, in a thread; only waiting for work is done on the loop."""
+    """A holder of leases in an asyncio program. ``async with`` opens and closes it. Each call is a
+    call of ``TaskWorker``, made in a thread; only waiting for claimable runs happens on the
+    loop."""
 
     def __init__(
         self, calls: AsyncCalls, worker: str, horizon: Duration | None, **offer: Any
@@ -332,7 +346,7 @@ class AsyncTaskWorker:
 
     @property
     def session_id(self) -> str:
-        """The id of its session, once that is open."""
+        """The id of the session; empty until it is open."""
         return "" if self._holder is None else self._holder.session_id
 
     async def __aenter__(self) -> AsyncTaskWorker:
@@ -351,15 +365,15 @@ class AsyncTaskWorker:
         )
 
     def _called(self, engine: Any, call: Callable[[TaskWorker], T]) -> T:
-        """Open the session if this is the first call, and call, in this thread."""
+        """Open the session at the first call, then make the call, in the calling thread."""
         with self._guard:
             if self._holder is None:
                 self._holder = engine.leases(**self._offer)
         return call(self._holder)
 
     async def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[AsyncLease]:
-        """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several
-        tasks may call it."""
+        """Lease up to *limit* runs, in claim order; with *wait*, wait so long for the first.
+        Several tasks may call this. Raises LeaseLost if the holder was closed."""
         patience, limit = seconds_of(wait) or 0.0, checked_count("limit", limit)
         found = await self._take(limit)
         if found or patience <= 0:
@@ -386,8 +400,8 @@ class AsyncTaskWorker:
         return await self._whole(self._call(_taken, limit, self._calls))
 
     async def _whole(self, leasing: Coroutine[Any, Any, list[AsyncLease]]) -> list[AsyncLease]:
-        """Lease, also when whoever asked is cancelled meanwhile: what was leased for them is there
-        for the next who claims."""
+        """Await *leasing* to its end even if the caller is cancelled: then its leases go to the
+        stock, for the next caller that claims."""
         task = asyncio.ensure_future(leasing)
         try:
             return await asyncio.shield(task)
@@ -400,8 +414,8 @@ class AsyncTaskWorker:
             self._holder._stock.extendleft(lease._lease for lease in reversed(task.result()))
 
     async def reclaim(self, run_id: str) -> AsyncLease | RunEnded:
-        """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable,
-        RunNotFound, RunFinished."""
+        """Lease one given run whose holder is dead or has returned it, as ``TaskWorker.reclaim``
+        does. Raises NotReclaimable, RunNotFound, RunFinished."""
         ended: list[RunEnded] = []
         found = await self._whole(self._call(_reclaimed, run_id, self._calls, ended))
         return found[0] if found else ended[0]
@@ -409,22 +423,23 @@ class AsyncTaskWorker:
     async def complete_all(
         self, done: Iterable[tuple[AsyncLease, Any]]
     ) -> list[RunEnded | LeaseLost]:
-        """Complete several leases, each with its result, in one commit. Of those that were refused
-        the answer says why."""
+        """Complete several leases, each with its result, in one commit. Return one answer per
+        lease; for a refused completion it is the LeaseLost error with the reason. Raises
+        BadOption."""
         pairs = [(lease._lease, result) for lease, result in _pairs(done, AsyncLease)]
         return await self._call(TaskWorker.complete_all, pairs)
 
     async def renew(self) -> int:
-        """Keep all leases of this holder; return until when. Raises LeaseLost when it is too
-        late."""
+        """Renew all leases of this holder, and return their expiry in microseconds since 1970.
+        Raises LeaseLost if they have expired."""
         return await self._call(TaskWorker.renew)
 
     async def rest(self) -> None:
-        """Claim nothing more, and only hold what is held."""
+        """Keep the current leases and announce that this holder claims no more."""
         await self._call(TaskWorker.rest)
 
     async def close(self) -> None:
-        """Give back what is still held, at once."""
+        """Return all leases at once and end the session."""
         await self._call(TaskWorker.close)
 
 
@@ -449,33 +464,37 @@ def _again(
 
 
 class AsyncLeaseCalls(AsyncCalls):
-    """What an ``AsyncEngine`` does with leases."""
+    """The calls of ``AsyncEngine`` on leases."""
 
     def leases(
         self, worker: str = "", *, horizon: Duration | None = None, **options: Any
     ) -> AsyncTaskWorker:
-        """Hold leases: ``async with engine.leases(...) as leases: await leases.claim(10)``."""
+        """Open a holder of leases: ``async with engine.leases(...) as leases: await
+        leases.claim(10)``. The options are those of ``Engine.leases``. Raises BadOption."""
         return AsyncTaskWorker(self, worker, horizon, **options)
 
     async def lease(
         self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None
     ) -> AsyncLease:
-        """Take up a lease by its proof. Raises BadLease; what can no longer be done raises
-        LeaseLost when it is tried."""
+        """Continue a lease by its proof. Raises BadLease. If the lease is no longer valid, its
+        calls raise LeaseLost."""
         return await self._call(_again, proof, ttl, horizon, self)
 
     async def revoke(
         self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None
     ) -> bool:
-        """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""
+        """Revoke the lease of a run, whose holder can then no longer write it. Return False if the
+        run has no holder. With *session_id*, revoke only the lease of that session."""
         return await self._call(LeaseCalls.revoke, run_id, reason, session_id=session_id)
 
     async def prioritise(self, run_id: str, priority: int) -> int:
-        """Change the priority of a live run and return the old one."""
+        """Change the priority of an unfinished run and return the old priority. Raises
+        BadOption."""
         return await self._call(LeaseCalls.prioritise, run_id, priority)
 
     async def override(
         self, run_id: str, reason: str, *, result: Any = None, failed: bool = False
     ) -> Status:
-        """End a live run as you say, whoever holds it: completed with *result*, or failed."""
+        """End an unfinished run by an operator's decision, even if it has a holder: completed with
+        *result*, or failed. Return its status. Raises BadOption."""
         return await self._call(LeaseCalls.override, run_id, reason, result=result, failed=failed)
