@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST = 16
+MAX_CALLS = 16
 """The maximum number of calls that wait for the database at the same time, each in a thread. Their
 writes share commits; further calls are queued."""
 
@@ -81,18 +81,19 @@ class AsyncRun(Generic[T]):
         """
         parts = (await self._engine._opened())._parts
         run_id = run_named(self.id)
-        unease = LateWarning(parts)
+        warning = LateWarning(parts)
 
-        async def look() -> Record:
-            run = await self._engine._looks(parts.client).run(run_id)
-            if unease.is_due(run):
-                await self._engine._aside(unease.tell, run)
+        async def read() -> Record:
+            run = await self._engine._run_reader(parts.client).run(run_id)
+            if warning.is_due(run):
+                await self._engine._aside(warning.log_blocker, run)
             return run
 
-        run = await parts.results.wait_async(run_id, look, seconds_of(timeout))
+        run = await parts.results.wait_async(run_id, read, seconds_of(timeout))
         if run is None:
             raise ResultTimeout(run=self.id, status=(await self.status()).value)
         value: T
+        # An input, result or error that is stored apart is read from the store: in a thread.
         if any(digest_of(part) is not None for part in (run.input, run.result, run.error)):
             value = await self._engine._aside(parts.client.value, run)
         else:
@@ -142,12 +143,12 @@ class AsyncEngine(
     """
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
-        self._plan = EngineOptions(url, **options)
+        self._options = EngineOptions(url, **options)
         self._engine: Engine | None = None
-        self._opening = threading.Lock()
+        self._open_lock = threading.Lock()
         self._closed = False
-        self._threads = ThreadPool("holdfast call", MOST)
-        self._looking: RunReader | None = None
+        self._threads = ThreadPool("holdfast call", MAX_CALLS)
+        self._shared_reader: RunReader | None = None
         self.flows = AsyncFlows(self)
         """Managed flows: work that another program drives, with its state kept in this database."""
         self.graphs = AsyncGraphs(self)
@@ -175,11 +176,11 @@ class AsyncEngine(
         self._threads.close()
 
     def _close(self, grace: Duration | None) -> None:
-        with self._opening:  # whoever opens it at this moment is done first
+        with self._open_lock:  # wait for a call that is opening the database at this moment
             if self._engine is not None:
                 self._engine.close(grace=grace)
 
-    # What its calls are made of
+    # Helpers of the calls
 
     async def _opened(self) -> Engine:
         if self._engine is not None and not self._closed:
@@ -189,11 +190,11 @@ class AsyncEngine(
     def _open(self) -> Engine:
         """Return the engine, and open the database if no other call has done so. Any thread may
         call this. Raises EngineClosed."""
-        with self._opening:
+        with self._open_lock:
             if self._closed:
                 raise EngineClosed
             if self._engine is None:
-                self._engine = Engine(self._plan)
+                self._engine = Engine(self._options)
             return self._engine
 
     async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -202,12 +203,12 @@ class AsyncEngine(
         value: T = await self._threads.run(partial(call, *args, **kwargs))
         return value
 
-    def _looks(self, client: Any) -> RunReader:
+    def _run_reader(self, client: Any) -> RunReader:
         """Return the reader that all waiters for results on the running loop share."""
         loop = asyncio.get_running_loop()
-        if self._looking is None or self._looking.loop is not loop:
-            self._looking = RunReader(loop, partial(self._aside, client.get_many))
-        return self._looking
+        if self._shared_reader is None or self._shared_reader.loop is not loop:
+            self._shared_reader = RunReader(loop, partial(self._aside, client.get_many))
+        return self._shared_reader
 
     # Starting
 
@@ -238,14 +239,14 @@ class AsyncEngine(
         engine = await self._opened()
         if connection is None:
             return await self._start(engine, workflow, args, kwargs)
-        if is_asynchronous(
-            connection
-        ):  # what belongs to the loop stays there: a thread asks for it step by step
-            held = LoopBoundConnection(
+        if is_asynchronous(connection):
+            # An asynchronous connection may be used on its loop only: the thread that starts the
+            # run sends each statement to the loop and waits for its result.
+            loop_bound = LoopBoundConnection(
                 await unwrapped_async(connection), asyncio.get_running_loop()
             )
             run = await self._aside(
-                partial(engine.start, workflow, *args, connection=held, **kwargs)
+                partial(engine.start, workflow, *args, connection=loop_bound, **kwargs)
             )
         else:
             run = engine.start(workflow, *args, connection=connection, **kwargs)
@@ -256,8 +257,8 @@ class AsyncEngine(
     ) -> AsyncRun[Any]:
         parts = engine._parts
         parts.know(workflow)
-        options, own = split_options(kwargs)
-        runs, request = parts.client.start(workflow, args, own, options, parts.lease)
+        options, workflow_kwargs = split_options(kwargs)
+        runs, request = parts.client.start(workflow, args, workflow_kwargs, options, parts.lease)
         answers = await self._do(engine, request)
         parts.adopt(runs, answers)
         return AsyncRun(self, answers[0].id)
@@ -265,7 +266,8 @@ class AsyncEngine(
     async def _do(self, engine: Engine, request: Request) -> Any:
         """Commit a request and return its decoded answer. The worker commits it if it serves the
         running loop, which saves a thread; otherwise a thread does."""
-        parts, loop = engine._parts, asyncio.get_running_loop()
+        parts = engine._parts
+        loop = asyncio.get_running_loop()
         worker = parts.worker
         works_here = (
             worker is not None
@@ -312,7 +314,7 @@ class AsyncEngine(
         RunNotFound."""
         engine = await self._opened()
         client = engine._parts.client
-        if client.only is not None:  # whether the run is one of this namespace must be read
+        if client.only is not None:  # the client reads the namespace of the run: in a thread
             return await self._aside(
                 partial(engine.signal, run_id, name, payload, key=key, source=source, wait=wait)
             )

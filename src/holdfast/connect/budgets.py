@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.connect.calls import AsyncCalls, Calls
 from holdfast.core.budgets.model import Budget
-from holdfast.service import budgets as asked
+from holdfast.service import budgets as budget_service
 from holdfast.service.budgets import Spendings
 
 
@@ -34,7 +34,7 @@ class Budgets(Calls):
         self._parts.client.unbound("budget")
         store = self._parts.store
         self._do(
-            asked.set_budget(
+            budget_service.set_budget(
                 store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
             )
         )
@@ -45,13 +45,13 @@ class Budgets(Calls):
         """Raise the limits of a budget by *amounts* and wake the runs that wait for room. Return
         False, and change nothing, if a raise with the same *key* was made before."""
         self._parts.client.unbound("raise_budget")
-        done: bool = self._do(asked.raise_budget(name, amounts, key))
+        done: bool = self._do(budget_service.raise_budget(name, amounts, key))
         return done
 
     def reset_budget(self, name: str) -> None:
         """Set the used amounts of a budget to zero and wake the runs that wait for room."""
         self._parts.client.unbound("reset_budget")
-        self._do(asked.reset_budget(name))
+        self._do(budget_service.reset_budget(name))
 
     def spend_budget(
         self, name: str, amounts: Mapping[str, Any], *, key: str | None = None
@@ -59,7 +59,7 @@ class Budgets(Calls):
         """Spend *amounts* outside any run, all of them or none. Return False, and spend nothing, if
         a spending with the same *key* was made before. Raises BudgetExceeded."""
         self._parts.client.unbound("spend_budget")
-        done: bool = self._do(asked.spend_budget(name, amounts, key))
+        done: bool = self._do(budget_service.spend_budget(name, amounts, key))
         return done
 
     def budgets(self) -> list[Budget]:
@@ -70,7 +70,7 @@ class Budgets(Calls):
 
     def spending(self, run_id: str) -> Spendings:
         """Return the amounts that a run and its descendants have spent. Raises RunNotFound."""
-        return asked.spending(self._parts.store, self._parts.client.get(run_id).id)
+        return budget_service.spending(self._parts.store, self._parts.client.get(run_id).id)
 
 
 class AsyncBudgets(AsyncCalls):

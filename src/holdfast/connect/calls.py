@@ -51,9 +51,10 @@ def on_this_loop(progress: Callable[[int], None] | None) -> Callable[[int], None
     if progress is None:
         return None
     checked_call("progress", progress)
-    loop, told = asyncio.get_running_loop(), progress
+    loop = asyncio.get_running_loop()
+    callback = progress
 
-    def tell(count: int) -> None:
-        loop.call_soon_threadsafe(told, count)
+    def report(count: int) -> None:
+        loop.call_soon_threadsafe(callback, count)
 
-    return tell
+    return report

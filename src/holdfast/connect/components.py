@@ -116,14 +116,14 @@ class EngineOptions:
         self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
         self.max_signals = checked_limit(max_signals)
         if isinstance(large, bool) or not isinstance(large, int) or large < 0:
-            raise BadOption(option="large", value=large, why="it is a number of bytes")
+            raise BadOption(
+                option="large", value=large, why="the limit must be a number of bytes, 0 or more"
+            )
         self.large = large
-        given = (
-            None
-            if workflows is None
-            else [checked_workflow(one) for one in checked_many("workflows", workflows)]
-        )
-        self.workflows = None if given is None else {one.name: one for one in given}
+        self.workflows: dict[str, Any] | None = None
+        if workflows is not None:
+            checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
+            self.workflows = {workflow.name: workflow for workflow in checked}
         self.settings = settings_from(
             {**options, "namespace": checked_text("namespace", namespace)}
         )
@@ -139,13 +139,16 @@ class Components:
     constructor opens the database."""
 
     def __init__(self, plan: EngineOptions) -> None:
-        self.codec, self.settings = plan.codec, plan.settings
-        self._given = plan.workflows
+        self.codec = plan.codec
+        self.settings = plan.settings
+        self._workflows = plan.workflows
         self._started: dict[str, Any] = {}
         self.store = plan.store or open_store(
             plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
         )
-        self.sealer = self._new_sealer(plan.large, given=plan.store is not None, locked=plan.locked)
+        self.sealer = self._new_sealer(
+            plan.large, owns_store=plan.store is None, locked=plan.locked
+        )
         self.clock: Clock = plan.clock or self.store.clock
         self.writer = GroupCommit(self.store)
         self.results = Results()
@@ -165,7 +168,7 @@ class Components:
 
     def why(self, run: RunRecord | str) -> Why:
         """Explain the status of a run: what blocks it, and what would let it continue."""
-        from holdfast.service.why import why  # only who asks pays for it
+        from holdfast.service.why import why  # on use: saves the import at start-up
 
         return why(self.store, run, self.sealer, self.client.only)
 
@@ -186,33 +189,32 @@ class Components:
         from holdfast.service.why import look_at_workers
 
         only = self.client.only
-        return (
-            self.store.sessions()
-            if only is None
-            else [seen.session for seen in look_at_workers(self.store, only)]
-        )
+        if only is None:
+            return self.store.sessions()
+        return [seen.session for seen in look_at_workers(self.store, only)]
 
-    def looking_at(self, run_id: str) -> Callable[[], RunRecord]:
+    def reader_of(self, run_id: str) -> Callable[[], RunRecord]:
         """Return a function that reads a run for a caller that waits for its end. It logs once,
         after UNEASY seconds, why the run has not ended."""
-        unease = LateWarning(self)
+        warning = LateWarning(self)
 
-        def look() -> RunRecord:
+        def read() -> RunRecord:
             run = self.results.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
-            if unease.is_due(run):
-                unease.tell(run)
+            if warning.is_due(run):
+                warning.log_blocker(run)
             return run
 
-        return look
+        return read
 
-    def _new_sealer(self, large: int, *, given: bool, locked: bool) -> PayloadSealer:
+    def _new_sealer(self, large: int, *, owns_store: bool, locked: bool) -> PayloadSealer:
         """Return the sealer of stored values.
 
         An encrypted database is never used in clear: an engine without keys may only read it, and
         only if the caller passed *locked*. Raises CodecMismatch. On errors the store is closed,
-        unless it was passed in by the caller (*given*).
+        unless the caller passed it in.
         """
-        cipher, packing = getattr(self.codec, "cipher", None), getattr(self.codec, "packing", None)
+        cipher = getattr(self.codec, "cipher", None)
+        packing = getattr(self.codec, "packing", None)
         try:
             encrypted = self.store.setting(ENCRYPTION) is not None
             if cipher is None and encrypted and not locked:
@@ -221,32 +223,31 @@ class Components:
                     stored=f"{self.codec.name}, encrypted",
                     given=self.codec.name,
                 )
-            shut = cipher is None and encrypted
             sealer = PayloadSealer(
                 self.store,
                 cipher,
                 packing,
                 large,
                 json=self.codec.name == JsonCodec.name,
-                locked=shut,
+                locked=cipher is None and encrypted,
             )
             if cipher is not None:
                 self._encrypt(sealer, self.store.setting(ENCRYPTION))
         except BaseException:
-            if not given:
+            if owns_store:
                 self.store.close()
             raise
         return sealer
 
-    def _encrypt(self, sealer: PayloadSealer, noted: str | None) -> None:
+    def _encrypt(self, sealer: PayloadSealer, recorded: str | None) -> None:
         """Record that the database is encrypted, so that it refuses unencrypted values, and encrypt
         the secrets that an engine without a key has stored in clear."""
-        if noted is None:
+        if recorded is None:
             (answer,) = self.store.apply([EncryptStore()])
             if isinstance(answer, BaseException):
                 raise answer
-        elif noted != GUARDED:  # a copy, or one that an older Holdfast has encrypted
-            with suppress(StoreError):  # such as a file that may only be read: it can still be read
+        elif recorded != GUARDED:  # a copy, or a database that an older Holdfast has encrypted
+            with suppress(StoreError):  # a read-only file cannot be changed, and can still be read
                 self.store.apply([EncryptStore()])
         ops: list[Operation] = [*sealer.secrets.unencrypted(self.store)]
         for answer in self.store.apply(ops) if ops else ():
@@ -257,7 +258,7 @@ class Components:
         """Return the workflows that this engine can execute, by name: the workflows passed to it,
         or else all workflows that the process defines, and in both cases the workflows started
         here."""
-        known = registry.known() if self._given is None else self._given
+        known = registry.known() if self._workflows is None else self._workflows
         return {**known, **self._started} if self._started else known
 
     def know(self, workflow: Any) -> None:
@@ -274,7 +275,7 @@ class Components:
             )
         if not isinstance(workflow, str):
             self.learn(workflow)
-        elif self._given is None and workflow not in self._started:
+        elif self._workflows is None and workflow not in self._started:
             registry.check_name(workflow)
 
     def learn(self, workflow: Any) -> None:
@@ -286,7 +287,7 @@ class Components:
     def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
         """Create the worker of this engine, not yet started. Async user code runs on
         *program_loop*, if that is given."""
-        if self._given is None:
+        if self._workflows is None:
             for name, places in registry.ambiguous().items():
                 log.info(
                     "workflow %s is defined more than once and not served by its name: %s",
@@ -314,47 +315,43 @@ class Components:
     def _declarations(self) -> list[Operation]:
         """Return the operations that make the stored schedules equal to the schedules that the code
         declares."""
-        wanted, gone, wrong = self.schedules.declared(self.definitions())
-        for reason in wrong:
+        declared, undeclared, errors = self.schedules.declared(self.definitions())
+        for reason in errors:
             log.error("a schedule in the code is not used: %s", reason)
-        for one in gone:
-            log.warning("schedule %s is paused: %s", one.name, GONE)
+        for schedule in undeclared:
+            log.warning("schedule %s is paused: %s", schedule.name, GONE)
         return [
-            *map(SetSchedule, wanted),
-            *(PauseSchedule(one.namespace, one.name, GONE) for one in gone),
+            *map(SetSchedule, declared),
+            *(PauseSchedule(schedule.namespace, schedule.name, GONE) for schedule in undeclared),
         ]
 
     def lease(self, route: Route) -> str | None:
         """Return the session to which a new run of *route* can be leased at its start; None if this
         engine has no worker that can execute it."""
-        return (
-            self.worker.lease_for(route)
-            if self.worker is not None and not self.worker.stopping
-            else None
-        )
+        if self.worker is None or self.worker.stopping:
+            return None
+        return self.worker.lease_for(route)
 
     def lease_member(self, route: Route) -> str | None:
         """Return the session to which a new graph member of *route* can be leased; None if there is
         none. Members are created inside a transaction."""
-        return (
-            self.worker.lease_member(route)
-            if self.worker is not None and not self.worker.stopping
-            else None
-        )
+        if self.worker is None or self.worker.stopping:
+            return None
+        return self.worker.lease_member(route)
 
     def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
         """Execute the runs that were leased to this engine's worker at their start."""
         worker = self.worker
-        born = [
+        leased = [
             (run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased
         ]
-        if worker is not None:  # runs that are not born leased may be claimed here in a moment
+        if worker is not None:  # also for runs without a lease: the worker may claim them next
             self.results.expect(answer.id for answer in answers if answer.created)
-        if worker is not None and born:
-            with suppress(
-                RuntimeError
-            ):  # the engine was closed meanwhile: the runs are written, and free for other workers
-                worker.loop.call_soon_threadsafe(worker.adopt_all, born)
+        if worker is not None and leased:
+            # The engine may have been closed meanwhile. The runs are committed, and other workers
+            # can claim them.
+            with suppress(RuntimeError):
+                worker.loop.call_soon_threadsafe(worker.adopt_all, leased)
 
     def close(self) -> None:
         """Close the writer, then the store."""
@@ -376,14 +373,14 @@ class LateWarning:
         self._at = None
         return self._parts.worker is None and run.status not in DONE
 
-    def tell(self, run: RunRecord) -> None:
+    def log_blocker(self, run: RunRecord) -> None:
         """Log what blocks the run, and the remedy."""
-        found = self._parts.why(run)
+        why = self._parts.why(run)
         log.warning(
             "run %s has not ended yet: %s (%s)",
             run.id,
-            found.reason,
-            found.remedy or f"holdfast why {run.id}",
+            why.reason,
+            why.remedy or f"holdfast why {run.id}",
         )
 
 
@@ -395,7 +392,7 @@ def checked_codec(codec: Any) -> Codec:
         raise BadOption(
             option="codec",
             value=codec if isinstance(codec, str) else type(codec).__name__,
-            why="it is no codec",
+            why="a codec has the attributes name, encode and decode",
         )
     return codec  # type: ignore[no-any-return]
 
@@ -408,7 +405,7 @@ def checked_clock(clock: Any) -> Clock:
         raise BadOption(
             option="clock",
             value=type(clock).__name__,
-            why="it is no clock, such as holdfast.testing.VirtualClock",
+            why="pass a clock such as holdfast.testing.VirtualClock()",
         )
     return clock  # type: ignore[no-any-return]
 
@@ -420,12 +417,12 @@ def settings_from(options: dict[str, Any]) -> WorkerSettings:
     unknown = set(options) - known
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
-    given = {name: value for name, value in options.items() if value is not None}
-    given.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
+    values = {name: value for name, value in options.items() if value is not None}
+    values.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
     return WorkerSettings(
         **{
             name: _CHECKED[name](name, value) if name in _CHECKED else value
-            for name, value in given.items()
+            for name, value in values.items()
         }
     )
 
@@ -457,7 +454,7 @@ def checked_limit(limit: Any) -> int:
     positive integer."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise BadOption(
-            option="max_signals", value=limit, why="it is a number of signals, from 1 on"
+            option="max_signals", value=limit, why="the limit must be an integer, 1 or more"
         )
     return limit
 
@@ -466,7 +463,8 @@ def checked_workflow(workflow: Any) -> Any:
     """Return *workflow*. Raises UnknownWorkflow if it is not a workflow."""
     if not hasattr(workflow, "program"):
         raise UnknownWorkflow(
-            workflow=getattr(workflow, "__name__", shown(workflow)), why="it is no @workflow"
+            workflow=getattr(workflow, "__name__", shown(workflow)),
+            why="pass a function that is decorated with @workflow",
         )
     return workflow
 

@@ -93,7 +93,7 @@ class Run(Generic[T]):
             )
         run_id = run_named(self.id)
         run = parts.results.wait(
-            run_id, parts.looking_at(run_id), seconds_of(timeout), time.monotonic
+            run_id, parts.reader_of(run_id), seconds_of(timeout), time.monotonic
         )
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
@@ -168,29 +168,29 @@ class Engine(
         if self._thread is not None:
             return
         ready = threading.Event()
-        trouble: list[BaseException] = []
+        errors: list[BaseException] = []
         self._thread = threading.Thread(
             target=self._run,
-            args=(ready, trouble, program_loop),
+            args=(ready, errors, program_loop),
             name="holdfast engine",
             daemon=True,
         )
         self._thread.start()
         ready.wait()
-        if trouble:
+        if errors:
             self._thread = None
-            raise trouble[0]
+            raise errors[0]
 
     def _run(
-        self, ready: threading.Event, trouble: list[BaseException], program_loop: ProgramLoop | None
+        self, ready: threading.Event, errors: list[BaseException], program_loop: ProgramLoop | None
     ) -> None:
         loop = self._loop = asyncio.new_event_loop()
         if program_loop is not None:
-            program_loop.lost = self._stop_alone
+            program_loop.lost = self._stop_after_program_loop
         try:
             loop.run_until_complete(self._parts.new_worker(program_loop).start())
         except BaseException as error:
-            trouble.append(error)
+            errors.append(error)
             loop.close()
             return
         finally:
@@ -200,14 +200,15 @@ class Engine(
         finally:
             loop.close()
 
-    def _stop_alone(self) -> None:
+    def _stop_after_program_loop(self) -> None:
         """Stop the worker because the program closed its loop before this engine, so that other
         workers continue the runs. This is called on the loop of the worker."""
-        worker, loop = self._parts.worker, self._loop
+        worker = self._parts.worker
+        loop = self._loop
         assert worker is not None
         assert loop is not None
         if self._stop is not None:
-            return  # it is being closed
+            return  # the engine is being closed
         log.warning(
             "the program closed its event loop before its AsyncEngine: the worker stops, and its"
             " runs go on elsewhere"
@@ -230,14 +231,15 @@ class Engine(
         if self._closed:
             return
         self._closed = True
-        worker, loop = self._parts.worker, self._loop
+        worker = self._parts.worker
+        loop = self._loop
         if (
             self._thread is not None
             and worker is not None
             and loop is not None
             and self._thread.is_alive()
         ):
-            with suppress(RuntimeError):  # the loop has ended by itself meanwhile
+            with suppress(RuntimeError):  # the loop may have ended meanwhile
                 loop.call_soon_threadsafe(self._stop_working, worker, loop, seconds_of(grace))
             self._thread.join()
         self._parts.close()
@@ -271,18 +273,15 @@ class Engine(
         started in the transaction that is open on it, and exists once that commits.
         """
         self._parts.know(workflow)
-        options, own = split_options(kwargs)
-        runs, request = self._parts.client.start(
-            workflow, args, own, options, self._parts.lease if connection is None else _nobody
-        )
+        parts = self._parts
+        options, workflow_kwargs = split_options(kwargs)
+        # In a transaction of the caller the run gets no lease: it exists only after the commit.
+        lease = parts.lease if connection is None else _no_lease
+        runs, request = parts.client.start(workflow, args, workflow_kwargs, options, lease)
         if connection is not None:
             refuse_debounce(options)
-            return Run(
-                self,
-                self._parts.store.start_within(connection, self._parts.sealer.seal_runs(runs))[
-                    0
-                ].id,
-            )
+            started = parts.store.start_within(connection, parts.sealer.seal_runs(runs))
+            return Run(self, started[0].id)
         answers = self._do(request)
         self._parts.adopt(runs, answers)
         return Run(self, answers[0].id)
@@ -355,7 +354,7 @@ class Engine(
             try:
                 answer = self._do(request)
             except RunFinished:
-                return status  # it has ended meanwhile, and has asked its children itself
+                return status  # the run has ended meanwhile, and has cancelled its children itself
         return answer
 
     def resume(self, run_id: str) -> Status:
@@ -392,9 +391,9 @@ class Engine(
         that fork."""
         try:
             fork_id = fork_service.fork(self._parts.client, run_id, from_step, id, self._do)
-        except (
-            RunNotFound
-        ):  # unless the run is gone, rekey has replaced a value of it that the fork was to refer to
+        except RunNotFound:
+            # Unless the run was deleted, rekey has replaced a stored value that the fork refers to.
+            # A second attempt refers to the new value.
             fork_id = fork_service.fork(self._parts.client, run_id, from_step, id, self._do)
         return Run(self, fork_id)
 
@@ -442,18 +441,20 @@ class Engine(
         """Delete the finished runs that ended before *older_than*, batch by batch, and return their
         number. *progress* is called with the size of each batch."""
         checked_call("progress", progress)
-        after, gone = "", 0
+        after = ""
+        deleted = 0
         while after is not None:
             done = self._change_finished(
                 self._parts.client.prune(
                     older_than, status, batch=batch, after=after, workflow=workflow
                 )
             )
-            gone, after = gone + done.runs, done.last
+            deleted += done.runs
+            after = done.last
             if progress is not None:
                 progress(done.runs)
         sweep_all(self._do)
-        return gone
+        return deleted
 
     def lane(
         self,
@@ -519,7 +520,7 @@ class Engine(
         try:
             return self._do(request)
         finally:
-            # after the commit: an earlier read must not be remembered
+            # After the commit, not before: a read before it would be kept, and be outdated.
             self._parts.results.discard_reads()
 
 
@@ -538,5 +539,5 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
             )
 
 
-def _nobody(route: object) -> None:
+def _no_lease(route: object) -> None:
     return None

@@ -52,41 +52,43 @@ class Subscriptions(Calls):
         return self._events(self._reader(name, after, filters), name, follow, seconds_of(timeout))
 
     def _reader(self, name: str | None, after: str | None, filters: dict[str, Any]) -> EventPages:
-        shop = self._parts.subscriptions
+        service = self._parts.subscriptions
         if name is None:
-            return shop.reader(after, filters)
-        reader: EventPages = self._do(shop.named(name, after, filters))
+            return service.reader(after, filters)
+        reader: EventPages = self._do(service.named(name, after, filters))
         return reader
 
     def _events(
         self, reader: EventPages, name: str | None, follow: bool, seconds: float | None
     ) -> Iterator[RunEvent]:
         listener = self._parts.news.listen()
-        read: EventCursor | None = None
+        consumed: EventCursor | None = None
         try:
-            heard = time.monotonic()
+            last_event = time.monotonic()
             while True:
-                events, edge, more = reader.page()
+                events, page_end, more = reader.page()
                 for event in events:
                     yield reader.opened(event)
-                    read = reader.place_after(
-                        event
-                    )  # not before whoever has it asks for the next one
+                    # After the yield, not before: the caller has processed an event only when it
+                    # requests the next one.
+                    consumed = reader.place_after(event)
                 if more:
-                    self._moved(name, edge)
-                    read, heard = None, time.monotonic() if events else heard
+                    self._store_cursor(name, page_end)
+                    consumed = None
+                    if events:
+                        last_event = time.monotonic()
                     continue
-                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                left = None if seconds is None else seconds - (time.monotonic() - last_event)
                 if not follow or (left is not None and left <= 0):
                     return
                 listener.wait(left)
         finally:
             listener.close()
-            if read is not None:
-                with suppress(EngineClosed):  # then the last ones are told once more
-                    self._moved(name, read)
+            if consumed is not None:
+                with suppress(EngineClosed):  # then the last events are yielded again next time
+                    self._store_cursor(name, consumed)
 
-    def _moved(self, name: str | None, place: EventCursor) -> None:
+    def _store_cursor(self, name: str | None, place: EventCursor) -> None:
         if name is not None:
             self._do(self._parts.subscriptions.moved(name, place))
 
@@ -112,26 +114,28 @@ class Subscriptions(Calls):
         """
         checked_flag("follow", follow)
         listener = self._parts.news.listen()
-        total, heard, seconds = 0, time.monotonic(), seconds_of(timeout)
+        total = 0
+        last_event = time.monotonic()
+        seconds = seconds_of(timeout)
         try:
             while True:
-                done = self._consumed(name, callback, after, batch, filters)
+                done = self._consume_batch(name, callback, after, batch, filters)
                 total += done.events
                 if done.more:
-                    heard = time.monotonic()
+                    last_event = time.monotonic()
                     continue
-                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                left = None if seconds is None else seconds - (time.monotonic() - last_event)
                 while follow and (left is None or left > 0):
                     listener.wait(left)
                     if self._parts.subscriptions.has_events(name):
                         break
-                    left = None if seconds is None else seconds - (time.monotonic() - heard)
+                    left = None if seconds is None else seconds - (time.monotonic() - last_event)
                 else:
                     return total
         finally:
             listener.close()
 
-    def _consumed(
+    def _consume_batch(
         self, name: str, callback: Callback, after: str | None, batch: int, filters: dict[str, Any]
     ) -> Consumed:
         """Call the callback with the next events and move the cursor, in one transaction."""
@@ -157,10 +161,10 @@ class Subscriptions(Calls):
         letter after *attempts* failed attempts. The filters are those of ``events``. Raises
         SubscriptionExists.
         """
-        found: str = self._do(
+        signing_secret: str = self._do(
             self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters)
         )
-        return found
+        return signing_secret
 
     def unsubscribe(self, name: str) -> None:
         """Delete a named cursor or a webhook, with its dead letters. Raises
@@ -170,8 +174,8 @@ class Subscriptions(Calls):
     def replay_dead_letters(self, name: str) -> int:
         """Deliver the dead letters of a webhook again, and return their number. Raises
         SubscriptionNotFound."""
-        found: int = self._do(self._parts.subscriptions.replay(name))
-        return found
+        count: int = self._do(self._parts.subscriptions.replay(name))
+        return count
 
 
 class AsyncSubscriptions(AsyncCalls):
@@ -199,30 +203,36 @@ class AsyncSubscriptions(AsyncCalls):
         checked_flag("follow", follow)
         engine = await self._opened()
         reader = await self._call(Subscriptions._reader, name, after, filters)
-        loop, seconds = asyncio.get_running_loop(), seconds_of(timeout)
+        loop = asyncio.get_running_loop()
+        seconds = seconds_of(timeout)
         listener = engine._parts.news.listen_async()
-        read: EventCursor | None = None
+        consumed: EventCursor | None = None
         try:
-            heard = loop.time()
+            last_event = loop.time()
             while True:
-                events, edge, more = await self._aside(_page, reader)
+                events, page_end, more = await self._aside(_page, reader)
                 for event in events:
-                    sealed = is_sealed(event.data) or is_sealed(event.error)
-                    yield await self._aside(reader.opened, event) if sealed else event
-                    read = reader.place_after(event)
+                    # Only sealed values need a thread: this saves one for every other event.
+                    if is_sealed(event.data) or is_sealed(event.error):
+                        yield await self._aside(reader.opened, event)
+                    else:
+                        yield event
+                    consumed = reader.place_after(event)
                 if more:
-                    await self._call(Subscriptions._moved, name, edge)
-                    read, heard = None, loop.time() if events else heard
+                    await self._call(Subscriptions._store_cursor, name, page_end)
+                    consumed = None
+                    if events:
+                        last_event = loop.time()
                     continue
-                left = None if seconds is None else seconds - (loop.time() - heard)
+                left = None if seconds is None else seconds - (loop.time() - last_event)
                 if not follow or (left is not None and left <= 0):
                     return
                 await listener.wait(left)
         finally:
             listener.close()
-            if read is not None:
+            if consumed is not None:
                 with suppress(EngineClosed):
-                    await self._call(Subscriptions._moved, name, read)
+                    await self._call(Subscriptions._store_cursor, name, consumed)
 
     async def consume(
         self,
@@ -239,28 +249,27 @@ class AsyncSubscriptions(AsyncCalls):
         ``Engine.consume`` does. The function is called in a thread, because it uses the
         database."""
         checked_flag("follow", follow)
-        engine, loop, seconds = (
-            await self._opened(),
-            asyncio.get_running_loop(),
-            seconds_of(timeout),
-        )
+        engine = await self._opened()
+        loop = asyncio.get_running_loop()
+        seconds = seconds_of(timeout)
         listener = engine._parts.news.listen_async()
-        total, heard = 0, loop.time()
+        total = 0
+        last_event = loop.time()
         try:
             while True:
                 done = await self._call(
-                    Subscriptions._consumed, name, callback, after, batch, filters
+                    Subscriptions._consume_batch, name, callback, after, batch, filters
                 )
                 total += done.events
                 if done.more:
-                    heard = loop.time()
+                    last_event = loop.time()
                     continue
-                left = None if seconds is None else seconds - (loop.time() - heard)
+                left = None if seconds is None else seconds - (loop.time() - last_event)
                 while follow and (left is None or left > 0):
                     await listener.wait(left)
                     if await self._aside(engine._parts.subscriptions.has_events, name):
                         break
-                    left = None if seconds is None else seconds - (loop.time() - heard)
+                    left = None if seconds is None else seconds - (loop.time() - last_event)
                 else:
                     return total
         finally:
@@ -297,7 +306,7 @@ class AsyncSubscriptions(AsyncCalls):
 def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:
     """Read a page in a thread. ``place_after`` reads the id of the installation at its first call;
     calling it here keeps that read off the program's loop."""
-    events, edge, more = reader.page()
+    events, page_end, more = reader.page()
     if events:
         reader.place_after(events[0])
-    return events, edge, more
+    return events, page_end, more

@@ -35,17 +35,17 @@ class Flows:
     """
 
     def __init__(self, client: RunService, do: Callable[[Request], Any]) -> None:
-        self._desk = FlowService(client)
+        self._service = FlowService(client)
         self._do = do
 
     def get(self, flow_id: str, *, owner: str | None = None) -> Flow:
         """Return a flow. Raises FlowNotFound, and FlowNotYours if it does not belong to *owner*."""
-        return self._desk.get(flow_id, owner)
+        return self._service.get(flow_id, owner)
 
     def why(self, flow_id: str, *, owner: str | None = None) -> Why:
         """Explain what a flow waits for, until when, and the command that ends the wait. Raises
         FlowNotFound, FlowNotYours."""
-        return self._desk.why(flow_id, owner)
+        return self._service.why(flow_id, owner)
 
     def list(
         self,
@@ -58,22 +58,22 @@ class Flows:
         """Return a page of flows: of an owner, newest first; of a status, ordered by the time of
         their last change; otherwise, last changed first. *before* is the id of the last flow of the
         previous page. Raises BadOption."""
-        return self._desk.find(owner=owner, status=status, before=before, limit=limit)
+        return self._service.find(owner=owner, status=status, before=before, limit=limit)
 
     def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStep]:
         """Return the steps of a flow, in the order in which they were first observed."""
-        return self._desk.steps(flow_id, owner)
+        return self._service.steps(flow_id, owner)
 
     def events(
         self, flow_id: str, *, owner: str | None = None, limit: int = 100
     ) -> Sequence[FlowEvent]:
         """Return the audit trail of a flow, newest first."""
-        return self._desk.events(flow_id, owner, limit)
+        return self._service.events(flow_id, owner, limit)
 
     def create(self, controller: str, goal: str, *, owner: str, **options: Any) -> Flow:
         """Create a flow. Options: requester, current_step ("init"), state ({}), id, start (False:
         the flow is created and not started). Raises BadOption, BadFlowPatch."""
-        flow: Flow = self._do(self._desk.create(controller, goal, owner=owner, **options))
+        flow: Flow = self._do(self._service.create(controller, goal, owner=owner, **options))
         return flow
 
     def start(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
@@ -107,7 +107,7 @@ class Flows:
         """Let a flow wait until a time, for an external event (*topic* and *correlation*), or, with
         neither, for a manual resume. Raises BadFlowWait."""
         return self._move(
-            flow_id, self._desk.wait(until, topic, correlation, horizon), owner, revision
+            flow_id, self._service.wait(until, topic, correlation, horizon), owner, revision
         )
 
     def resume(
@@ -126,7 +126,7 @@ class Flows:
     ) -> Flow | None:
         """Resume a flow if it waits for exactly this event, and return it; None if it does not. The
         payload becomes ``resume_event`` in its state."""
-        flow: Flow | None = self._do(self._desk.deliver(flow_id, topic, correlation, payload))
+        flow: Flow | None = self._do(self._service.deliver(flow_id, topic, correlation, payload))
         return flow
 
     def finish(
@@ -165,27 +165,27 @@ class Flows:
         """Record the observed status of a piece of work that runs elsewhere under the id *run_id*.
         Options: result, child_session, runtime ("mirrored" or "managed"), owner. Raises
         BadOption."""
-        step: FlowStep = self._do(self._desk.observe(flow_id, run_id, task, status, **options))
+        step: FlowStep = self._do(self._service.observe(flow_id, run_id, task, status, **options))
         return step
 
     def wake(self) -> FlowsWoken:
         """Resume the flows whose wait is due, and cancel the waiting flows with a cancel request.
         Workers do this periodically."""
-        woken: FlowsWoken = self._do(self._desk.wake())
+        woken: FlowsWoken = self._do(self._service.wake())
         return woken
 
     def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete the ended flows that were last changed before *older_than*, and return their
         number."""
-        gone = 0
-        while done := self._do(self._desk.prune(older_than, batch)):
-            gone += done
-        return gone
+        deleted = 0
+        while count := self._do(self._service.prune(older_than, batch)):
+            deleted += count
+        return deleted
 
     def _move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
     ) -> Flow:
-        flow: Flow = self._do(self._desk.move(flow_id, action, owner, revision))
+        flow: Flow = self._do(self._service.move(flow_id, action, owner, revision))
         return flow
 
 

@@ -16,7 +16,7 @@ class Gates(Calls):
     """The calls of ``Engine`` on gates."""
 
     @property
-    def _inbox(self) -> GateService:
+    def _gate_service(self) -> GateService:
         return GateService(self._parts.client)
 
     def gates(self, **filters: Any) -> list[Gate]:
@@ -27,16 +27,16 @@ class Gates(Calls):
         several), run, workflow, namespace, overdue. ``after`` (the id of the last gate of the
         previous page) and ``limit`` select a page. Raises BadOption.
         """
-        return self._inbox.find(**filters)
+        return self._gate_service.find(**filters)
 
     def gate(self, gate: Which) -> Gate:
         """Return a gate by its id, or the gate of a run. Raises GateNotFound."""
-        return self._inbox.get(gate)
+        return self._gate_service.get(gate)
 
     def gate_entries(self, gate: Which) -> list[GateEntry]:
         """Return the entries of a gate, in order: decisions, delegations, reminders. Raises
         GateNotFound."""
-        return self._parts.store.gate_entries(self._inbox.get(gate).id)
+        return self._parts.store.gate_entries(self._gate_service.get(gate).id)
 
     def decide(
         self,
@@ -58,8 +58,8 @@ class Gates(Calls):
         that hash. Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged,
         UnknownChoice or WrongAnswer; then nothing is written.
         """
-        found: Gate = self._do(
-            self._inbox.decide(
+        updated: Gate = self._do(
+            self._gate_service.decide(
                 gate,
                 choice,
                 by=by,
@@ -70,7 +70,7 @@ class Gates(Calls):
                 expect=expect,
             )
         )
-        return found
+        return updated
 
     def approve(
         self,
@@ -84,8 +84,8 @@ class Gates(Calls):
         expect: str | None = None,
     ) -> Gate:
         """Decide a gate with the choice that approves. Raises the errors of ``decide``."""
-        found: Gate = self._do(
-            self._inbox.approve(
+        updated: Gate = self._do(
+            self._gate_service.approve(
                 gate,
                 by=by,
                 roles=roles,
@@ -95,7 +95,7 @@ class Gates(Calls):
                 expect=expect,
             )
         )
-        return found
+        return updated
 
     def reject(
         self,
@@ -109,8 +109,8 @@ class Gates(Calls):
         expect: str | None = None,
     ) -> Gate:
         """Decide a gate with the choice that rejects. Raises the errors of ``decide``."""
-        found: Gate = self._do(
-            self._inbox.reject(
+        updated: Gate = self._do(
+            self._gate_service.reject(
                 gate,
                 by=by,
                 roles=roles,
@@ -120,15 +120,17 @@ class Gates(Calls):
                 expect=expect,
             )
         )
-        return found
+        return updated
 
     def delegate(
         self, gate: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
     ) -> Gate:
         """Let the person *to* decide in place of the person *by*, who must be allowed to decide.
         Raises GateClosed, NotYourGate, AlreadyDecided."""
-        found: Gate = self._do(self._inbox.delegate(gate, to, by=by, roles=roles, reason=reason))
-        return found
+        updated: Gate = self._do(
+            self._gate_service.delegate(gate, to, by=by, roles=roles, reason=reason)
+        )
+        return updated
 
     def reassign(
         self,
@@ -141,24 +143,26 @@ class Gates(Calls):
     ) -> Gate:
         """Replace the people and roles that may decide a gate. Raises GateClosed, QuorumImpossible,
         and BadOption if none is named."""
-        found: Gate = self._do(
-            self._inbox.reassign(gate, assignees=assignees, roles=roles, by=by, reason=reason)
+        updated: Gate = self._do(
+            self._gate_service.reassign(
+                gate, assignees=assignees, roles=roles, by=by, reason=reason
+            )
         )
-        return found
+        return updated
 
     def update_gate(
         self, gate: Which, data: Any, *, by: str | None = None, reason: str | None = None
     ) -> Gate:
         """Replace the data of a gate. Decisions made so far lapse, and people decide again. Raises
         GateClosed."""
-        found: Gate = self._do(self._inbox.update(gate, data, by=by, reason=reason))
-        return found
+        updated: Gate = self._do(self._gate_service.update(gate, data, by=by, reason=reason))
+        return updated
 
     def withdraw(self, gate: Which, *, by: str | None = None, reason: str | None = None) -> Gate:
         """Close a gate without a decision; GateWithdrawn is raised in its workflow. Raises
         GateClosed."""
-        found: Gate = self._do(self._inbox.withdraw(gate, by=by, reason=reason))
-        return found
+        updated: Gate = self._do(self._gate_service.withdraw(gate, by=by, reason=reason))
+        return updated
 
     def gate_link(
         self, gate: Which, choice: str, *, by: str, roles: Names = (), expires: Moment = LINK_LIVES
@@ -166,13 +170,13 @@ class Gates(Calls):
         """Return a signed token that answers the gate with one choice, once, as the person *by*,
         until it expires. Raises the errors of ``decide``, and BadOption if *expires* is past."""
         key = self._do(keys.need(self._parts.sealer))
-        return self._inbox.link(key, gate, choice, by=by, roles=roles, expires=expires)
+        return self._gate_service.link(key, gate, choice, by=by, roles=roles, expires=expires)
 
     def answer(self, token: str, *, feedback: str | None = None) -> Gate:
         """Answer a gate with the token of a link. Raises TokenRefused, TokenExpired, and the errors
         of ``decide``."""
-        found: Gate = self._do(self._inbox.answer(token, feedback))
-        return found
+        updated: Gate = self._do(self._gate_service.answer(token, feedback))
+        return updated
 
 
 class AsyncGates(AsyncCalls):

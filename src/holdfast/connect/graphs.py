@@ -36,7 +36,8 @@ class GraphRun:
     """A handle to a started graph."""
 
     def __init__(self, calls: Graphs, graph_id: str, revision: int) -> None:
-        self.id, self.revision = graph_id, revision
+        self.id = graph_id
+        self.revision = revision
         self._calls = calls
 
     @property
@@ -75,7 +76,8 @@ class Graphs:
     """The calls of ``Engine`` on graphs."""
 
     def __init__(self, parts: Components, do: Callable[[Request], Any]) -> None:
-        self._parts, self._desk = parts, GraphService(parts.client)
+        self._parts = parts
+        self._desk = GraphService(parts.client)
         self._ended = Results()
         parts.writer.listeners.append(self._ended.hinted)
         self._do = do
@@ -112,7 +114,8 @@ class Graphs:
         """Copy a graph, the runs of its members and their descendants to a new file, as
         ``Engine.export`` does, and return the number of runs copied. Raises GraphNotFound, and
         GraphExists if the file contains the graph already."""
-        parts, record = self._parts, self._desk.record(graph_id)
+        parts = self._parts
+        record = self._desk.record(graph_id)
         checked_call("progress", progress)
         return export_graph(
             parts.store,
@@ -127,24 +130,30 @@ class Graphs:
         continue. Raises GraphNotFound, MemberNotFound."""
         return self._parts.why(self._desk.member(graph_id, member).run_id)
 
-    def _learn(self, graph: Graph) -> None:
+    def _register(self, graph: Graph) -> None:
+        """Register the workflows of a graph, so that the worker can execute them. Raises
+        BadGraph."""
         if not isinstance(graph, Graph):
-            raise BadGraph(given=type(graph).__name__, why="draw it up with holdfast.Graph()")
-        for workflow in {
-            id(member.workflow): member.workflow for member in graph.members.values()
-        }.values():
+            raise BadGraph(given=type(graph).__name__, why="build the graph with holdfast.Graph()")
+        # Many members share a workflow: it is registered once.
+        workflows = {id(member.workflow): member.workflow for member in graph.members.values()}
+        for workflow in workflows.values():
             self._parts.know(workflow)
 
     def _expect(self, staged: Sequence[StagedGraph]) -> None:
+        """Remember graphs that were started together: their ends are read together."""
         if len(staged) > 1 and self._parts.worker is not None:
             self._ended.expect(answer.graph.id for answer in staged)
 
     def _adopt(self, staged: Sequence[StagedGraph | ResolvedGraphs]) -> None:
         """Execute the members that were leased to this engine's worker at their start."""
         worker = self._parts.worker
-        born = [one for answer in staged for one in answer.born if one.started.leased]
-        if worker is not None and born:
-            runs = [(self._parts.sealer.new_run_opened(one.run), one.started.now) for one in born]
+        members = [member for answer in staged for member in answer.born if member.started.leased]
+        if worker is not None and members:
+            runs = [
+                (self._parts.sealer.new_run_opened(member.run), member.started.now)
+                for member in members
+            ]
             worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
 
     def _record(self, graph_id: str) -> RunRecord:
@@ -156,13 +165,13 @@ class Graphs:
         )
         return ended or cast(RunRecord, self._desk.record(graph_id))
 
-    def _value(self, found: RunRecord) -> dict[str, Any]:
-        ended: Any = found
-        return (
-            self._desk.value(ended.graph, ended.last)
-            if isinstance(ended, GraphEnded)
-            else self._desk.value(ended)
-        )
+    def _value(self, record: RunRecord) -> dict[str, Any]:
+        """Return the results of a graph that ``_record`` returned. Raises GraphFailed,
+        GraphCancelled."""
+        graph: Any = record
+        if isinstance(graph, GraphEnded):
+            return self._desk.value(graph.graph, graph.last)
+        return self._desk.value(graph)
 
     def start(self, graph: Graph, *, id: str | None = None) -> GraphRun:
         """Start a graph. If a graph with this *id* exists, return it if it is equal; raise
@@ -175,10 +184,10 @@ class Graphs:
 
     def _start(self, graphs: Sequence[tuple[Graph, str | None]]) -> Sequence[GraphRun]:
         for graph, _ in graphs:
-            self._learn(graph)
-        answers: list[StagedGraph] = (
-            self._desk.start(graphs, self._parts.lease_member, self._do) if graphs else []
-        )
+            self._register(graph)
+        if not graphs:
+            return []
+        answers = self._desk.start(graphs, self._parts.lease_member, self._do)
         self._expect(answers)
         self._adopt(answers)
         return [GraphRun(self, answer.graph.id, answer.graph.revision) for answer in answers]
@@ -191,7 +200,7 @@ class Graphs:
         """Add members and dependencies to a graph that has not ended, and return its new revision.
         With *revision*, only if the graph still has that revision. Raises GraphNotFound,
         GraphFinished, GraphChanged, GraphCycle and other errors of the structure."""
-        self._learn(graph)
+        self._register(graph)
         answer = self._desk.extend(graph_id, graph, revision, self._parts.lease_member, self._do)
         self._adopt([answer])
         return answer.graph.revision
@@ -210,7 +219,7 @@ class Graphs:
     def replay(self, graph_id: str, member: str, *, from_step: str | None = None) -> None:
         """Replay an ended member, together with the members because of which it was skipped and all
         members that were skipped because of it. Raises GraphNotFound, MemberNotFound."""
-        for number in range(TRIES):
+        for attempt in range(TRIES):
             try:
                 for request in self._desk.replay(
                     graph_id, member, self._parts.lease_member, from_step
@@ -218,44 +227,47 @@ class Graphs:
                     self._adopt([self._do(request)])
                 return
             except (GraphChanged, RunChanged):
-                if number == TRIES - 1:
+                if attempt == TRIES - 1:
                     raise
-                self._settle()  # an end with very many dependents may be what is in the way
+                # The outcome of a member with very many dependents may be only partly processed.
+                self._resolve_outcomes()
 
-    def _settle(self) -> None:
+    def _resolve_outcomes(self) -> None:
+        """Process the recorded outcomes of members until none is left."""
         more = True
         while more:
-            settled: ResolvedGraphs = self._do(self._desk.resolve(self._parts.lease_member))
-            self._adopt([settled])
-            more = settled.more
+            resolved: ResolvedGraphs = self._do(self._desk.resolve(self._parts.lease_member))
+            self._adopt([resolved])
+            more = resolved.more
 
     def result(self, graph_id: str, timeout: Duration | None = None) -> dict[str, Any]:
         """Wait for a graph to end and return the results of its last members, by name. Raises
         GraphNotFound, GraphFailed, GraphCancelled, ResultTimeout."""
         checked_string("graph_id", graph_id)
-        found = self._parts.results.wait(
+        record = self._parts.results.wait(
             graph_id, lambda: self._record(graph_id), seconds_of(timeout), time.monotonic
         )
-        if found is None:
+        if record is None:
             raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
-        return self._value(found)
+        return self._value(record)
 
     def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete the graphs that ended before *older_than*, and return their number. Their runs
         stay."""
-        gone = 0
-        while done := self._do(self._desk.prune(older_than, batch)):
-            gone += done
+        deleted = 0
+        while count := self._do(self._desk.prune(older_than, batch)):
+            deleted += count
             sweep_all(self._do)
-        sweep_all(self._do)  # what a call before this one has left behind, if its process died
-        return gone
+        sweep_all(self._do)  # also the remains of an earlier call whose process died
+        return deleted
 
 
 class AsyncGraphRun:
     """A handle to a started graph."""
 
     def __init__(self, calls: AsyncGraphs, graph_id: str, revision: int) -> None:
-        self.id, self.revision = graph_id, revision
+        self.id = graph_id
+        self.revision = revision
         self._calls = calls
 
     async def status(self) -> GraphStatus:
@@ -379,11 +391,11 @@ class AsyncGraphs:
         GraphNotFound, GraphFailed, GraphCancelled, ResultTimeout."""
         checked_string("graph_id", graph_id)
         engine = await self._calls._opened()
-        look = partial(self._call, Graphs._record, graph_id)
-        found = await engine._parts.results.wait_async(graph_id, look, seconds_of(timeout))
-        if found is None:
+        read = partial(self._call, Graphs._record, graph_id)
+        record = await engine._parts.results.wait_async(graph_id, read, seconds_of(timeout))
+        if record is None:
             raise ResultTimeout(graph=graph_id, status=(await self.status(graph_id)).value)
-        return await self._call(Graphs._value, found)
+        return await self._call(Graphs._value, record)
 
     async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete the graphs that ended before *older_than*, and return their number. Their runs

@@ -25,54 +25,59 @@ TRIES = 20
 appends patches, too."""
 
 Do = Callable[[Request], Any]
-Make = Callable[[], Request]
+MakeRequest = Callable[[], Request]
 
 
 class LeaseInfo:
     """The properties of a lease that ``Lease`` and ``AsyncLease`` share."""
 
-    _holding: LeaseState
-    _desk: TaskService
+    _state: LeaseState
+    _service: TaskService
 
     @property
     def proof(self) -> str:
         """The proof of the lease, as text: ``engine.lease(proof)`` continues it, in this process or
         in another."""
-        return str(self._holding.proof)
+        return str(self._state.proof)
 
     @property
     def idempotency_key(self) -> str:
         """An idempotency key for calls to other systems. All holders and attempts of the run share
         it; a replay of the completed run gets a new one."""
-        return self._holding.idempotency_key
+        return self._state.idempotency_key
 
     @property
     def run(self) -> RunRecord:
         """The run at the time of the lease."""
-        return self._holding.run
+        return self._state.run
 
     @property
     def attempt(self) -> int:
         """The number of this attempt; the first is 1. Attempts whose lease was lost do not
         count."""
-        return self._holding.attempt
+        return self._state.attempt
 
     @property
     def waited(self) -> Waited | None:
         """The outcome of the run's last wait, None if it has not waited: the signals received, a
         timeout, or the operator who released it. Raises KeyMissing or BadData if it cannot be
         read."""
-        found = self._resumed
-        if found is None:
+        outcome = self._resumed
+        if outcome is None:
             return None
-        decode = self._desk.codec.decode
+        decode = self._service.codec.decode
         signals = tuple(
             Received(
-                one.number, one.name, decode(one.payload), one.source, _moment(one.at), one.wait_id
+                signal.number,
+                signal.name,
+                decode(signal.payload),
+                signal.source,
+                _moment(signal.at),
+                signal.wait_id,
             )
-            for one in found.signals
+            for signal in outcome.signals
         )
-        return Waited(found.how, signals, decode(found.value), found.by)
+        return Waited(outcome.how, signals, decode(outcome.value), outcome.by)
 
     @property
     def signals(self) -> Sequence[Signal]:
@@ -87,9 +92,9 @@ class LeaseInfo:
 
     @property
     def _resumed(self) -> WaitResult | None:
-        if self._holding.resume_error is not None:
-            raise self._holding.resume_error
-        return self._holding.resumed
+        if self._state.resume_error is not None:
+            raise self._state.resume_error
+        return self._state.resumed
 
     def __repr__(self) -> str:
         return f"<lease {self.proof}>"
@@ -102,34 +107,39 @@ class Lease(LeaseInfo):
     of the first. A call raises LeaseLost if the lease has expired or the run has another holder.
     """
 
-    def __init__(self, holding: LeaseState, desk: TaskService, do: Do, ttl: Duration) -> None:
-        self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
+    def __init__(self, state: LeaseState, service: TaskService, do: Do, ttl: Duration) -> None:
+        self._state: LeaseState = state
+        self._service: TaskService = service
+        self._do: Do = do
+        self._ttl: Duration = ttl
 
     @property
     def input(self) -> Any:
         """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
         KeyMissing, BadData."""
-        return self._desk.input(self._holding.run)
+        return self._service.input(self._state.run)
 
     @property
     def cancel_reason(self) -> str | None:
         """The reason of a requested cancellation, read from the store now; None if there is no
         request. If there is one, call ``cancel()``. Raises LeaseLost."""
-        return self._desk.cancel_reason(self._holding)
+        return self._service.cancel_reason(self._state)
 
     def renew(self) -> int:
         """Renew this lease and all others of its holder, and return their expiry in microseconds
         since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
-        held = self._holding
-        until: int = self._do(self._desk.renew(held.proof.session_id, self._ttl, held.term, held))
+        held = self._state
+        until: int = self._do(
+            self._service.renew(held.proof.session_id, self._ttl, held.term, held)
+        )
         return until
 
-    # What it shows
+    # Output
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
         """Report the progress of the run; a value that is None stays as it was. Raises
         LeaseLost."""
-        self._show(lambda: self._desk.frames.progress(self._holding, percent, message))
+        self._write_output(lambda: self._service.frames.progress(self._state, percent, message))
 
     def emit(
         self,
@@ -157,21 +167,22 @@ class Lease(LeaseInfo):
         }
         for left in reversed(range(TRIES)):
             try:
-                last: int = self._show(
-                    lambda: self._desk.frames.append(self._holding, values, **options)
+                last: int = self._write_output(
+                    lambda: self._service.frames.append(self._state, values, **options)
                 )
             except BadOption as error:
+                # "since": another process with the same proof has appended a patch meanwhile.
                 if not left or error.facts.get("option") != "since":
                     raise
             else:
                 return last
         raise AssertionError
 
-    # What ends it
+    # The end of the lease
 
     def complete(self, result: Any = None) -> RunEnded:
         """Complete the run with a result. Raises LeaseLost."""
-        ended: RunEnded = self._write(lambda: self._desk.complete(self._holding, result))
+        ended: RunEnded = self._write(lambda: self._service.complete(self._state, result))
         return ended
 
     def fail(
@@ -181,26 +192,26 @@ class Lease(LeaseInfo):
         "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
         Raises LeaseLost."""
         answer: Retried | RunEnded = self._write(
-            lambda: self._desk.fail(self._holding, kind, message, details)
+            lambda: self._service.fail(self._state, kind, message, details)
         )
         return answer
 
     def delay(self, until: Moment) -> Deferred:
         """Delay the run for a duration, or until a time. The attempt does not count as failed.
         Raises BadWait, LeaseLost."""
-        answer: Deferred = self._write(lambda: self._desk.delay(self._holding, until))
+        answer: Deferred = self._write(lambda: self._service.delay(self._state, until))
         return answer
 
     def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
         """Issue a wait, or return the open wait of that name. A program that has its token may
         deliver signals to it, even before the run is suspended. Raises BadWait, LeaseLost."""
-        self._desk.check_stands(self._holding)
-        known = self._desk.known_wait(self._holding, name)
+        self._service.check_stands(self._state)
+        known = self._service.known_wait(self._state, name)
         if known is not None:
             return known
-        if tokens.current(self._desk.store.keys()) is None:
-            self._do(keys.need(self._desk.sealer))
-        wait: LeaseWait = self._write(lambda: self._desk.create_wait(self._holding, name, expires))
+        if tokens.current(self._service.store.keys()) is None:
+            self._do(keys.need(self._service.sealer))
+        wait: LeaseWait = self._write(lambda: self._service.create_wait(self._state, name, expires))
         return wait
 
     def suspend(
@@ -211,11 +222,12 @@ class Lease(LeaseInfo):
         The next holder of the run receives the outcome. *on_timeout* is "continue", "fail",
         "cancel", "expire" or "escalate". Raises BadCondition, BadWait, LeaseLost.
         """
-        wanted = self._desk.suspension(self._holding, what, timeout, on_timeout)
+        suspension = self._service.suspension(self._state, what, timeout, on_timeout)
         while True:
-            answer = self._write(lambda: self._desk.suspend(self._holding, wanted))
+            answer = self._write(lambda: self._service.suspend(self._state, suspension))
             if isinstance(answer, Deferred):
-                return answer  # else something reached the run meanwhile: look again
+                return answer
+            # The revision has changed: a signal may have met the condition. Check it again.
 
     def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
         """End the run as cancelled. Raises LeaseLost."""
@@ -223,31 +235,34 @@ class Lease(LeaseInfo):
         assert isinstance(answer, RunEnded)
         return answer
 
-    def _refuse_late(self) -> None:
+    def _check_not_expired(self) -> None:
         """Raise LeaseLost if the lease has expired, even if the run has no other holder yet."""
-        late = self._desk.late(self._holding)
-        if late is not None:
-            raise late
+        error = self._service.late(self._state)
+        if error is not None:
+            raise error
 
-    def _show(self, make: Make) -> Any:
-        request = make()
+    def _write_output(self, make_request: MakeRequest) -> Any:
+        """Commit a request that does not end the lease. Raises LeaseLost with the reason."""
+        request = make_request()
         try:
-            self._refuse_late()
+            self._check_not_expired()
             return self._do(request)
         except LeaseLost as refused:
-            raise self._desk.lost(self._holding) from refused
+            raise self._service.lost(self._state) from refused
 
-    def _write(self, make: Make) -> Any:
-        request = make()
+    def _write(self, make_request: MakeRequest) -> Any:
+        """Commit a request. If it repeats a committed one, return the first answer; if another
+        process has written with the same proof, make the request again. Raises LeaseLost."""
+        request = make_request()
         try:
-            self._refuse_late()
+            self._check_not_expired()
             return self._do(request)
         except LeaseLost as refused:
-            return self._desk.explain(self._holding, request, refused)
+            return self._service.explain(self._state, request, refused)
         except WriteConflict:
-            if not self._desk.caught_up(self._holding):
+            if not self._service.caught_up(self._state):
                 raise
-        return self._do(make())
+        return self._do(make_request())
 
 
 class AsyncLease(LeaseInfo):
@@ -256,27 +271,29 @@ class AsyncLease(LeaseInfo):
 
     def __init__(self, lease: Lease, calls: AsyncCalls) -> None:
         """Decode the input of the run, which may read the store: create this object in a thread."""
-        self._lease, self._calls = lease, calls
-        self._holding, self._desk = lease._holding, lease._desk
+        self._lease = lease
+        self._calls = calls
+        self._state = lease._state
+        self._service = lease._service
         self._input: Any = None
-        self._sealed: Exception | None = None
+        self._input_error: Exception | None = None
         try:
             self._input = lease.input
         except HoldfastError as error:
-            self._sealed = error
+            self._input_error = error
 
     @property
     def input(self) -> Any:
         """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
         KeyMissing, BadData."""
-        if self._sealed is not None:
-            raise self._sealed
+        if self._input_error is not None:
+            raise self._input_error
         return self._input
 
     async def cancel_reason(self) -> str | None:
         """Return the reason of a requested cancellation; None if there is no request. If there is
         one, ``await lease.cancel()``. Raises LeaseLost."""
-        return await self._calls._aside(self._desk.cancel_reason, self._holding)
+        return await self._calls._aside(self._service.cancel_reason, self._state)
 
     async def renew(self) -> int:
         """Renew this lease and all others of its holder, and return their expiry in microseconds

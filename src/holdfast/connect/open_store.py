@@ -54,7 +54,7 @@ def _open(
     if not isinstance(text, str) or not text:
         raise BadUrl(url=text)
     if not is_storable(text):
-        raise BadUrl(why="it holds a NUL character, or half of a character")
+        raise BadUrl(why="the text contains a NUL character or an incomplete character")
     path = file_of(text)
     if path is not None:
         from holdfast.store.sqlite import SqliteStore
@@ -65,11 +65,11 @@ def _open(
     try:
         from holdfast.store.postgres import PostgresStore
     except ImportError as error:
-        why = f"its driver is not installed: pip install 'holdfast[postgres]' ({error})"
+        why = f"the driver is not installed: pip install 'holdfast[postgres]' ({error})"
         raise BadUrl(url=redacted(text), why=why) from error
     if "driver" in options:
         raise BadOption(
-            option="driver", why="it is for files: PostgreSQL is reached through psycopg"
+            option="driver", why="drivers are for files: PostgreSQL is reached through psycopg"
         )
     return PostgresStore(text, clock=clock, codec=codec, **options)
 
@@ -83,7 +83,7 @@ def missing_rights(url: str | os.PathLike[str]) -> list[str]:
     try:
         from holdfast.store.postgres import privileges
     except ImportError:
-        return []  # whoever opens it is told
+        return []  # ``open_store`` reports the missing driver
     return privileges.missing(text)
 
 
@@ -96,7 +96,7 @@ def file_of(url: str | os.PathLike[str]) -> str | None:
     if not os.path.exists(text) and _SERVER.match(text):
         raise BadUrl(
             url=redacted(text),
-            why="it looks like the address of a server: write postgresql://user:password@host/name",
+            why="this looks like the address of a server: write postgresql://user:password@host/name",
         )
     return _sqlite_path(text)
 

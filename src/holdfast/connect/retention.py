@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from holdfast.connect.calls import AsyncCalls, Calls, on_this_loop
 from holdfast.core.duration import Duration
@@ -11,15 +10,11 @@ from holdfast.core.retention import RetentionRule
 from holdfast.core.validation import checked_call
 from holdfast.payloads.rekey import Rekeyed, rekey
 from holdfast.payloads.verify import PayloadReport, check_payloads
-from holdfast.service.runs import Request
+from holdfast.service.runs import Request, identity
 from holdfast.store import retention as retention_plan
 
 BATCH = 100
 Progress = Callable[[int], None]
-
-
-def _as_is(answer: Any) -> Any:
-    return answer
 
 
 class PayloadCalls(Calls):
@@ -77,18 +72,19 @@ class PayloadCalls(Calls):
         NamespaceBound."""
         self._parts.client.unbound("retain")
         checked_call("progress", progress)
-        gone = 0
+        deleted = 0
         for rule in self._parts.store.retentions():
             for portion in retention_plan.portions(self._parts.store, rule):
                 after: str | None = ""
                 while after is not None:
                     done = self._do(
-                        Request(retention_plan.batch_of(rule, portion, after, BATCH), _as_is)
+                        Request(retention_plan.batch_of(rule, portion, after, BATCH), identity)
                     )
-                    gone, after = gone + done.runs, done.last
+                    deleted += done.runs
+                    after = done.last
                     if progress is not None:
                         progress(done.runs)
-        return gone
+        return deleted
 
     def rekey(self, progress: Progress | None = None) -> Rekeyed:
         """Encrypt with the current key all values that another key encrypts or that are in clear.
@@ -99,7 +95,7 @@ class PayloadCalls(Calls):
         return rekey(
             self._parts.store,
             self._parts.sealer,
-            lambda op: self._do(Request(op, _as_is)),
+            lambda op: self._do(Request(op, identity)),
             progress,
         )
 

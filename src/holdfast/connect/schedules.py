@@ -27,8 +27,8 @@ class ScheduleCalls(Calls):
         BadSchedule, UnknownWorkflow.
         """
         self._parts.know(workflow)
-        found: Schedule = self._do(self._parts.schedules.set(name, workflow, options))
-        return found
+        schedule: Schedule = self._do(self._parts.schedules.set(name, workflow, options))
+        return schedule
 
     def unschedule(self, name: str) -> None:
         """Delete a schedule; the runs that it started stay. Raises ScheduleNotFound."""
@@ -44,20 +44,20 @@ class ScheduleCalls(Calls):
 
     def pause_schedule(self, name: str, reason: str = "paused by request") -> Schedule:
         """Pause a schedule: it starts no runs until it is resumed. Raises ScheduleNotFound."""
-        found: Schedule = self._do(self._parts.schedules.pause(name, reason))
-        return found
+        schedule: Schedule = self._do(self._parts.schedules.pause(name, reason))
+        return schedule
 
     def resume_schedule(self, name: str) -> Schedule:
         """Resume a schedule from its next tick on. Ticks during the pause are not made up for; use
         ``backfill`` for them. Raises ScheduleNotFound."""
-        found: Schedule = self._do(self._parts.schedules.resume(name))
-        return found
+        schedule: Schedule = self._do(self._parts.schedules.resume(name))
+        return schedule
 
     def trigger(self, name: str) -> Tick:
         """Start a run of a schedule now, as at a tick. The run of the Tick is None if it is queued
         behind another run. Raises ScheduleNotFound, and ScheduleBusy if a tick would be skipped."""
-        found: Tick = self._do(self._parts.schedules.trigger(name))
-        return found
+        tick: Tick = self._do(self._parts.schedules.trigger(name))
+        return tick
 
     def backfill(
         self, name: str, since: Moment, until: Moment, *, preview: bool = False
@@ -77,8 +77,8 @@ class ScheduleCalls(Calls):
     def why_schedule(self, name: str) -> list[Blocker]:
         """Return the blockers that keep a schedule from starting its next run. Raises
         ScheduleNotFound."""
-        found: list[Blocker] = self._parts.schedules.why(name)
-        return found
+        blockers: list[Blocker] = self._parts.schedules.why(name)
+        return blockers
 
 
 class AsyncScheduleCalls(AsyncCalls):
@@ -133,5 +133,5 @@ class AsyncScheduleCalls(AsyncCalls):
 
 def merged(ticks: list[Tick], started: list[Tick]) -> list[Tick]:
     """Return all ticks in order, with the started ticks in place of those without a run."""
-    new = {tick.at: tick for tick in started}
-    return [new.get(tick.at, tick) for tick in ticks]
+    started_at = {tick.at: tick for tick in started}
+    return [started_at.get(tick.at, tick) for tick in ticks]

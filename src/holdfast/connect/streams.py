@@ -44,12 +44,12 @@ class Streams(Calls):
     def summary(self, run_id: str, *, step: str | None = None) -> Any:
         """Return the document that results from the patches of the latest stream with patches, or
         of the latest one of *step*; None if there is none. Raises RunNotFound."""
-        found = [
+        streams = [
             stream
             for stream in self.streams(run_id)
             if stream.summary is not None and step in (None, stream.step)
         ]
-        return self._parts.frames.summary(found[-1]) if found else None
+        return self._parts.frames.summary(streams[-1]) if streams else None
 
     def progress(self, run_id: str) -> Progress | None:
         """Return the last progress that a run reported; None if it reported none. Raises
@@ -86,14 +86,15 @@ class Streams(Calls):
     ) -> Iterator[Frame]:
         listener = self._parts.news.listen()
         try:
-            heard = time.monotonic()
+            last_frame = time.monotonic()
             while True:
                 page = follower.page()
                 yield from page
                 if follower.is_over:
                     return
-                heard = time.monotonic() if page else heard
-                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                if page:
+                    last_frame = time.monotonic()
+                left = None if seconds is None else seconds - (time.monotonic() - last_frame)
                 if left is not None and left <= 0:
                     raise ResultTimeout(
                         run=run_id, status=self._parts.client.get(run_id).status.value
@@ -155,20 +156,22 @@ class AsyncStreams(AsyncCalls):
     ) -> AsyncIterator[Frame]:
         """Yield the frames that a run emits as they arrive, until the run has ended, as
         ``Engine.tail`` does. Raises RunNotFound, ResultTimeout."""
-        engine, seconds = await self._opened(), seconds_of(timeout)
+        engine = await self._opened()
+        seconds = seconds_of(timeout)
         follower = await self._call(Streams._follower, run_id, after, step, best_effort=best_effort)
         loop = asyncio.get_running_loop()
         listener = engine._parts.news.listen_async()
         try:
-            heard = loop.time()
+            last_frame = loop.time()
             while True:
                 page = await self._aside(follower.page)
                 for frame in page:
                     yield frame
                 if follower.is_over:
                     return
-                heard = loop.time() if page else heard
-                left = None if seconds is None else seconds - (loop.time() - heard)
+                if page:
+                    last_frame = loop.time()
+                left = None if seconds is None else seconds - (loop.time() - last_frame)
                 if left is not None and left <= 0:
                     run = await self._aside(engine._parts.client.get, run_id)
                     raise ResultTimeout(run=run_id, status=run.status.value)

@@ -31,8 +31,8 @@ class Waits(Calls):
         request = waits.deliver(
             self._parts.client, wait_id, token, name, payload, source=source, key=key
         )
-        found: DeliveryReceipt = self._do(request)
-        return found
+        receipt: DeliveryReceipt = self._do(request)
+        return receipt
 
     def release(
         self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None
@@ -53,8 +53,9 @@ class Waits(Calls):
     ) -> list[WaitInfo]:
         """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
         waits that need an operator. Raises RunNotFound."""
-        found = None if run_id is None else self._parts.client.get(run_id).id
-        return waits.listed(self._parts.client, found, escalated=escalated, limit=limit)
+        if run_id is not None:
+            run_id = self._parts.client.get(run_id).id
+        return waits.listed(self._parts.client, run_id, escalated=escalated, limit=limit)
 
     def wait_token(self, wait_id: str) -> Token:
         """Return the token of an issued wait again, for an operator of this database. Raises
