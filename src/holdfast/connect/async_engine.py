@@ -255,6 +255,8 @@ class AsyncEngine(
     async def _start(
         self, engine: Engine, workflow: Any, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> AsyncRun[Any]:
+        """Start a run in a transaction of the engine, and execute it here if it was leased to the
+        worker."""
         parts = engine._parts
         parts.know(workflow)
         options, workflow_kwargs = split_options(kwargs)

@@ -112,26 +112,26 @@ class EngineOptions:
         locked: bool = False,
         **options: Any,
     ) -> None:
-        self.url = url
+        self.url: str | os.PathLike[str] = url
         self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
-        self.max_signals = checked_limit(max_signals)
+        self.max_signals: int = checked_limit(max_signals)
         if isinstance(large, bool) or not isinstance(large, int) or large < 0:
             raise BadOption(
                 option="large", value=large, why="the limit must be a number of bytes, 0 or more"
             )
-        self.large = large
+        self.large: int = large
         self.workflows: dict[str, Any] | None = None
         if workflows is not None:
             checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
             self.workflows = {workflow.name: workflow for workflow in checked}
-        self.settings = settings_from(
+        self.settings: WorkerSettings = settings_from(
             {**options, "namespace": checked_text("namespace", namespace)}
         )
-        self.namespace = namespace
-        self.clock = None if clock is None else checked_clock(clock)
-        self.store = store
+        self.namespace: str | None = namespace
+        self.clock: Clock | None = None if clock is None else checked_clock(clock)
+        self.store: Any = store
         self.driver: dict[str, Any] = {} if driver is None else {"driver": driver}
-        self.locked = locked
+        self.locked: bool = locked
 
 
 class Components:
@@ -309,7 +309,9 @@ class Components:
         self.worker.declare = self._declarations
         self.worker.watchers += [self.news.changed, self.work.changed]
         self.results.is_held = self.worker.capacity.has
-        self.results.watched = self.news.watched = self.work.watched = True
+        self.results.watched = True
+        self.news.watched = True
+        self.work.watched = True
         return self.worker
 
     def _declarations(self) -> list[Operation]:

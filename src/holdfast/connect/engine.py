@@ -184,7 +184,10 @@ class Engine(
     def _run(
         self, ready: threading.Event, errors: list[BaseException], program_loop: ProgramLoop | None
     ) -> None:
-        loop = self._loop = asyncio.new_event_loop()
+        """Run the worker on a new loop until it is stopped. *errors* receives the error with which
+        it failed to start; *ready* is set in either case."""
+        loop = asyncio.new_event_loop()
+        self._loop = loop
         if program_loop is not None:
             program_loop.lost = self._stop_after_program_loop
         try:
@@ -380,6 +383,7 @@ class Engine(
         return self._replay(run_id, from_step)
 
     def _replay(self, run_id: str, from_step: str | None) -> Status:
+        """Replay a run, part by part. Raises RunChanged if it changed meanwhile: then try again."""
         status: Any = None
         for request in self._parts.client.replay(run_id, from_step):
             status = self._change_finished(request)
@@ -540,4 +544,5 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _no_lease(route: object) -> None:
+    """Return no session, so that a new run is queued and claimed."""
     return None

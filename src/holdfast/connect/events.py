@@ -52,6 +52,7 @@ class Subscriptions(Calls):
         return self._events(self._reader(name, after, filters), name, follow, seconds_of(timeout))
 
     def _reader(self, name: str | None, after: str | None, filters: dict[str, Any]) -> EventPages:
+        """Return a reader that starts at *after*, or at the stored cursor of *name*."""
         service = self._parts.subscriptions
         if name is None:
             return service.reader(after, filters)
@@ -89,6 +90,7 @@ class Subscriptions(Calls):
                     self._store_cursor(name, consumed)
 
     def _store_cursor(self, name: str | None, place: EventCursor) -> None:
+        """Store the cursor of a named subscription; without a name there is none to store."""
         if name is not None:
             self._do(self._parts.subscriptions.moved(name, place))
 

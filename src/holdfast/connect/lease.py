@@ -92,6 +92,7 @@ class LeaseInfo:
 
     @property
     def _resumed(self) -> WaitResult | None:
+        """The outcome of the run's last wait. Raises the error with which it could not be read."""
         if self._state.resume_error is not None:
             raise self._state.resume_error
         return self._state.resumed

@@ -30,6 +30,7 @@ class RunReader:
         return await future
 
     async def _read_all(self) -> None:
+        """Read batches until no run is requested. An error of a read goes to all its waiters."""
         while self._requested:
             requested = self._requested
             self._requested = {}  # before the read: a run requested during it must be read again

@@ -122,7 +122,7 @@ class _LeaseHolder:
 
 class TaskWorker(_LeaseHolder):
     """A holder of leases. All its leases are valid while it is renewed; when it is closed or dies,
-    other workers may claim its runs. Several threads may use it."""
+    other workers may claim its runs."""
 
     def __init__(
         self, service: TaskService, do: Do, do_all: DoAll, work: Work, **offer: Any
@@ -249,7 +249,7 @@ class TaskWorker(_LeaseHolder):
         """
         run_id = run_named(run_id)
         self._open()
-        request = self._unanswered.get(run_id)
+        request = self._unanswered.get(run_id)  # its lease may exist: only it can be repeated
         if request is None:
             for op in self._service.gone_holder(run_id):
                 self._do(Request(op, _ignore))
@@ -269,6 +269,7 @@ class TaskWorker(_LeaseHolder):
         pairs = _pairs(done, Lease)
         together = CompleteMany(self._service, [(lease._state, result) for lease, result in pairs])
         answers = together.answers(self._do_all(together.requests))
+        # An error that says nothing about its lease may come from another one: complete it alone.
         return [
             _final(_complete_alone(*pair) if is_unrelated(answer) else answer)
             for pair, answer in zip(pairs, answers, strict=True)
@@ -480,6 +481,8 @@ def _take_async(holder: TaskWorker, limit: int, calls: AsyncCalls) -> list[Async
 def _reclaim_async(
     holder: TaskWorker, run_id: str, calls: AsyncCalls, ended: list[RunEnded]
 ) -> list[AsyncLease]:
+    """Reclaim a run in a thread. Return its lease in a list; if the run has ended instead, an empty
+    list, and append the outcome to *ended*."""
     answer = holder.reclaim(run_id)
     if isinstance(answer, RunEnded):
         ended.append(answer)
