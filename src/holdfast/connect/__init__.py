@@ -1,1 +1,1 @@
-"""From a URL to a store to an engine: where a program is put together."""
+"""Assemble engines: open the store that a URL names, and build the engine on it."""

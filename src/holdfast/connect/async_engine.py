@@ -1,8 +1,9 @@
-"""``AsyncEngine``: the same engine for asyncio programs.
+"""``AsyncEngine``: the engine for asyncio programs.
 
-It is an ``Engine`` whose calls are made by its worker or in threads, so that the program's loop
-never waits for the database, and whose worker has a thread of its own. Async workflows and steps
-run on the program's loop (``engine/runtime/program_loop.py``).
+It wraps an ``Engine`` whose worker has its own thread. Blocking calls are made in a thread pool;
+starts and signals are committed by the worker if that worker serves the caller's loop. The
+program's loop therefore never waits for the database. Async workflows and steps run on the
+program's loop (``engine/runtime/program_loop.py``).
 """
 
 from __future__ import annotations
@@ -49,43 +50,50 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST = 16
-"""How many calls wait for the database at once. They share commits; the rest waits for its turn."""
+MAX_CALLS = 16
+"""The maximum number of calls that wait for the database at the same time, each in a thread. Their
+writes share commits; further calls are queued."""
 
 
 class AsyncRun(Generic[T]):
-    """A handle on one durable run."""
+    """A handle to one durable run."""
 
     def __init__(self, engine: AsyncEngine, run_id: str) -> None:
         self.id = run_id
         self._engine = engine
 
     async def status(self) -> Status:
-        """Return where the run stands now."""
+        """Return the current status of the run. Raises RunNotFound."""
         engine = await self._engine._opened()
         return (await self._engine._aside(engine._parts.client.get, self.id)).status
 
     async def record(self) -> Record:
-        """Return the run as it is stored now, with those of its values that can be read here."""
+        """Return the stored run, with all values decrypted that this engine has keys for. Raises
+        RunNotFound."""
         engine = await self._engine._opened()
         return await self._engine._aside(engine._parts.client.record, self.id)
 
     async def result(self, timeout: Duration | None = None) -> T:
-        """Wait for the run to end and return its result, or raise why there is none."""
+        """Wait for the run to end and return its result.
+
+        Raises RunFailed, RunCancelled, RunExpired or RunStuck if it has none, ResultTimeout after
+        *timeout*, and RunNotFound.
+        """
         parts = (await self._engine._opened())._parts
         run_id = run_named(self.id)
-        unease = LateWarning(parts)
+        warning = LateWarning(parts)
 
-        async def look() -> Record:
-            run = await self._engine._looks(parts.client).run(run_id)
-            if unease.is_due(run):
-                await self._engine._aside(unease.tell, run)
+        async def read() -> Record:
+            run = await self._engine._run_reader(parts.client).run(run_id)
+            if warning.is_due(run):
+                await self._engine._aside(warning.log_blocker, run)
             return run
 
-        run = await parts.results.wait_async(run_id, look, seconds_of(timeout))
+        run = await parts.results.wait_async(run_id, read, seconds_of(timeout))
         if run is None:
             raise ResultTimeout(run=self.id, status=(await self.status()).value)
         value: T
+        # An input, result or error that is stored apart is read from the store: in a thread.
         if any(digest_of(part) is not None for part in (run.input, run.result, run.error)):
             value = await self._engine._aside(parts.client.value, run)
         else:
@@ -95,19 +103,20 @@ class AsyncRun(Generic[T]):
     async def signal(
         self, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None
     ) -> bool:
-        """Send the run a signal; False when the key came before."""
+        """Send the run a signal. Return False if a signal with the same *key* was sent before."""
         return await self._engine.signal(self.id, name, payload, key=key, source=source)
 
     async def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
-        """Ask the run to stop, and to undo what it did."""
+        """Request the cancellation of the run, with compensation of its completed steps, and return
+        its status. With *force*, the run ends at once and without compensation."""
         return await self._engine.cancel(self.id, reason, force=force)
 
     async def history(self) -> list[Event]:
-        """Return the events of the run, in order."""
+        """Return the history of the run: its events, in order. Raises RunNotFound."""
         return await self._engine.history(self.id)
 
     async def why(self) -> Why:
-        """Say what the run waits for, and what would make it go on."""
+        """Explain what the run waits for, and what would let it continue."""
         return await self._engine.why(self.id)
 
     def __repr__(self) -> str:
@@ -125,23 +134,25 @@ class AsyncEngine(
     AsyncPayloadCalls,
     AsyncBudgets,
 ):
-    """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:``
-    also works on them.
+    """Durable workflows for asyncio programs, on a SQLite file or a PostgreSQL database.
 
-    Making it checks the options and opens nothing; ``async with``, or the first call, opens the
-    database, in a thread."""
+    ``async with AsyncEngine("orders.db") as engine:`` also executes runs, in the background.
+
+    The constructor checks the options and opens nothing. ``async with``, or the first call, opens
+    the database in a thread.
+    """
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
-        self._plan = EngineOptions(url, **options)
+        self._options = EngineOptions(url, **options)
         self._engine: Engine | None = None
-        self._opening = threading.Lock()
+        self._open_lock = threading.Lock()
         self._closed = False
-        self._threads = ThreadPool("holdfast call", MOST)
-        self._looking: RunReader | None = None
+        self._threads = ThreadPool("holdfast call", MAX_CALLS)
+        self._shared_reader: RunReader | None = None
         self.flows = AsyncFlows(self)
-        """Work that somebody outside drives."""
+        """Managed flows: work that another program drives, with its state kept in this database."""
         self.graphs = AsyncGraphs(self)
-        """Runs that depend on each other."""
+        """Graphs: runs that depend on each other."""
 
     async def __aenter__(self) -> AsyncEngine:
         await self.work()
@@ -151,12 +162,13 @@ class AsyncEngine(
         await self.close()
 
     async def work(self) -> None:
-        """Work on runs until the engine is closed. Async workflows and steps run on this loop."""
+        """Start the worker, which executes runs until the engine is closed. Async workflows and
+        steps run on the calling loop. Raises EngineClosed."""
         await self._call(Engine._work, ProgramLoop(asyncio.get_running_loop()))
 
     async def close(self, *, grace: Duration | None = None) -> None:
-        """Stop working: steps at work may end, the rest is parked or handed back; then let go of
-        the database."""
+        """Stop the worker and close the database. Executing steps have *grace* to end; other runs
+        are parked or their leases returned. Repeated calls do nothing."""
         if self._closed:
             return
         self._closed = True
@@ -164,11 +176,11 @@ class AsyncEngine(
         self._threads.close()
 
     def _close(self, grace: Duration | None) -> None:
-        with self._opening:  # whoever opens it at this moment is done first
+        with self._open_lock:  # wait for a call that is opening the database at this moment
             if self._engine is not None:
                 self._engine.close(grace=grace)
 
-    # What its calls are made of
+    # Helpers of the calls
 
     async def _opened(self) -> Engine:
         if self._engine is not None and not self._closed:
@@ -176,12 +188,13 @@ class AsyncEngine(
         return await self._aside(self._open)
 
     def _open(self) -> Engine:
-        """Open the database, unless another call has done so. May be called by any thread."""
-        with self._opening:
+        """Return the engine, and open the database if no other call has done so. Any thread may
+        call this. Raises EngineClosed."""
+        with self._open_lock:
             if self._closed:
                 raise EngineClosed
             if self._engine is None:
-                self._engine = Engine(self._plan)
+                self._engine = Engine(self._options)
             return self._engine
 
     async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -190,12 +203,12 @@ class AsyncEngine(
         value: T = await self._threads.run(partial(call, *args, **kwargs))
         return value
 
-    def _looks(self, client: Any) -> RunReader:
-        """Return what reads runs for all who wait for their ends on this loop."""
+    def _run_reader(self, client: Any) -> RunReader:
+        """Return the reader that all waiters for results on the running loop share."""
         loop = asyncio.get_running_loop()
-        if self._looking is None or self._looking.loop is not loop:
-            self._looking = RunReader(loop, partial(self._aside, client.get_many))
-        return self._looking
+        if self._shared_reader is None or self._shared_reader.loop is not loop:
+            self._shared_reader = RunReader(loop, partial(self._aside, client.get_many))
+        return self._shared_reader
 
     # Starting
 
@@ -218,20 +231,22 @@ class AsyncEngine(
     async def start(
         self, workflow: Any, *args: Any, connection: Any = None, **kwargs: Any
     ) -> AsyncRun[Any]:
-        """Start a run; it is durable when this returns. The options are those of ``Engine.start``;
-        *connection* may also be an asynchronous one. One that blocks is used here, in the thread
-        that it belongs to, and blocks it."""
+        """Start a run; it is durable when this returns. The options are those of ``Engine.start``.
+
+        *connection* may also be an asynchronous connection. A blocking connection is used in the
+        calling thread, because it belongs to that thread, and blocks the loop meanwhile.
+        """
         engine = await self._opened()
         if connection is None:
             return await self._start(engine, workflow, args, kwargs)
-        if is_asynchronous(
-            connection
-        ):  # what belongs to the loop stays there: a thread asks for it step by step
-            held = LoopBoundConnection(
+        if is_asynchronous(connection):
+            # An asynchronous connection may be used on its loop only: the thread that starts the
+            # run sends each statement to the loop and waits for its result.
+            loop_bound = LoopBoundConnection(
                 await unwrapped_async(connection), asyncio.get_running_loop()
             )
             run = await self._aside(
-                partial(engine.start, workflow, *args, connection=held, **kwargs)
+                partial(engine.start, workflow, *args, connection=loop_bound, **kwargs)
             )
         else:
             run = engine.start(workflow, *args, connection=connection, **kwargs)
@@ -240,18 +255,21 @@ class AsyncEngine(
     async def _start(
         self, engine: Engine, workflow: Any, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> AsyncRun[Any]:
+        """Start a run in a transaction of the engine, and execute it here if it was leased to the
+        worker."""
         parts = engine._parts
         parts.know(workflow)
-        options, own = split_options(kwargs)
-        runs, request = parts.client.start(workflow, args, own, options, parts.lease)
+        options, workflow_kwargs = split_options(kwargs)
+        runs, request = parts.client.start(workflow, args, workflow_kwargs, options, parts.lease)
         answers = await self._do(engine, request)
         parts.adopt(runs, answers)
         return AsyncRun(self, answers[0].id)
 
     async def _do(self, engine: Engine, request: Request) -> Any:
-        """Let the worker commit a request, if there is one that has this loop; else a thread
-        does."""
-        parts, loop = engine._parts, asyncio.get_running_loop()
+        """Commit a request and return its decoded answer. The worker commits it if it serves the
+        running loop, which saves a thread; otherwise a thread does."""
+        parts = engine._parts
+        loop = asyncio.get_running_loop()
         worker = parts.worker
         works_here = (
             worker is not None
@@ -275,11 +293,11 @@ class AsyncEngine(
     # Operating
 
     async def run(self, run_id: str) -> AsyncRun[Any]:
-        """Return a handle on a run. Raises RunNotFound."""
+        """Return a handle to a run. Raises RunNotFound."""
         return AsyncRun(self, (await self._call(Engine.run, run_id)).id)
 
     async def runs(self, **filters: Any) -> list[Record]:
-        """List runs from new to old. The filters are those of ``Engine.runs``."""
+        """Return the runs that match, newest first. The filters are those of ``Engine.runs``."""
         engine = await self._opened()
         return await self._aside(engine.runs, **filters)
 
@@ -293,11 +311,12 @@ class AsyncEngine(
         source: str | None = None,
         wait: str | None = None,
     ) -> bool:
-        """Send a signal to a run, or to a wait of that run, which may not wait for it yet; False
-        when the key came before."""
+        """Send a signal to a run, or to one wait of that run. The signal may arrive before the run
+        waits for it. Return False if a signal with the same *key* was sent before. Raises
+        RunNotFound."""
         engine = await self._opened()
         client = engine._parts.client
-        if client.only is not None:  # whether the run is one of this namespace must be read
+        if client.only is not None:  # the client reads the namespace of the run: in a thread
             return await self._aside(
                 partial(engine.signal, run_id, name, payload, key=key, source=source, wait=wait)
             )
@@ -307,31 +326,35 @@ class AsyncEngine(
     async def cancel(
         self, run_id: str, reason: str = "cancelled by request", *, force: bool = False
     ) -> Status:
-        """Ask a run and its children to stop, and to undo what they did."""
+        """Request the cancellation of a run and its children, with compensation of their completed
+        steps, and return the status of the run. With *force*, they end at once and without
+        compensation."""
         return await self._call(Engine.cancel, run_id, reason, force=force)
 
     async def resume(self, run_id: str) -> Status:
-        """Put a stuck run back to work, after a fix."""
+        """Make a stuck run claimable again, after its cause was fixed, and return its status."""
         return await self._call(Engine.resume, run_id)
 
     async def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
-        """Put a finished run back to work, and its children that did not complete."""
+        """Make a finished run claimable again, with its children that did not complete, as
+        ``Engine.replay`` does. Return its status."""
         return await self._call(Engine.replay, run_id, from_step=from_step)
 
     async def fork(
         self, run_id: str, *, from_step: str | None = None, id: str | None = None
     ) -> AsyncRun[Any]:
-        """Start a new run with the same input and the same history up to *from_step*."""
+        """Start a new run with the same input and the same history up to *from_step*, as
+        ``Engine.fork`` does."""
         return AsyncRun(
             self, (await self._call(Engine.fork, run_id, from_step=from_step, id=id)).id
         )
 
     async def why(self, run_id: str) -> Why:
-        """Say what a run waits for, who holds it up, and what would make it go on."""
+        """Explain what a run waits for, what blocks it, and what would let it continue."""
         return await self._call(Engine.why, run_id)
 
     async def history(self, run_id: str) -> list[Event]:
-        """Return the events of a run, in order."""
+        """Return the history of a run: its events, in order. Raises RunNotFound."""
         return await self._call(Engine.history, run_id)
 
     async def export(
@@ -341,7 +364,8 @@ class AsyncEngine(
         *,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Copy a run and all below it to a new file."""
+        """Copy a run and its descendants to a new database file, as ``Engine.export`` does. Return
+        the number of runs copied."""
         return await self._call(Engine.export, run_id, path, progress=on_this_loop(progress))
 
     async def prune(
@@ -353,8 +377,8 @@ class AsyncEngine(
         batch: int = 500,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return
-        how many went."""
+        """Delete the finished runs that ended before *older_than*, batch by batch, and return their
+        number. *progress* is called on the running loop with the size of each batch."""
         return await self._call(
             Engine.prune,
             older_than,
@@ -376,9 +400,8 @@ class AsyncEngine(
         weights: Mapping[str, float] | None = None,
         draining: bool = False,
     ) -> None:
-        """Set the limits of a lane: how many of its runs work at once and begin per time ("10/s"),
-        in all and of each share; what its shares weigh; whether it is paused, or takes no new runs.
-        All of it is set: what is not named is no limit."""
+        """Set all limits of a lane, as ``Engine.lane`` does: a limit that is not passed is
+        removed."""
         await self._call(
             Engine.lane,
             name,
@@ -392,20 +415,20 @@ class AsyncEngine(
         )
 
     async def lanes(self) -> list[Lane]:
-        """Return the lanes that have settings."""
+        """Return the lanes that have settings. Raises NamespaceBound."""
         return await self._call(Engine.lanes)
 
     async def workers(self) -> list[Session]:
-        """Return the sessions of all workers, or of those that serve the namespace of this
-        engine."""
+        """Return the sessions of all workers. If the engine is bound to a namespace, return only
+        the sessions that serve it."""
         return await self._call(Engine.workers)
 
     async def unserved(self) -> list[UnservedRoute]:
-        """Return what is ready and no live worker serves: how many runs of which route, what nobody
-        offers, and what helps."""
+        """Return the routes with claimable runs that no live worker serves: the number of runs, the
+        offer that is missing, and the remedy."""
         return await self._call(Engine.unserved)
 
     async def check(self) -> list[str]:
-        """Return every damaged row, and every law of the database that does not hold, in words.
-        Empty is good."""
+        """Check the database and return a message for each damaged row and each violated invariant;
+        an empty list means that it is sound. Raises NamespaceBound."""
         return await self._call(Engine.check)

@@ -1,4 +1,4 @@
-"""What every area needs of its engine."""
+"""The base classes of the call groups of ``Engine`` and ``AsyncEngine``."""
 
 from __future__ import annotations
 
@@ -15,43 +15,46 @@ T = TypeVar("T")
 
 
 class Calls:
-    """A part of ``Engine``."""
+    """A group of calls of ``Engine``."""
 
     _parts: Components
 
     def _do(self, request: Request) -> Any:
-        """Commit what is asked and return the answer."""
+        """Commit the operation of a request and return its decoded answer. Raises EngineClosed."""
         raise NotImplementedError
 
 
 class AsyncCalls:
-    """A part of ``AsyncEngine``. Its calls are those of an ``Engine``, made in a thread, so that
-    the program's loop never waits for the database."""
+    """A group of calls of ``AsyncEngine``. Each call is a call of ``Engine``, made in a thread, so
+    that the program's loop never waits for the database."""
 
     async def _opened(self) -> Any:
-        """Return the ``Engine`` whose calls are made; the first caller opens it, in a thread."""
+        """Return the wrapped ``Engine``; the first caller opens it, in a thread. Raises
+        EngineClosed."""
         raise NotImplementedError
 
     async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a blocking call in a thread and return what it returns."""
+        """Make a blocking call in a thread and return its result. Raises EngineClosed."""
         raise NotImplementedError
 
     async def _call(
         self, method: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a method of ``Engine`` in a thread and return what it returns."""
+        """Call a method of ``Engine`` in a thread and return its result."""
         engine = await self._opened()
         return await self._aside(method, engine, *args, **kwargs)
 
 
 def on_this_loop(progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
-    """Return how a thread tells *progress*, which belongs to the running loop."""
+    """Return a callback with which a thread calls *progress* on the running loop; None for None.
+    Raises BadOption if *progress* is not callable."""
     if progress is None:
         return None
     checked_call("progress", progress)
-    loop, told = asyncio.get_running_loop(), progress
+    loop = asyncio.get_running_loop()
+    callback = progress
 
-    def tell(count: int) -> None:
-        loop.call_soon_threadsafe(told, count)
+    def report(count: int) -> None:
+        loop.call_soon_threadsafe(callback, count)
 
-    return tell
+    return report

@@ -1,4 +1,4 @@
-"""What a blocking and an asynchronous engine are both made of."""
+"""The components that ``Engine`` and ``AsyncEngine`` share, and the checks of their options."""
 
 from __future__ import annotations
 
@@ -85,15 +85,17 @@ START_OPTIONS = (
 
 
 WEBHOOK_HOSTS = "HOLDFAST_WEBHOOK_HOSTS"
-"""The environment variable that names the hosts of ``webhook_hosts``, with commas between them."""
+"""The environment variable with the default of ``webhook_hosts``: host names, separated by
+commas."""
 
 UNEASY = 5.0
-"""Seconds after which whoever waits for a run, and does not work on it, is told what holds it
-up."""
+"""Seconds after which a program without a worker that waits for a run gets a log message with the
+reason why the run has not ended."""
 
 
 class EngineOptions:
-    """The options of an engine, checked, before its database is opened."""
+    """The checked options of an engine whose database is not opened yet. Raises BadOption,
+    UnknownWorkflow."""
 
     def __init__(
         self,
@@ -110,39 +112,43 @@ class EngineOptions:
         locked: bool = False,
         **options: Any,
     ) -> None:
-        self.url = url
+        self.url: str | os.PathLike[str] = url
         self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
-        self.max_signals = checked_limit(max_signals)
+        self.max_signals: int = checked_limit(max_signals)
         if isinstance(large, bool) or not isinstance(large, int) or large < 0:
-            raise BadOption(option="large", value=large, why="it is a number of bytes")
-        self.large = large
-        given = (
-            None
-            if workflows is None
-            else [checked_workflow(one) for one in checked_many("workflows", workflows)]
-        )
-        self.workflows = None if given is None else {one.name: one for one in given}
-        self.settings = settings_from(
+            raise BadOption(
+                option="large", value=large, why="the limit must be a number of bytes, 0 or more"
+            )
+        self.large: int = large
+        self.workflows: dict[str, Any] | None = None
+        if workflows is not None:
+            checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
+            self.workflows = {workflow.name: workflow for workflow in checked}
+        self.settings: WorkerSettings = settings_from(
             {**options, "namespace": checked_text("namespace", namespace)}
         )
-        self.namespace = namespace
-        self.clock = None if clock is None else checked_clock(clock)
-        self.store = store
+        self.namespace: str | None = namespace
+        self.clock: Clock | None = None if clock is None else checked_clock(clock)
+        self.store: Any = store
         self.driver: dict[str, Any] = {} if driver is None else {"driver": driver}
-        self.locked = locked
+        self.locked: bool = locked
 
 
 class Components:
-    """Store, writer, client and, while it works, the worker. Making it opens the database."""
+    """The store, the writer, the services and, once it is started, the worker of an engine. The
+    constructor opens the database."""
 
     def __init__(self, plan: EngineOptions) -> None:
-        self.codec, self.settings = plan.codec, plan.settings
-        self._given = plan.workflows
+        self.codec = plan.codec
+        self.settings = plan.settings
+        self._workflows = plan.workflows
         self._started: dict[str, Any] = {}
         self.store = plan.store or open_store(
             plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
         )
-        self.sealer = self._new_sealer(plan.large, given=plan.store is not None, locked=plan.locked)
+        self.sealer = self._new_sealer(
+            plan.large, owns_store=plan.store is None, locked=plan.locked
+        )
         self.clock: Clock = plan.clock or self.store.clock
         self.writer = GroupCommit(self.store)
         self.results = Results()
@@ -161,50 +167,54 @@ class Components:
         self.worker: Worker | None = None
 
     def why(self, run: RunRecord | str) -> Why:
-        """Explain where a run stands."""
-        from holdfast.service.why import why  # only who asks pays for it
+        """Explain the status of a run: what blocks it, and what would let it continue."""
+        from holdfast.service.why import why  # on use: saves the import at start-up
 
         return why(self.store, run, self.sealer, self.client.only)
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
-        """Return what is wrong with the database, in words."""
+        """Check the database and return a message for each damaged value and violated invariant."""
         damaged = self.store.damaged_values() if self.codec.name == JsonCodec.name else []
         return damaged + self.store.check(progress)
 
     def unserved(self) -> list[UnservedRoute]:
-        """Return what is ready and nobody serves."""
+        """Return the routes with claimable runs that no live worker serves."""
         from holdfast.service.why import unserved
 
         return unserved(self.store, only=self.client.only)
 
     def workers(self) -> list[Session]:
-        """Return the sessions of the workers that serve what may be touched here."""
+        """Return the sessions of the workers that serve the namespace of this engine; without a
+        namespace, all sessions."""
         from holdfast.service.why import look_at_workers
 
         only = self.client.only
-        return (
-            self.store.sessions()
-            if only is None
-            else [seen.session for seen in look_at_workers(self.store, only)]
-        )
+        if only is None:
+            return self.store.sessions()
+        return [seen.session for seen in look_at_workers(self.store, only)]
 
-    def looking_at(self, run_id: str) -> Callable[[], RunRecord]:
-        """Return how to look at a run for somebody who waits for its end, and who is told once if
-        that may take for ever."""
-        unease = LateWarning(self)
+    def reader_of(self, run_id: str) -> Callable[[], RunRecord]:
+        """Return a function that reads a run for a caller that waits for its end. It logs once,
+        after UNEASY seconds, why the run has not ended."""
+        warning = LateWarning(self)
 
-        def look() -> RunRecord:
+        def read() -> RunRecord:
             run = self.results.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
-            if unease.is_due(run):
-                unease.tell(run)
+            if warning.is_due(run):
+                warning.log_blocker(run)
             return run
 
-        return look
+        return read
 
-    def _new_sealer(self, large: int, *, given: bool, locked: bool) -> PayloadSealer:
-        """Return what seals and opens values. A database that is encrypted stays so: who has no
-        keys may only look, and only if that is what they want. Raises CodecMismatch."""
-        cipher, packing = getattr(self.codec, "cipher", None), getattr(self.codec, "packing", None)
+    def _new_sealer(self, large: int, *, owns_store: bool, locked: bool) -> PayloadSealer:
+        """Return the sealer of stored values.
+
+        An encrypted database is never used in clear: an engine without keys may only read it, and
+        only if the caller passed *locked*. Raises CodecMismatch. On errors the store is closed,
+        unless the caller passed it in.
+        """
+        cipher = getattr(self.codec, "cipher", None)
+        packing = getattr(self.codec, "packing", None)
         try:
             encrypted = self.store.setting(ENCRYPTION) is not None
             if cipher is None and encrypted and not locked:
@@ -213,32 +223,31 @@ class Components:
                     stored=f"{self.codec.name}, encrypted",
                     given=self.codec.name,
                 )
-            shut = cipher is None and encrypted
             sealer = PayloadSealer(
                 self.store,
                 cipher,
                 packing,
                 large,
                 json=self.codec.name == JsonCodec.name,
-                locked=shut,
+                locked=cipher is None and encrypted,
             )
             if cipher is not None:
                 self._encrypt(sealer, self.store.setting(ENCRYPTION))
         except BaseException:
-            if not given:
+            if owns_store:
                 self.store.close()
             raise
         return sealer
 
-    def _encrypt(self, sealer: PayloadSealer, noted: str | None) -> None:
-        """Note that the database is encrypted, let it refuse values in clear, and encrypt the
-        secrets that an engine without a key has left in clear."""
-        if noted is None:
+    def _encrypt(self, sealer: PayloadSealer, recorded: str | None) -> None:
+        """Record that the database is encrypted, so that it refuses unencrypted values, and encrypt
+        the secrets that an engine without a key has stored in clear."""
+        if recorded is None:
             (answer,) = self.store.apply([EncryptStore()])
             if isinstance(answer, BaseException):
                 raise answer
-        elif noted != GUARDED:  # a copy, or one that an older Holdfast has encrypted
-            with suppress(StoreError):  # such as a file that may only be read: it can still be read
+        elif recorded != GUARDED:  # a copy, or a database that an older Holdfast has encrypted
+            with suppress(StoreError):  # a read-only file cannot be changed, and can still be read
                 self.store.apply([EncryptStore()])
         ops: list[Operation] = [*sealer.secrets.unencrypted(self.store)]
         for answer in self.store.apply(ops) if ops else ():
@@ -246,13 +255,19 @@ class Components:
                 raise answer
 
     def definitions(self) -> Mapping[str, Any]:
-        """Return the workflows that this engine knows, by name: those given to it, or all that the
-        process defines."""
-        known = registry.known() if self._given is None else self._given
+        """Return the workflows that this engine can execute, by name: the workflows passed to it,
+        or else all workflows that the process defines, and in both cases the workflows started
+        here."""
+        known = registry.known() if self._workflows is None else self._workflows
         return {**known, **self._started} if self._started else known
 
     def know(self, workflow: Any) -> None:
-        """Remember a workflow that was started here: then it can be run here."""
+        """Register a workflow that is started here, so that the worker of this engine can execute
+        it.
+
+        Raises BadOption inside workflow code, which would start the run again at every replay, and
+        WorkflowExists for a name that several workflows have.
+        """
         if current_program.get() is not None and current_step.get() is None:
             raise BadOption(
                 option="start",
@@ -260,19 +275,19 @@ class Components:
             )
         if not isinstance(workflow, str):
             self.learn(workflow)
-        elif self._given is None and workflow not in self._started:
+        elif self._workflows is None and workflow not in self._started:
             registry.check_name(workflow)
 
     def learn(self, workflow: Any) -> None:
-        """Remember a workflow, whatever else goes by its name."""
+        """Register a workflow, in place of another definition with the same name."""
         name = getattr(workflow, "name", None)
         if name is not None and self.definitions().get(name) is not workflow:
             self._started[name] = workflow
 
     def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
-        """Return a worker for this engine, not yet started; async user code runs on *program_loop*,
-        if there is one."""
-        if self._given is None:
+        """Create the worker of this engine, not yet started. Async user code runs on
+        *program_loop*, if that is given."""
+        if self._workflows is None:
             for name, places in registry.ambiguous().items():
                 log.info(
                     "workflow %s is defined more than once and not served by its name: %s",
@@ -294,121 +309,122 @@ class Components:
         self.worker.declare = self._declarations
         self.worker.watchers += [self.news.changed, self.work.changed]
         self.results.is_held = self.worker.capacity.has
-        self.results.watched = self.news.watched = self.work.watched = True
+        self.results.watched = True
+        self.news.watched = True
+        self.work.watched = True
         return self.worker
 
     def _declarations(self) -> list[Operation]:
-        """Return what must be written so that the schedules stored are those that the code
+        """Return the operations that make the stored schedules equal to the schedules that the code
         declares."""
-        wanted, gone, wrong = self.schedules.declared(self.definitions())
-        for reason in wrong:
+        declared, undeclared, errors = self.schedules.declared(self.definitions())
+        for reason in errors:
             log.error("a schedule in the code is not used: %s", reason)
-        for one in gone:
-            log.warning("schedule %s is paused: %s", one.name, GONE)
+        for schedule in undeclared:
+            log.warning("schedule %s is paused: %s", schedule.name, GONE)
         return [
-            *map(SetSchedule, wanted),
-            *(PauseSchedule(one.namespace, one.name, GONE) for one in gone),
+            *map(SetSchedule, declared),
+            *(PauseSchedule(schedule.namespace, schedule.name, GONE) for schedule in undeclared),
         ]
 
     def lease(self, route: Route) -> str | None:
-        """Return the session to which a new run can be born leased, if this engine works."""
-        return (
-            self.worker.lease_for(route)
-            if self.worker is not None and not self.worker.stopping
-            else None
-        )
+        """Return the session to which a new run of *route* can be leased at its start; None if this
+        engine has no worker that can execute it."""
+        if self.worker is None or self.worker.stopping:
+            return None
+        return self.worker.lease_for(route)
 
     def lease_member(self, route: Route) -> str | None:
-        """The same for a member of a graph, which is born inside a transaction."""
-        return (
-            self.worker.lease_member(route)
-            if self.worker is not None and not self.worker.stopping
-            else None
-        )
+        """Return the session to which a new graph member of *route* can be leased; None if there is
+        none. Members are created inside a transaction."""
+        if self.worker is None or self.worker.stopping:
+            return None
+        return self.worker.lease_member(route)
 
     def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
-        """Go on, here, with the runs that were born leased to this engine's worker."""
+        """Execute the runs that were leased to this engine's worker at their start."""
         worker = self.worker
-        born = [
+        leased = [
             (run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased
         ]
-        if worker is not None:  # runs that are not born leased may be claimed here in a moment
+        if worker is not None:  # also for runs without a lease: the worker may claim them next
             self.results.expect(answer.id for answer in answers if answer.created)
-        if worker is not None and born:
-            with suppress(
-                RuntimeError
-            ):  # the engine was closed meanwhile: the runs are written, and free for other workers
-                worker.loop.call_soon_threadsafe(worker.adopt_all, born)
+        if worker is not None and leased:
+            # The engine may have been closed meanwhile. The runs are committed, and other workers
+            # can claim them.
+            with suppress(RuntimeError):
+                worker.loop.call_soon_threadsafe(worker.adopt_all, leased)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the writer, then the store."""
         self.writer.close()
         self.store.close()
 
 
 class LateWarning:
-    """Tells a program that waits for a run, and does not work on it, once what holds the run up."""
+    """Logs once why a run has not ended, for a program that waits for it and has no worker."""
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
         self._at: float | None = time.monotonic() + UNEASY
 
     def is_due(self, run: RunRecord) -> bool:
-        """Return whether it is time to tell; then it is told now."""
+        """Return whether the warning is due. It is due at most once: the caller must log it."""
         if self._at is None or time.monotonic() < self._at:
             return False
         self._at = None
         return self._parts.worker is None and run.status not in DONE
 
-    def tell(self, run: RunRecord) -> None:
-        """Log what holds the run up."""
-        found = self._parts.why(run)
+    def log_blocker(self, run: RunRecord) -> None:
+        """Log what blocks the run, and the remedy."""
+        why = self._parts.why(run)
         log.warning(
             "run %s has not ended yet: %s (%s)",
             run.id,
-            found.reason,
-            found.remedy or f"holdfast why {run.id}",
+            why.reason,
+            why.remedy or f"holdfast why {run.id}",
         )
 
 
 def checked_codec(codec: Any) -> Codec:
-    """Return a codec; refuse what is none."""
+    """Return *codec*. Raises BadOption if it has not the attributes of a codec."""
     if isinstance(codec, type) or not all(
         hasattr(codec, name) for name in ("name", "encode", "decode")
     ):
         raise BadOption(
             option="codec",
             value=codec if isinstance(codec, str) else type(codec).__name__,
-            why="it is no codec",
+            why="a codec has the attributes name, encode and decode",
         )
     return codec  # type: ignore[no-any-return]
 
 
 def checked_clock(clock: Any) -> Clock:
-    """Return a clock; refuse what is none."""
+    """Return *clock*. Raises BadOption if it has not the attributes of a clock."""
     if isinstance(clock, type) or not all(
         hasattr(clock, name) for name in ("flows", "now", "not_before", "listen", "unlisten")
     ):
         raise BadOption(
             option="clock",
             value=type(clock).__name__,
-            why="it is no clock, such as holdfast.testing.VirtualClock",
+            why="pass a clock such as holdfast.testing.VirtualClock()",
         )
     return clock  # type: ignore[no-any-return]
 
 
 def settings_from(options: dict[str, Any]) -> WorkerSettings:
-    """Return the settings of a worker; refuse unknown options."""
+    """Return the checked settings of a worker. Raises BadOption for an unknown option or a wrong
+    value."""
     known = set(WorkerSettings.__struct_fields__)
     unknown = set(options) - known
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
-    given = {name: value for name, value in options.items() if value is not None}
-    given.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
+    values = {name: value for name, value in options.items() if value is not None}
+    values.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
     return WorkerSettings(
         **{
             name: _CHECKED[name](name, value) if name in _CHECKED else value
-            for name, value in given.items()
+            for name, value in values.items()
         }
     )
 
@@ -432,33 +448,35 @@ _CHECKED: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("lifetime", "linger", "poll", "stream_window", "retain"), _micros),
     **dict.fromkeys(("grace", "watch", "idle_watch"), _seconds),
 }
-"""How each setting is checked and brought into its unit."""
+"""The functions that check a setting and convert it to its unit."""
 
 
 def checked_limit(limit: Any) -> int:
-    """Return how many signals a run may have; refuse what is no number."""
+    """Return *limit*, the maximum number of signals of a run. Raises BadOption if it is not a
+    positive integer."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise BadOption(
-            option="max_signals", value=limit, why="it is a number of signals, from 1 on"
+            option="max_signals", value=limit, why="the limit must be an integer, 1 or more"
         )
     return limit
 
 
 def checked_workflow(workflow: Any) -> Any:
-    """Return a workflow; refuse what is none."""
+    """Return *workflow*. Raises UnknownWorkflow if it is not a workflow."""
     if not hasattr(workflow, "program"):
         raise UnknownWorkflow(
-            workflow=getattr(workflow, "__name__", shown(workflow)), why="it is no @workflow"
+            workflow=getattr(workflow, "__name__", shown(workflow)),
+            why="pass a function that is decorated with @workflow",
         )
     return workflow
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tell the options of a start from the arguments of the workflow."""
+    """Split keyword arguments into the options of a start and the arguments of the workflow."""
     options = {name: kwargs[name] for name in START_OPTIONS if name in kwargs}
     return options, {name: value for name, value in kwargs.items() if name not in options}
 
 
 def seconds_of(timeout: Duration | None) -> float | None:
-    """Return a duration in seconds."""
+    """Return a duration in seconds; None for None. Raises BadDuration."""
     return None if timeout is None else duration.parse(timeout) / 1_000_000

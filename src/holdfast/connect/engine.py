@@ -1,5 +1,5 @@
-"""``Engine``: durable runs for plain programs. Opened, it can start runs; used with ``with``, it
-also works on them."""
+"""``Engine``: the blocking engine. It starts and shows runs; used with ``with``, it also executes
+them, in a thread."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ log = logging.getLogger("holdfast")
 
 
 class Run(Generic[T]):
-    """A handle on one durable run."""
+    """A handle to one durable run."""
 
     def __init__(self, engine: Engine, run_id: str) -> None:
         self.id = run_id
@@ -69,19 +69,22 @@ class Run(Generic[T]):
 
     @property
     def status(self) -> Status:
-        """Where the run stands now."""
+        """The current status of the run. Raises RunNotFound."""
         return self._engine._parts.client.get(self.id).status
 
     @property
     def record(self) -> Record:
-        """The run as it is stored now, with those of its values that can be read here."""
+        """The stored run, with all values decrypted that this engine has keys for. Raises
+        RunNotFound."""
         return self._engine._parts.client.record(self.id)
 
     def result(self, timeout: Duration | None = None) -> T:
         """Wait for the run to end and return its result.
 
-        Raises RunFailed, RunCancelled, RunExpired or RunStuck when there is none, ResultTimeout
-        when time is up."""
+        Raises RunFailed, RunCancelled, RunExpired or RunStuck if it has none, ResultTimeout after
+        *timeout*, RunNotFound, and BadOption in an async step of this engine, which would block its
+        own worker.
+        """
         parts = self._engine._parts
         if self._engine._thread is threading.current_thread():
             raise BadOption(
@@ -90,7 +93,7 @@ class Run(Generic[T]):
             )
         run_id = run_named(self.id)
         run = parts.results.wait(
-            run_id, parts.looking_at(run_id), seconds_of(timeout), time.monotonic
+            run_id, parts.reader_of(run_id), seconds_of(timeout), time.monotonic
         )
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
@@ -100,19 +103,20 @@ class Run(Generic[T]):
     def signal(
         self, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None
     ) -> bool:
-        """Send the run a signal; False when the key came before."""
+        """Send the run a signal. Return False if a signal with the same *key* was sent before."""
         return self._engine.signal(self.id, name, payload, key=key, source=source)
 
     def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
-        """Ask the run to stop, and to undo what it did."""
+        """Request the cancellation of the run, with compensation of its completed steps, and return
+        its status. With *force*, the run ends at once and without compensation."""
         return self._engine.cancel(self.id, reason, force=force)
 
     def history(self) -> list[Event]:
-        """Return the events of the run, in order."""
+        """Return the history of the run: its events, in order. Raises RunNotFound."""
         return self._engine._parts.client.history(self.id)
 
     def why(self) -> Why:
-        """Say what the run waits for, and what would make it go on."""
+        """Explain what the run waits for, and what would let it continue."""
         return self._engine.why(self.id)
 
     def __repr__(self) -> str:
@@ -124,8 +128,8 @@ class Engine(
 ):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
-    ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it
-    only starts and shows them.
+    ``with Engine("orders.db") as engine:`` executes runs in the background; without ``with`` the
+    engine only starts and shows them.
     """
 
     def __init__(self, url: str | os.PathLike[str] | EngineOptions, **options: Any) -> None:
@@ -137,9 +141,9 @@ class Engine(
         self._stop: asyncio.Task[None] | None = None
         self._closed = False
         self.flows = Flows(self._parts.client, self._do)
-        """Work that somebody outside drives."""
+        """Managed flows: work that another program drives, with its state kept in this database."""
         self.graphs = Graphs(self._parts, self._do)
-        """Runs that depend on each other."""
+        """Graphs: runs that depend on each other."""
 
     # Working
 
@@ -151,40 +155,45 @@ class Engine(
         self.close()
 
     def work(self) -> None:
-        """Work on runs, in a thread, until the engine is closed."""
+        """Start the worker in a thread. It executes runs until the engine is closed. Raises
+        EngineClosed."""
         self._work(None)
 
     def _work(self, program_loop: ProgramLoop | None) -> None:
-        """Work in a thread; async user code runs on *program_loop*, if there is one, else on the
-        loop of that thread."""
+        """Start the worker in a thread and wait until it is ready. Async user code runs on
+        *program_loop*, if that is given, else on the loop of the thread. Raises EngineClosed, and
+        the error with which the worker failed to start."""
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
         if self._thread is not None:
             return
         ready = threading.Event()
-        trouble: list[BaseException] = []
+        errors: list[BaseException] = []
         self._thread = threading.Thread(
             target=self._run,
-            args=(ready, trouble, program_loop),
+            args=(ready, errors, program_loop),
             name="holdfast engine",
             daemon=True,
         )
         self._thread.start()
         ready.wait()
-        if trouble:
+        if errors:
             self._thread = None
-            raise trouble[0]
+            raise errors[0]
 
     def _run(
-        self, ready: threading.Event, trouble: list[BaseException], program_loop: ProgramLoop | None
+        self, ready: threading.Event, errors: list[BaseException], program_loop: ProgramLoop | None
     ) -> None:
-        loop = self._loop = asyncio.new_event_loop()
+        """Run the worker on a new loop until it is stopped. *errors* receives the error with which
+        it failed to start; *ready* is set in either case."""
+        loop = asyncio.new_event_loop()
+        self._loop = loop
         if program_loop is not None:
-            program_loop.lost = self._stop_alone
+            program_loop.lost = self._stop_after_program_loop
         try:
             loop.run_until_complete(self._parts.new_worker(program_loop).start())
         except BaseException as error:
-            trouble.append(error)
+            errors.append(error)
             loop.close()
             return
         finally:
@@ -194,14 +203,15 @@ class Engine(
         finally:
             loop.close()
 
-    def _stop_alone(self) -> None:
-        """The program's loop was closed before this engine was: stop working, so that other workers
-        go on with the runs."""
-        worker, loop = self._parts.worker, self._loop
+    def _stop_after_program_loop(self) -> None:
+        """Stop the worker because the program closed its loop before this engine, so that other
+        workers continue the runs. This is called on the loop of the worker."""
+        worker = self._parts.worker
+        loop = self._loop
         assert worker is not None
         assert loop is not None
         if self._stop is not None:
-            return  # it is being closed
+            return  # the engine is being closed
         log.warning(
             "the program closed its event loop before its AsyncEngine: the worker stops, and its"
             " runs go on elsewhere"
@@ -212,25 +222,27 @@ class Engine(
     def _stop_working(
         self, worker: Worker, loop: asyncio.AbstractEventLoop, grace: float | None
     ) -> None:
-        """Stop the worker, on its loop, and then the loop; unless that is under way already."""
+        """Stop the worker, and then its loop, unless that has begun already. Call it on that
+        loop."""
         if self._stop is None:
             self._stop = loop.create_task(worker.stop(grace=grace))
             self._stop.add_done_callback(lambda done: loop.stop())
 
     def close(self, *, grace: Duration | None = None) -> None:
-        """Stop working: steps at work may end, the rest is parked or handed back; then let go of
-        the database."""
+        """Stop the worker and close the database. Executing steps have *grace* to end; other runs
+        are parked or their leases returned. Repeated calls do nothing."""
         if self._closed:
             return
         self._closed = True
-        worker, loop = self._parts.worker, self._loop
+        worker = self._parts.worker
+        loop = self._loop
         if (
             self._thread is not None
             and worker is not None
             and loop is not None
             and self._thread.is_alive()
         ):
-            with suppress(RuntimeError):  # the loop has ended by itself meanwhile
+            with suppress(RuntimeError):  # the loop may have ended meanwhile
                 loop.call_soon_threadsafe(self._stop_working, worker, loop, seconds_of(grace))
             self._thread.join()
         self._parts.close()
@@ -258,31 +270,32 @@ class Engine(
     def start(self, workflow: Any, *args: Any, connection: Any = None, **kwargs: Any) -> Run[Any]:
         """Start a run. It is durable when this returns.
 
-        Options: id, key (idempotent: the same input gives the same run, other input is refused),
-        lane, priority, delay, deadline, tags, capabilities, namespace. All other arguments are the
-        workflow's. With *connection*, the run is started inside the transaction that is open there,
-        and exists when that commits."""
+        Options: id, key (idempotent: a start with the same input returns the same run, another
+        input is refused with RunExists), lane, priority, delay, deadline, tags, capabilities,
+        namespace. All other arguments are passed to the workflow. With *connection*, the run is
+        started in the transaction that is open on it, and exists once that commits.
+        """
         self._parts.know(workflow)
-        options, own = split_options(kwargs)
-        runs, request = self._parts.client.start(
-            workflow, args, own, options, self._parts.lease if connection is None else _nobody
-        )
+        parts = self._parts
+        options, workflow_kwargs = split_options(kwargs)
+        # In a transaction of the caller the run gets no lease: it exists only after the commit.
+        lease = parts.lease if connection is None else _no_lease
+        runs, request = parts.client.start(workflow, args, workflow_kwargs, options, lease)
         if connection is not None:
             refuse_debounce(options)
-            return Run(
-                self,
-                self._parts.store.start_within(connection, self._parts.sealer.seal_runs(runs))[
-                    0
-                ].id,
-            )
+            started = parts.store.start_within(connection, parts.sealer.seal_runs(runs))
+            return Run(self, started[0].id)
         answers = self._do(request)
         self._parts.adopt(runs, answers)
         return Run(self, answers[0].id)
 
     def start_many(self, workflow: Any, items: Iterable[Any], **options: Any) -> list[Run[Any]]:
-        """Start one run per item, with the item as its argument: up to 2000 of them all or none, in
-        one transaction; more in parts of 2000. Raises StartIncomplete when a part was refused after
-        others were started."""
+        """Start one run per item, with the item as its argument.
+
+        Up to 2000 runs are started in one transaction, all of them or none; more are started in
+        parts of 2000. Raises StartIncomplete if a part was refused after earlier parts were
+        started.
+        """
         self._parts.know(workflow)
         started: list[Run[Any]] = []
         parts = self._parts.client.start_many(workflow, items, options, self._parts.lease)
@@ -303,12 +316,16 @@ class Engine(
     # Operating
 
     def run(self, run_id: str) -> Run[Any]:
-        """Return a handle on a run. Raises RunNotFound."""
+        """Return a handle to a run. Raises RunNotFound."""
         return Run(self, self._parts.client.get(run_id).id)
 
     def runs(self, **filters: Any) -> list[Record]:
-        """List runs from new to old. Filters: status (one or several), workflow, tags, since,
-        until, worker, namespace, parent_id, roots; ``before`` (an id) and ``limit`` page."""
+        """Return the runs that match, newest first.
+
+        Filters: status (one or several), workflow, tags, since, until, worker, namespace,
+        parent_id, roots. ``before`` (the id of the last run of the previous page) and ``limit``
+        select a page.
+        """
         return self._parts.client.find(**filters)
 
     def signal(
@@ -321,16 +338,18 @@ class Engine(
         source: str | None = None,
         wait: str | None = None,
     ) -> bool:
-        """Send a signal to a run, or to a wait of that run, which may not wait for it yet; False
-        when the key came before."""
+        """Send a signal to a run, or to one wait of that run. The signal may arrive before the run
+        waits for it. Return False if a signal with the same *key* was sent before. Raises
+        RunNotFound."""
         answer = self._do(self._parts.client.signal(run_id, name, payload, key, source, wait))
         return bool(answer.new)
 
     def cancel(
         self, run_id: str, reason: str = "cancelled by request", *, force: bool = False
     ) -> Status:
-        """Ask a run and its children to stop, and to undo what they did; forced, they end at once
-        and undo nothing."""
+        """Request the cancellation of a run and its children, with compensation of their completed
+        steps, and return the status of the run. With *force*, they end at once and without
+        compensation. Raises RunNotFound, RunFinished."""
         request = self._parts.client.cancel(run_id, reason, force=force)
         answer: Status | PartlyCancelled = self._do(request)
         while isinstance(answer, PartlyCancelled):
@@ -338,18 +357,22 @@ class Engine(
             try:
                 answer = self._do(request)
             except RunFinished:
-                return status  # it has ended meanwhile, and has asked its children itself
+                return status  # the run has ended meanwhile, and has cancelled its children itself
         return answer
 
     def resume(self, run_id: str) -> Status:
-        """Put a stuck run back to work, after a fix."""
+        """Make a stuck run claimable again, after its cause was fixed, and return its status."""
         status: Status = self._do(self._parts.client.resume(run_id))
         return status
 
     def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
-        """Put a finished run back to work. What completed stands; what failed, and all from
-        *from_step* on, is done again. Its children that did not complete are replayed with it. If
-        the run had undone its steps, it begins anew."""
+        """Make a finished run claimable again and return its status.
+
+        Completed steps keep their results; failed steps, and all steps from *from_step* on, are
+        executed again. Children that did not complete are replayed with the run. If any step was
+        compensated, the run starts from the beginning. Raises RunNotFound, RunNotFinished,
+        StepNotFound, HistoryGone.
+        """
         graph_id = graph_of(run_named(run_id))
         if graph_id is not None and self._parts.store.member(run_id) is not None:
             self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
@@ -360,29 +383,30 @@ class Engine(
         return self._replay(run_id, from_step)
 
     def _replay(self, run_id: str, from_step: str | None) -> Status:
+        """Replay a run, part by part. Raises RunChanged if it changed meanwhile: then try again."""
         status: Any = None
         for request in self._parts.client.replay(run_id, from_step):
             status = self._change_finished(request)
         return Status(status)
 
     def fork(self, run_id: str, *, from_step: str | None = None, id: str | None = None) -> Run[Any]:
-        """Start a new run with the same input and the same history up to *from_step*, which it
-        does itself. With the *id* of a fork of the same run from the same step, that fork is
-        returned."""
+        """Start a new run with the same input and the same history up to *from_step*, which the new
+        run executes itself. If *id* belongs to a fork of the same run from the same step, return
+        that fork."""
         try:
             fork_id = fork_service.fork(self._parts.client, run_id, from_step, id, self._do)
-        except (
-            RunNotFound
-        ):  # unless the run is gone, rekey has replaced a value of it that the fork was to refer to
+        except RunNotFound:
+            # Unless the run was deleted, rekey has replaced a stored value that the fork refers to.
+            # A second attempt refers to the new value.
             fork_id = fork_service.fork(self._parts.client, run_id, from_step, id, self._do)
         return Run(self, fork_id)
 
     def why(self, run_id: str) -> Why:
-        """Say what a run waits for, who holds it up, and what would make it go on."""
+        """Explain what a run waits for, what blocks it, and what would let it continue."""
         return self._parts.why(run_id)
 
     def history(self, run_id: str) -> list[Event]:
-        """Return the events of a run, in order."""
+        """Return the history of a run: its events, in order. Raises RunNotFound."""
         return self._parts.client.history(run_id)
 
     def export(
@@ -392,9 +416,12 @@ class Engine(
         *,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Copy a run and all below it to a new file, and return how many runs. It opens like any
-        other database, but takes no writes if one of the runs has not ended (StoreSealed): that one
-        continues here."""
+        """Copy a run and its descendants to a new database file, and return the number of runs
+        copied.
+
+        The file opens like any other database. If one of the runs has not ended, the file refuses
+        writes (StoreSealed), because that run continues in this database. Raises RunNotFound.
+        """
         parts = self._parts
         checked_call("progress", progress)
         run = parts.client.get(run_id)
@@ -415,21 +442,23 @@ class Engine(
         batch: int = 500,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return
-        how many went; after each batch *progress* is told how many that were."""
+        """Delete the finished runs that ended before *older_than*, batch by batch, and return their
+        number. *progress* is called with the size of each batch."""
         checked_call("progress", progress)
-        after, gone = "", 0
+        after = ""
+        deleted = 0
         while after is not None:
             done = self._change_finished(
                 self._parts.client.prune(
                     older_than, status, batch=batch, after=after, workflow=workflow
                 )
             )
-            gone, after = gone + done.runs, done.last
+            deleted += done.runs
+            after = done.last
             if progress is not None:
                 progress(done.runs)
         sweep_all(self._do)
-        return gone
+        return deleted
 
     def lane(
         self,
@@ -443,9 +472,13 @@ class Engine(
         weights: Mapping[str, float] | None = None,
         draining: bool = False,
     ) -> None:
-        """Set the limits of a lane: how many of its runs work at once and begin per time ("10/s"),
-        in all and of each share; what its shares weigh; whether it is paused, or takes no new runs.
-        All of it is set: what is not named is no limit."""
+        """Set all limits of a lane; a limit that is not passed is removed.
+
+        *concurrency* limits the runs that are executed at the same time, *rate* the runs that begin
+        per period ("10/s"); *per_share* and *rate_per_share* limit each share likewise. *weights*
+        are the weights of the shares. A *paused* lane starts no runs; a *draining* lane accepts no
+        new runs. Raises BadOption, NamespaceBound.
+        """
         self._do(
             self._parts.client.lane(
                 name,
@@ -460,23 +493,23 @@ class Engine(
         )
 
     def lanes(self) -> list[Lane]:
-        """Return the lanes that have settings."""
+        """Return the lanes that have settings. Raises NamespaceBound."""
         self._parts.client.unbound("lanes")
         return self._parts.store.lanes()
 
     def workers(self) -> list[Session]:
-        """Return the sessions of all workers, or of those that serve the namespace of this
-        engine."""
+        """Return the sessions of all workers. If the engine is bound to a namespace, return only
+        the sessions that serve it."""
         return self._parts.workers()
 
     def unserved(self) -> list[UnservedRoute]:
-        """Return what is ready and no live worker serves: how many runs of which route, what nobody
-        offers, and what helps."""
+        """Return the routes with claimable runs that no live worker serves: the number of runs, the
+        offer that is missing, and the remedy."""
         return self._parts.unserved()
 
     def check(self) -> list[str]:
-        """Return every damaged row, and every law of the database that does not hold, in words.
-        Empty is good."""
+        """Check the database and return a message for each damaged row and each violated invariant;
+        an empty list means that it is sound. Raises NamespaceBound."""
         self._parts.client.unbound("check")
         return self._parts.check()
 
@@ -486,18 +519,18 @@ class Engine(
         return request.decode(self._parts.writer.call(self._parts.sealer.seal(request.op)))
 
     def _change_finished(self, request: Request) -> Any:
-        """Make a call that may change runs that have ended, whose results this process may have
-        read ahead."""
+        """Commit a request that may change finished runs, and discard the results of such runs that
+        this process has read ahead."""
         try:
             return self._do(request)
         finally:
-            # after the commit: an earlier read must not be remembered
+            # After the commit, not before: a read before it would be kept, and be outdated.
             self._parts.results.discard_reads()
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped. A task that calls ``sys.exit()`` fails with it, and asyncio
-    also ends its loop: here that would end the work on all runs."""
+    """Run the loop until it is stopped. If a task raises SystemExit or KeyboardInterrupt, asyncio
+    also ends the loop: here that would stop all runs, so the loop is entered again."""
     while True:
         try:
             loop.run_forever()
@@ -510,5 +543,6 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
             )
 
 
-def _nobody(route: object) -> None:
+def _no_lease(route: object) -> None:
+    """Return no session, so that a new run is queued and claimed."""
     return None

@@ -1,4 +1,4 @@
-"""The events of all runs: ``events``, ``consume``, webhooks."""
+"""The calls of an engine on events and subscriptions: ``events``, ``consume``, webhooks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from holdfast.store.contract import Consumed
 
 
 class Subscriptions(Calls):
-    """For ``Engine``."""
+    """The calls of ``Engine`` on events and subscriptions."""
 
     def subscriptions(self) -> list[Subscription]:
-        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        """Return all subscriptions, named cursors and webhooks, with their positions."""
         return self._parts.subscriptions.all()
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
+        Raises SubscriptionNotFound."""
         return self._parts.subscriptions.letters(name)
 
     def events(
@@ -39,52 +40,57 @@ class Subscriptions(Calls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> Iterator[RunEvent]:
-        """Yield the events of all runs, those of one run in order: from the beginning, from the
-        cursor *after* on, from ``now`` on, or, with a *name*, from where that name has come. Each
-        is yielded at least once.
+        """Yield the events of all runs, each at least once; the events of one run are in order.
 
-        With *follow* wait for more, without end, or until nothing comes for *timeout*. Filters are
-        ``workflow``, ``namespace``, ``run``, ``tags`` and ``kind``: a kind of event, a topic such
-        as ``completions``, or several. Raises BadCursor."""
+        Start at the beginning, at the cursor *after*, at ``now``, or, with a *name*, at the stored
+        cursor of that name, which moves as events are consumed. With *follow*, wait for further
+        events, without end or until none arrives for *timeout*. Filters: ``workflow``,
+        ``namespace``, ``run``, ``tags`` and ``kind`` (an event kind, a topic such as
+        ``completions``, or several). Raises BadCursor.
+        """
         checked_flag("follow", follow)
         return self._events(self._reader(name, after, filters), name, follow, seconds_of(timeout))
 
     def _reader(self, name: str | None, after: str | None, filters: dict[str, Any]) -> EventPages:
-        shop = self._parts.subscriptions
+        """Return a reader that starts at *after*, or at the stored cursor of *name*."""
+        service = self._parts.subscriptions
         if name is None:
-            return shop.reader(after, filters)
-        reader: EventPages = self._do(shop.named(name, after, filters))
+            return service.reader(after, filters)
+        reader: EventPages = self._do(service.named(name, after, filters))
         return reader
 
     def _events(
         self, reader: EventPages, name: str | None, follow: bool, seconds: float | None
     ) -> Iterator[RunEvent]:
         listener = self._parts.news.listen()
-        read: EventCursor | None = None
+        consumed: EventCursor | None = None
         try:
-            heard = time.monotonic()
+            last_event = time.monotonic()
             while True:
-                events, edge, more = reader.page()
+                events, page_end, more = reader.page()
                 for event in events:
                     yield reader.opened(event)
-                    read = reader.place_after(
-                        event
-                    )  # not before whoever has it asks for the next one
+                    # After the yield, not before: the caller has processed an event only when it
+                    # requests the next one.
+                    consumed = reader.place_after(event)
                 if more:
-                    self._moved(name, edge)
-                    read, heard = None, time.monotonic() if events else heard
+                    self._store_cursor(name, page_end)
+                    consumed = None
+                    if events:
+                        last_event = time.monotonic()
                     continue
-                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                left = None if seconds is None else seconds - (time.monotonic() - last_event)
                 if not follow or (left is not None and left <= 0):
                     return
                 listener.wait(left)
         finally:
             listener.close()
-            if read is not None:
-                with suppress(EngineClosed):  # then the last ones are told once more
-                    self._moved(name, read)
+            if consumed is not None:
+                with suppress(EngineClosed):  # then the last events are yielded again next time
+                    self._store_cursor(name, consumed)
 
-    def _moved(self, name: str | None, place: EventCursor) -> None:
+    def _store_cursor(self, name: str | None, place: EventCursor) -> None:
+        """Store the cursor of a named subscription; without a name there is none to store."""
         if name is not None:
             self._do(self._parts.subscriptions.moved(name, place))
 
@@ -99,38 +105,42 @@ class Subscriptions(Calls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> int:
-        """Call ``callback(events, connection)`` with the events that this name has not had yet, and
-        return how many there were.
+        """Call ``callback(events, connection)`` with the events after the stored cursor of *name*,
+        and return the number of events.
 
-        What it writes on the connection and the move of the cursor are one transaction: both
-        happen, or neither. If it raises, nothing has happened, and the error is raised here. It
-        must not commit, nor ask the engine for anything. With *follow* wait for more. The filters
-        are those of ``events``."""
+        The callback's writes on *connection* and the move of the cursor are one transaction: both
+        are committed, or neither. If the callback raises, nothing is committed, and its error is
+        raised here. It must not commit, nor call the engine. With *follow*, wait for further
+        events, without end or until none arrives for *timeout*. The filters are those of
+        ``events``.
+        """
         checked_flag("follow", follow)
         listener = self._parts.news.listen()
-        total, heard, seconds = 0, time.monotonic(), seconds_of(timeout)
+        total = 0
+        last_event = time.monotonic()
+        seconds = seconds_of(timeout)
         try:
             while True:
-                done = self._consumed(name, callback, after, batch, filters)
+                done = self._consume_batch(name, callback, after, batch, filters)
                 total += done.events
                 if done.more:
-                    heard = time.monotonic()
+                    last_event = time.monotonic()
                     continue
-                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                left = None if seconds is None else seconds - (time.monotonic() - last_event)
                 while follow and (left is None or left > 0):
                     listener.wait(left)
                     if self._parts.subscriptions.has_events(name):
                         break
-                    left = None if seconds is None else seconds - (time.monotonic() - heard)
+                    left = None if seconds is None else seconds - (time.monotonic() - last_event)
                 else:
                     return total
         finally:
             listener.close()
 
-    def _consumed(
+    def _consume_batch(
         self, name: str, callback: Callback, after: str | None, batch: int, filters: dict[str, Any]
     ) -> Consumed:
-        """Hand over the next events, and move the cursor, in one transaction."""
+        """Call the callback with the next events and move the cursor, in one transaction."""
         done: Consumed = self._do(
             self._parts.subscriptions.consume(name, callback, after, batch, filters)
         )
@@ -146,36 +156,40 @@ class Subscriptions(Calls):
         attempts: int | None = None,
         **filters: Any,
     ) -> str:
-        """Deliver events to *url* from now on, or from *after* on, and return the secret that signs
-        them. Workers deliver them, one event after another, each at least once; after so many
-        failed *attempts* one is a dead letter. The filters are those of ``events``. Raises
-        SubscriptionExists."""
-        found: str = self._do(
+        """Deliver events to *url*, starting now or at the cursor *after*, and return the secret
+        that signs the deliveries.
+
+        Workers deliver the events one after another, each at least once. An event becomes a dead
+        letter after *attempts* failed attempts. The filters are those of ``events``. Raises
+        SubscriptionExists.
+        """
+        signing_secret: str = self._do(
             self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters)
         )
-        return found
+        return signing_secret
 
     def unsubscribe(self, name: str) -> None:
-        """Forget a named cursor or a webhook, with its dead letters. Raises
+        """Delete a named cursor or a webhook, with its dead letters. Raises
         SubscriptionNotFound."""
         self._do(self._parts.subscriptions.remove(name))
 
     def replay_dead_letters(self, name: str) -> int:
-        """Let a webhook deliver its dead letters once more, and return how many there are. Raises
+        """Deliver the dead letters of a webhook again, and return their number. Raises
         SubscriptionNotFound."""
-        found: int = self._do(self._parts.subscriptions.replay(name))
-        return found
+        count: int = self._do(self._parts.subscriptions.replay(name))
+        return count
 
 
 class AsyncSubscriptions(AsyncCalls):
-    """For ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on events and subscriptions."""
 
     async def subscriptions(self) -> list[Subscription]:
-        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        """Return all subscriptions, named cursors and webhooks, with their positions."""
         return await self._call(Subscriptions.subscriptions)
 
     async def dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
+        Raises SubscriptionNotFound."""
         return await self._call(Subscriptions.dead_letters, name)
 
     async def events(
@@ -187,34 +201,40 @@ class AsyncSubscriptions(AsyncCalls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> AsyncIterator[RunEvent]:
-        """Yield the events of all runs, as ``Engine.events`` does."""
+        """Yield the events of all runs, as ``Engine.events`` does. Raises BadCursor."""
         checked_flag("follow", follow)
         engine = await self._opened()
         reader = await self._call(Subscriptions._reader, name, after, filters)
-        loop, seconds = asyncio.get_running_loop(), seconds_of(timeout)
+        loop = asyncio.get_running_loop()
+        seconds = seconds_of(timeout)
         listener = engine._parts.news.listen_async()
-        read: EventCursor | None = None
+        consumed: EventCursor | None = None
         try:
-            heard = loop.time()
+            last_event = loop.time()
             while True:
-                events, edge, more = await self._aside(_page, reader)
+                events, page_end, more = await self._aside(_page, reader)
                 for event in events:
-                    sealed = is_sealed(event.data) or is_sealed(event.error)
-                    yield await self._aside(reader.opened, event) if sealed else event
-                    read = reader.place_after(event)
+                    # Only sealed values need a thread: this saves one for every other event.
+                    if is_sealed(event.data) or is_sealed(event.error):
+                        yield await self._aside(reader.opened, event)
+                    else:
+                        yield event
+                    consumed = reader.place_after(event)
                 if more:
-                    await self._call(Subscriptions._moved, name, edge)
-                    read, heard = None, loop.time() if events else heard
+                    await self._call(Subscriptions._store_cursor, name, page_end)
+                    consumed = None
+                    if events:
+                        last_event = loop.time()
                     continue
-                left = None if seconds is None else seconds - (loop.time() - heard)
+                left = None if seconds is None else seconds - (loop.time() - last_event)
                 if not follow or (left is not None and left <= 0):
                     return
                 await listener.wait(left)
         finally:
             listener.close()
-            if read is not None:
+            if consumed is not None:
                 with suppress(EngineClosed):
-                    await self._call(Subscriptions._moved, name, read)
+                    await self._call(Subscriptions._store_cursor, name, consumed)
 
     async def consume(
         self,
@@ -227,32 +247,31 @@ class AsyncSubscriptions(AsyncCalls):
         timeout: Duration | None = None,
         **filters: Any,
     ) -> int:
-        """Call a plain function with the events that this name has not had yet, as
-        ``Engine.consume`` does. It is called in a thread, like whatever else waits for the
+        """Call a plain function with the events after the stored cursor of *name*, as
+        ``Engine.consume`` does. The function is called in a thread, because it uses the
         database."""
         checked_flag("follow", follow)
-        engine, loop, seconds = (
-            await self._opened(),
-            asyncio.get_running_loop(),
-            seconds_of(timeout),
-        )
+        engine = await self._opened()
+        loop = asyncio.get_running_loop()
+        seconds = seconds_of(timeout)
         listener = engine._parts.news.listen_async()
-        total, heard = 0, loop.time()
+        total = 0
+        last_event = loop.time()
         try:
             while True:
                 done = await self._call(
-                    Subscriptions._consumed, name, callback, after, batch, filters
+                    Subscriptions._consume_batch, name, callback, after, batch, filters
                 )
                 total += done.events
                 if done.more:
-                    heard = loop.time()
+                    last_event = loop.time()
                     continue
-                left = None if seconds is None else seconds - (loop.time() - heard)
+                left = None if seconds is None else seconds - (loop.time() - last_event)
                 while follow and (left is None or left > 0):
                     await listener.wait(left)
                     if await self._aside(engine._parts.subscriptions.has_events, name):
                         break
-                    left = None if seconds is None else seconds - (loop.time() - heard)
+                    left = None if seconds is None else seconds - (loop.time() - last_event)
                 else:
                     return total
         finally:
@@ -268,24 +287,28 @@ class AsyncSubscriptions(AsyncCalls):
         attempts: int | None = None,
         **filters: Any,
     ) -> str:
-        """Deliver events to *url*, as ``Engine.add_webhook`` does."""
+        """Deliver events to *url*, as ``Engine.add_webhook`` does, and return the signing secret.
+        Raises SubscriptionExists."""
         engine = await self._opened()
         return await self._aside(
             engine.add_webhook, name, url, secret=secret, after=after, attempts=attempts, **filters
         )
 
     async def unsubscribe(self, name: str) -> None:
-        """Forget a named cursor or a webhook, with its dead letters."""
+        """Delete a named cursor or a webhook, with its dead letters. Raises
+        SubscriptionNotFound."""
         await self._call(Subscriptions.unsubscribe, name)
 
     async def replay_dead_letters(self, name: str) -> int:
-        """Let a webhook deliver its dead letters once more, and return how many there are."""
+        """Deliver the dead letters of a webhook again, and return their number. Raises
+        SubscriptionNotFound."""
         return await self._call(Subscriptions.replay_dead_letters, name)
 
 
 def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:
-    """Read a page, and with the first one what names the places of events."""
-    events, edge, more = reader.page()
+    """Read a page in a thread. ``place_after`` reads the id of the installation at its first call;
+    calling it here keeps that read off the program's loop."""
+    events, page_end, more = reader.page()
     if events:
         reader.place_after(events[0])
-    return events, edge, more
+    return events, page_end, more

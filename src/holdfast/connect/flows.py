@@ -1,4 +1,4 @@
-"""Managed flows: ``engine.flows``."""
+"""Managed flows, ``engine.flows``: work that another program drives, with its state stored here."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ T = TypeVar("T")
 
 
 class Flows:
-    """Managed flows of an ``Engine``: work that somebody outside drives, while its state is kept
-    here."""
+    """The calls of ``Engine`` on managed flows.
+
+    With *owner*, a call raises FlowNotYours if the flow belongs to another owner. With *revision*,
+    a change is made only if the flow still has that revision.
+    """
 
     def __init__(self, client: RunService, do: Callable[[Request], Any]) -> None:
-        self._desk = FlowService(client)
+        self._service = FlowService(client)
         self._do = do
 
     def get(self, flow_id: str, *, owner: str | None = None) -> Flow:
-        """Return a flow. With *owner* only if it belongs to them. Raises FlowNotFound,
-        FlowNotYours."""
-        return self._desk.get(flow_id, owner)
+        """Return a flow. Raises FlowNotFound, and FlowNotYours if it does not belong to *owner*."""
+        return self._service.get(flow_id, owner)
 
     def why(self, flow_id: str, *, owner: str | None = None) -> Why:
-        """Say what a flow waits for, until when, and the command that ends the wait."""
-        return self._desk.why(flow_id, owner)
+        """Explain what a flow waits for, until when, and the command that ends the wait. Raises
+        FlowNotFound, FlowNotYours."""
+        return self._service.why(flow_id, owner)
 
     def list(
         self,
@@ -52,28 +55,29 @@ class Flows:
         before: str | None = None,
         limit: int = 50,
     ) -> list[Flow]:
-        """Return flows: of an owner from new to old; of a status by when they were changed; else
-        those changed last first. The next page begins after *before*, the last one of this page."""
-        return self._desk.find(owner=owner, status=status, before=before, limit=limit)
+        """Return a page of flows: of an owner, newest first; of a status, ordered by the time of
+        their last change; otherwise, last changed first. *before* is the id of the last flow of the
+        previous page. Raises BadOption."""
+        return self._service.find(owner=owner, status=status, before=before, limit=limit)
 
     def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStep]:
-        """Return the steps of a flow, in the order in which they were first seen."""
-        return self._desk.steps(flow_id, owner)
+        """Return the steps of a flow, in the order in which they were first observed."""
+        return self._service.steps(flow_id, owner)
 
     def events(
         self, flow_id: str, *, owner: str | None = None, limit: int = 100
     ) -> Sequence[FlowEvent]:
         """Return the audit trail of a flow, newest first."""
-        return self._desk.events(flow_id, owner, limit)
+        return self._service.events(flow_id, owner, limit)
 
     def create(self, controller: str, goal: str, *, owner: str, **options: Any) -> Flow:
         """Create a flow. Options: requester, current_step ("init"), state ({}), id, start (False:
-        it is only created)."""
-        flow: Flow = self._do(self._desk.create(controller, goal, owner=owner, **options))
+        the flow is created and not started). Raises BadOption, BadFlowPatch."""
+        flow: Flow = self._do(self._service.create(controller, goal, owner=owner, **options))
         return flow
 
     def start(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
-        """Begin: created becomes running."""
+        """Start a created flow: its status becomes running."""
         return self._move(flow_id, flow_model.StartFlow(), owner, revision)
 
     def advance(
@@ -85,8 +89,8 @@ class Flows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """Change the state: an object is merged into it at the top level, anything else takes its
-        place."""
+        """Patch the state of a flow: an object is merged into it at the top level, any other value
+        replaces it. With *current_step*, set that too. Raises BadFlowPatch."""
         return self._move(flow_id, advancing(patch, current_step), owner, revision)
 
     def wait(
@@ -100,9 +104,10 @@ class Flows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """Wait until a time, for an event from outside, or, with neither, for somebody's resume."""
+        """Let a flow wait until a time, for an external event (*topic* and *correlation*), or, with
+        neither, for a manual resume. Raises BadFlowWait."""
         return self._move(
-            flow_id, self._desk.wait(until, topic, correlation, horizon), owner, revision
+            flow_id, self._service.wait(until, topic, correlation, horizon), owner, revision
         )
 
     def resume(
@@ -113,15 +118,15 @@ class Flows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """Go on after a wait, whatever it was for."""
+        """Resume a waiting flow, regardless of what it waits for, and patch its state."""
         return self._move(flow_id, flow_model.ResumeFlow(patched(patch)), owner, revision)
 
     def deliver(
         self, flow_id: str, topic: str, correlation: str, payload: Any = None
     ) -> Flow | None:
-        """Resume the flow if it waits for exactly this event; the payload becomes ``resume_event``
-        in its state."""
-        flow: Flow | None = self._do(self._desk.deliver(flow_id, topic, correlation, payload))
+        """Resume a flow if it waits for exactly this event, and return it; None if it does not. The
+        payload becomes ``resume_event`` in its state."""
+        flow: Flow | None = self._do(self._service.deliver(flow_id, topic, correlation, payload))
         return flow
 
     def finish(
@@ -132,59 +137,61 @@ class Flows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """End well, with a last change of the state."""
+        """Finish a flow successfully, after a last patch of its state."""
         return self._move(flow_id, flow_model.FinishFlow(patched(patch)), owner, revision)
 
     def fail(
         self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """End badly; the reason is kept in the state, under ``failure``."""
+        """Fail a flow. The reason is stored in its state, under ``failure``."""
         return self._move(flow_id, failing(reason), owner, revision)
 
     def request_cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """Ask its driver to cancel it. From now on nothing else can happen to it; a waiting flow is
-        cancelled by a worker."""
+        """Request that the driver of a flow cancels it. From then on the flow accepts no other
+        change; a worker cancels it if it waits."""
         return self._move(flow_id, flow_model.RequestFlowCancel(), owner, revision)
 
     def cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """End it at once."""
+        """Cancel a flow at once."""
         return self._move(flow_id, flow_model.CancelFlow(), owner, revision)
 
     def observe(
         self, flow_id: str, run_id: str, task: str, status: str, **options: Any
     ) -> FlowStep:
-        """Note how a piece of the work stands elsewhere; *run_id* is its name there. Options:
-        result, child_session, runtime ("mirrored" or "managed"), owner."""
-        step: FlowStep = self._do(self._desk.observe(flow_id, run_id, task, status, **options))
+        """Record the observed status of a piece of work that runs elsewhere under the id *run_id*.
+        Options: result, child_session, runtime ("mirrored" or "managed"), owner. Raises
+        BadOption."""
+        step: FlowStep = self._do(self._service.observe(flow_id, run_id, task, status, **options))
         return step
 
     def wake(self) -> FlowsWoken:
-        """Resume what is due, and cancel what waits and was asked to stop. Workers do it by
-        themselves."""
-        woken: FlowsWoken = self._do(self._desk.wake())
+        """Resume the flows whose wait is due, and cancel the waiting flows with a cancel request.
+        Workers do this periodically."""
+        woken: FlowsWoken = self._do(self._service.wake())
         return woken
 
     def prune(self, older_than: Moment, *, batch: int = 500) -> int:
-        """Delete flows that ended and were last changed longer ago than *older_than*; return how
-        many went."""
-        gone = 0
-        while done := self._do(self._desk.prune(older_than, batch)):
-            gone += done
-        return gone
+        """Delete the ended flows that were last changed before *older_than*, and return their
+        number."""
+        deleted = 0
+        while count := self._do(self._service.prune(older_than, batch)):
+            deleted += count
+        return deleted
 
     def _move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
     ) -> Flow:
-        flow: Flow = self._do(self._desk.move(flow_id, action, owner, revision))
+        flow: Flow = self._do(self._service.move(flow_id, action, owner, revision))
         return flow
 
 
 class AsyncFlows:
-    """Managed flows of an ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on managed flows. *owner* and *revision* mean the same as in
+    ``Flows``."""
 
     def __init__(self, calls: AsyncCalls) -> None:
         self._calls = calls
@@ -196,12 +203,12 @@ class AsyncFlows:
         return await self._calls._aside(method, engine.flows, *args, **kwargs)
 
     async def get(self, flow_id: str, *, owner: str | None = None) -> Flow:
-        """Return a flow. With *owner* only if it belongs to them. Raises FlowNotFound,
-        FlowNotYours."""
+        """Return a flow. Raises FlowNotFound, and FlowNotYours if it does not belong to *owner*."""
         return await self._call(Flows.get, flow_id, owner=owner)
 
     async def why(self, flow_id: str, *, owner: str | None = None) -> Why:
-        """Say what a flow waits for, until when, and the command that ends the wait."""
+        """Explain what a flow waits for, until when, and the command that ends the wait. Raises
+        FlowNotFound, FlowNotYours."""
         return await self._call(Flows.why, flow_id, owner=owner)
 
     async def list(
@@ -212,12 +219,13 @@ class AsyncFlows:
         before: str | None = None,
         limit: int = 50,
     ) -> list[Flow]:
-        """Return flows: of an owner from new to old; of a status by when they were changed; else
-        those changed last first. The next page begins after *before*, the last one of this page."""
+        """Return a page of flows: of an owner, newest first; of a status, ordered by the time of
+        their last change; otherwise, last changed first. *before* is the id of the last flow of the
+        previous page. Raises BadOption."""
         return await self._call(Flows.list, owner=owner, status=status, before=before, limit=limit)
 
     async def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStep]:
-        """Return the steps of a flow, in the order in which they were first seen."""
+        """Return the steps of a flow, in the order in which they were first observed."""
         return await self._call(Flows.steps, flow_id, owner=owner)
 
     async def events(
@@ -228,7 +236,7 @@ class AsyncFlows:
 
     async def create(self, controller: str, goal: str, *, owner: str, **options: Any) -> Flow:
         """Create a flow. Options: requester, current_step ("init"), state ({}), id, start (False:
-        it is only created)."""
+        the flow is created and not started). Raises BadOption, BadFlowPatch."""
         engine = await self._calls._opened()
         return await self._calls._aside(
             engine.flows.create, controller, goal, owner=owner, **options
@@ -237,7 +245,7 @@ class AsyncFlows:
     async def start(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """Begin: created becomes running."""
+        """Start a created flow: its status becomes running."""
         return await self._call(Flows.start, flow_id, owner=owner, revision=revision)
 
     async def advance(
@@ -249,8 +257,8 @@ class AsyncFlows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """Change the state: an object is merged into it at the top level, anything else takes its
-        place."""
+        """Patch the state of a flow: an object is merged into it at the top level, any other value
+        replaces it. With *current_step*, set that too. Raises BadFlowPatch."""
         return await self._call(
             Flows.advance, flow_id, patch, current_step=current_step, owner=owner, revision=revision
         )
@@ -266,7 +274,8 @@ class AsyncFlows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """Wait until a time, for an event from outside, or, with neither, for somebody's resume."""
+        """Let a flow wait until a time, for an external event (*topic* and *correlation*), or, with
+        neither, for a manual resume. Raises BadFlowWait."""
         return await self._call(
             Flows.wait,
             flow_id,
@@ -286,14 +295,14 @@ class AsyncFlows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """Go on after a wait, whatever it was for."""
+        """Resume a waiting flow, regardless of what it waits for, and patch its state."""
         return await self._call(Flows.resume, flow_id, patch, owner=owner, revision=revision)
 
     async def deliver(
         self, flow_id: str, topic: str, correlation: str, payload: Any = None
     ) -> Flow | None:
-        """Resume the flow if it waits for exactly this event; the payload becomes ``resume_event``
-        in its state."""
+        """Resume a flow if it waits for exactly this event, and return it; None if it does not. The
+        payload becomes ``resume_event`` in its state."""
         return await self._call(Flows.deliver, flow_id, topic, correlation, payload)
 
     async def finish(
@@ -304,44 +313,45 @@ class AsyncFlows:
         owner: str | None = None,
         revision: int | None = None,
     ) -> Flow:
-        """End well, with a last change of the state."""
+        """Finish a flow successfully, after a last patch of its state."""
         return await self._call(Flows.finish, flow_id, patch, owner=owner, revision=revision)
 
     async def fail(
         self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """End badly; the reason is kept in the state, under ``failure``."""
+        """Fail a flow. The reason is stored in its state, under ``failure``."""
         return await self._call(Flows.fail, flow_id, reason, owner=owner, revision=revision)
 
     async def request_cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """Ask its driver to cancel it. From now on nothing else can happen to it; a waiting flow is
-        cancelled by a worker."""
+        """Request that the driver of a flow cancels it. From then on the flow accepts no other
+        change; a worker cancels it if it waits."""
         return await self._call(Flows.request_cancel, flow_id, owner=owner, revision=revision)
 
     async def cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
     ) -> Flow:
-        """End it at once."""
+        """Cancel a flow at once."""
         return await self._call(Flows.cancel, flow_id, owner=owner, revision=revision)
 
     async def observe(
         self, flow_id: str, run_id: str, task: str, status: str, **options: Any
     ) -> FlowStep:
-        """Note how a piece of the work stands elsewhere; *run_id* is its name there. Options:
-        result, child_session, runtime ("mirrored" or "managed"), owner."""
+        """Record the observed status of a piece of work that runs elsewhere under the id *run_id*.
+        Options: result, child_session, runtime ("mirrored" or "managed"), owner. Raises
+        BadOption."""
         engine = await self._calls._opened()
         return await self._calls._aside(
             engine.flows.observe, flow_id, run_id, task, status, **options
         )
 
     async def wake(self) -> FlowsWoken:
-        """Resume what is due, and cancel what waits and was asked to stop. Workers do it by
-        themselves."""
+        """Resume the flows whose wait is due, and cancel the waiting flows with a cancel request.
+        Workers do this periodically."""
         return await self._call(Flows.wake)
 
     async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
-        """Delete flows that ended and were last changed longer ago than *older_than*; return how
-        many went."""
+        """Delete the ended flows that were last changed before *older_than*, and return their
+        number."""
         return await self._call(Flows.prune, older_than, batch=batch)

@@ -1,4 +1,4 @@
-"""Gates, as an engine is asked about them: the inbox, decisions, links."""
+"""The calls of an engine on gates: list, decide, delegate, links."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from holdfast.service.runs import Moment
 
 
 class Gates(Calls):
-    """Gates, for ``Engine``."""
+    """The calls of ``Engine`` on gates."""
 
     @property
-    def _inbox(self) -> GateService:
+    def _gate_service(self) -> GateService:
         return GateService(self._parts.client)
 
     def gates(self, **filters: Any) -> list[Gate]:
-        """Return the inbox: gates from old to new, those that are open unless told otherwise.
+        """Return the gates that match, oldest first; without *status*, only open gates.
 
         Filters: status ("open", "approved", "rejected", "expired", "withdrawn", "closed", "any"),
-        mine (a person: what they may decide and have not yet), role (one or several), run,
-        workflow, namespace, overdue; ``after`` and ``limit`` page."""
-        return self._inbox.find(**filters)
+        mine (a person: the gates that this person may decide and has not decided), role (one or
+        several), run, workflow, namespace, overdue. ``after`` (the id of the last gate of the
+        previous page) and ``limit`` select a page. Raises BadOption.
+        """
+        return self._gate_service.find(**filters)
 
     def gate(self, gate: Which) -> Gate:
-        """Return a gate. Raises GateNotFound."""
-        return self._inbox.get(gate)
+        """Return a gate by its id, or the gate of a run. Raises GateNotFound."""
+        return self._gate_service.get(gate)
 
     def gate_entries(self, gate: Which) -> list[GateEntry]:
-        """Return what was done to a gate, in order: decisions, delegations, reminders."""
-        return self._parts.store.gate_entries(self._inbox.get(gate).id)
+        """Return the entries of a gate, in order: decisions, delegations, reminders. Raises
+        GateNotFound."""
+        return self._parts.store.gate_entries(self._gate_service.get(gate).id)
 
     def decide(
         self,
@@ -47,15 +50,16 @@ class Gates(Calls):
         form: Any = None,
         expect: str | None = None,
     ) -> Gate:
-        """Decide a gate, as one person, and return it as it is then. *gate* is one, its id, or a
-        run with one open gate.
+        """Record the decision of one person on a gate, and return the gate after it. *gate* is a
+        gate, its id, or the id of a run with one open gate.
 
-        *selections* are some of its options, *form* is what was filled in, *roles* are those that
-        the person has; with *expect* the decision counts only for the data with that hash. Raises
-        GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice or
-        WrongAnswer; then nothing is written."""
-        found: Gate = self._do(
-            self._inbox.decide(
+        *selections* are some of the gate's options, *form* is the completed form, *roles* are the
+        roles of the person. With *expect*, the decision counts only if the gate's data still has
+        that hash. Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged,
+        UnknownChoice or WrongAnswer; then nothing is written.
+        """
+        updated: Gate = self._do(
+            self._gate_service.decide(
                 gate,
                 choice,
                 by=by,
@@ -66,7 +70,7 @@ class Gates(Calls):
                 expect=expect,
             )
         )
-        return found
+        return updated
 
     def approve(
         self,
@@ -79,9 +83,9 @@ class Gates(Calls):
         form: Any = None,
         expect: str | None = None,
     ) -> Gate:
-        """Choose what means yes on a gate. Raises what ``decide`` does."""
-        found: Gate = self._do(
-            self._inbox.approve(
+        """Decide a gate with the choice that approves. Raises the errors of ``decide``."""
+        updated: Gate = self._do(
+            self._gate_service.approve(
                 gate,
                 by=by,
                 roles=roles,
@@ -91,7 +95,7 @@ class Gates(Calls):
                 expect=expect,
             )
         )
-        return found
+        return updated
 
     def reject(
         self,
@@ -104,9 +108,9 @@ class Gates(Calls):
         form: Any = None,
         expect: str | None = None,
     ) -> Gate:
-        """Choose what means no on a gate. Raises what ``decide`` does."""
-        found: Gate = self._do(
-            self._inbox.reject(
+        """Decide a gate with the choice that rejects. Raises the errors of ``decide``."""
+        updated: Gate = self._do(
+            self._gate_service.reject(
                 gate,
                 by=by,
                 roles=roles,
@@ -116,15 +120,17 @@ class Gates(Calls):
                 expect=expect,
             )
         )
-        return found
+        return updated
 
     def delegate(
         self, gate: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
     ) -> Gate:
-        """Let *to* decide in the place of *by*, who may. Raises GateClosed, NotYourGate,
-        AlreadyDecided."""
-        found: Gate = self._do(self._inbox.delegate(gate, to, by=by, roles=roles, reason=reason))
-        return found
+        """Let the person *to* decide in place of the person *by*, who must be allowed to decide.
+        Raises GateClosed, NotYourGate, AlreadyDecided."""
+        updated: Gate = self._do(
+            self._gate_service.delegate(gate, to, by=by, roles=roles, reason=reason)
+        )
+        return updated
 
     def reassign(
         self,
@@ -135,59 +141,65 @@ class Gates(Calls):
         by: str | None = None,
         reason: str | None = None,
     ) -> Gate:
-        """Name others who may decide, in place of those who could. Raises GateClosed,
-        QuorumImpossible."""
-        found: Gate = self._do(
-            self._inbox.reassign(gate, assignees=assignees, roles=roles, by=by, reason=reason)
+        """Replace the people and roles that may decide a gate. Raises GateClosed, QuorumImpossible,
+        and BadOption if none is named."""
+        updated: Gate = self._do(
+            self._gate_service.reassign(
+                gate, assignees=assignees, roles=roles, by=by, reason=reason
+            )
         )
-        return found
+        return updated
 
     def update_gate(
         self, gate: Which, data: Any, *, by: str | None = None, reason: str | None = None
     ) -> Gate:
-        """Change what a gate is about: decisions made so far lapse, and people decide again. Raises
+        """Replace the data of a gate. Decisions made so far lapse, and people decide again. Raises
         GateClosed."""
-        found: Gate = self._do(self._inbox.update(gate, data, by=by, reason=reason))
-        return found
+        updated: Gate = self._do(self._gate_service.update(gate, data, by=by, reason=reason))
+        return updated
 
     def withdraw(self, gate: Which, *, by: str | None = None, reason: str | None = None) -> Gate:
-        """Close a gate undecided; its workflow sees GateWithdrawn. Raises GateClosed."""
-        found: Gate = self._do(self._inbox.withdraw(gate, by=by, reason=reason))
-        return found
+        """Close a gate without a decision; GateWithdrawn is raised in its workflow. Raises
+        GateClosed."""
+        updated: Gate = self._do(self._gate_service.withdraw(gate, by=by, reason=reason))
+        return updated
 
     def gate_link(
         self, gate: Which, choice: str, *, by: str, roles: Names = (), expires: Moment = LINK_LIVES
     ) -> Token:
-        """Return a signed token with which *by* answers the gate in one way, once, until it
-        expires."""
+        """Return a signed token that answers the gate with one choice, once, as the person *by*,
+        until it expires. Raises the errors of ``decide``, and BadOption if *expires* is past."""
         key = self._do(keys.need(self._parts.sealer))
-        return self._inbox.link(key, gate, choice, by=by, roles=roles, expires=expires)
+        return self._gate_service.link(key, gate, choice, by=by, roles=roles, expires=expires)
 
     def answer(self, token: str, *, feedback: str | None = None) -> Gate:
-        """Answer a gate as the token of a link says. Raises TokenRefused, TokenExpired, and what
-        ``decide`` does."""
-        found: Gate = self._do(self._inbox.answer(token, feedback))
-        return found
+        """Answer a gate with the token of a link. Raises TokenRefused, TokenExpired, and the errors
+        of ``decide``."""
+        updated: Gate = self._do(self._gate_service.answer(token, feedback))
+        return updated
 
 
 class AsyncGates(AsyncCalls):
-    """Gates, for ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on gates."""
 
     async def gates(self, **filters: Any) -> list[Gate]:
-        """Return the inbox: gates from old to new, those that are open unless told otherwise.
+        """Return the gates that match, oldest first; without *status*, only open gates.
 
         Filters: status ("open", "approved", "rejected", "expired", "withdrawn", "closed", "any"),
-        mine (a person: what they may decide and have not yet), role (one or several), run,
-        workflow, namespace, overdue; ``after`` and ``limit`` page."""
+        mine (a person: the gates that this person may decide and has not decided), role (one or
+        several), run, workflow, namespace, overdue. ``after`` (the id of the last gate of the
+        previous page) and ``limit`` select a page. Raises BadOption.
+        """
         engine = await self._opened()
         return await self._aside(engine.gates, **filters)
 
     async def gate(self, gate: Which) -> Gate:
-        """Return a gate. Raises GateNotFound."""
+        """Return a gate by its id, or the gate of a run. Raises GateNotFound."""
         return await self._call(Gates.gate, gate)
 
     async def gate_entries(self, gate: Which) -> list[GateEntry]:
-        """Return what was done to a gate, in order: decisions, delegations, reminders."""
+        """Return the entries of a gate, in order: decisions, delegations, reminders. Raises
+        GateNotFound."""
         return await self._call(Gates.gate_entries, gate)
 
     async def decide(
@@ -202,8 +214,8 @@ class AsyncGates(AsyncCalls):
         form: Any = None,
         expect: str | None = None,
     ) -> Gate:
-        """Decide a gate, as one person, and return it as it is then. The options are those of
-        ``Engine.decide``."""
+        """Record the decision of one person on a gate, and return the gate after it. Options and
+        errors are those of ``Engine.decide``."""
         return await self._call(
             Gates.decide,
             gate,
@@ -227,7 +239,7 @@ class AsyncGates(AsyncCalls):
         form: Any = None,
         expect: str | None = None,
     ) -> Gate:
-        """Choose what means yes on a gate. Raises what ``decide`` does."""
+        """Decide a gate with the choice that approves. Raises the errors of ``decide``."""
         return await self._call(
             Gates.approve,
             gate,
@@ -250,7 +262,7 @@ class AsyncGates(AsyncCalls):
         form: Any = None,
         expect: str | None = None,
     ) -> Gate:
-        """Choose what means no on a gate. Raises what ``decide`` does."""
+        """Decide a gate with the choice that rejects. Raises the errors of ``decide``."""
         return await self._call(
             Gates.reject,
             gate,
@@ -265,8 +277,8 @@ class AsyncGates(AsyncCalls):
     async def delegate(
         self, gate: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
     ) -> Gate:
-        """Let *to* decide in the place of *by*, who may. Raises GateClosed, NotYourGate,
-        AlreadyDecided."""
+        """Let the person *to* decide in place of the person *by*, who must be allowed to decide.
+        Raises GateClosed, NotYourGate, AlreadyDecided."""
         return await self._call(Gates.delegate, gate, to, by=by, roles=roles, reason=reason)
 
     async def reassign(
@@ -278,8 +290,8 @@ class AsyncGates(AsyncCalls):
         by: str | None = None,
         reason: str | None = None,
     ) -> Gate:
-        """Name others who may decide, in place of those who could. Raises GateClosed,
-        QuorumImpossible."""
+        """Replace the people and roles that may decide a gate. Raises GateClosed, QuorumImpossible,
+        and BadOption if none is named."""
         return await self._call(
             Gates.reassign, gate, assignees=assignees, roles=roles, by=by, reason=reason
         )
@@ -287,24 +299,25 @@ class AsyncGates(AsyncCalls):
     async def update_gate(
         self, gate: Which, data: Any, *, by: str | None = None, reason: str | None = None
     ) -> Gate:
-        """Change what a gate is about: decisions made so far lapse, and people decide again. Raises
+        """Replace the data of a gate. Decisions made so far lapse, and people decide again. Raises
         GateClosed."""
         return await self._call(Gates.update_gate, gate, data, by=by, reason=reason)
 
     async def withdraw(
         self, gate: Which, *, by: str | None = None, reason: str | None = None
     ) -> Gate:
-        """Close a gate undecided; its workflow sees GateWithdrawn. Raises GateClosed."""
+        """Close a gate without a decision; GateWithdrawn is raised in its workflow. Raises
+        GateClosed."""
         return await self._call(Gates.withdraw, gate, by=by, reason=reason)
 
     async def gate_link(
         self, gate: Which, choice: str, *, by: str, roles: Names = (), expires: Moment = LINK_LIVES
     ) -> Token:
-        """Return a signed token with which *by* answers the gate in one way, once, until it
-        expires."""
+        """Return a signed token that answers the gate with one choice, once, as the person *by*,
+        until it expires. Raises the errors of ``decide``, and BadOption if *expires* is past."""
         return await self._call(Gates.gate_link, gate, choice, by=by, roles=roles, expires=expires)
 
     async def answer(self, token: str, *, feedback: str | None = None) -> Gate:
-        """Answer a gate as the token of a link says. Raises TokenRefused, TokenExpired, and what
-        ``decide`` does."""
+        """Answer a gate with the token of a link. Raises TokenRefused, TokenExpired, and the errors
+        of ``decide``."""
         return await self._call(Gates.answer, token, feedback=feedback)

@@ -1,4 +1,4 @@
-"""The keys that sign tokens, as an engine is asked about them."""
+"""The calls of an engine on the keys that sign tokens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.store.contract import RotatedKey
 
 
 class Keys(Calls):
-    """Keys, for ``Engine``."""
+    """The calls of ``Engine`` on signing keys."""
 
     def keys(self) -> list[KeyInfo]:
-        """Return the keys that are good, without their secrets."""
+        """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
         self._parts.client.unbound("keys")
         return keys.listed(self._parts.store.keys(), self._parts.store.now())
 
@@ -25,8 +25,8 @@ class Keys(Calls):
         kid: str | None = None,
         secret: bytes | None = None,
     ) -> RotatedKey:
-        """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer.
-        Raises KeyExists."""
+        """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
+        Raises KeyExists, NamespaceBound."""
         self._parts.client.unbound("rotate_key")
         sealer = self._parts.sealer
         rotated: RotatedKey = self._do(keys.rotate(sealer, kid, secret, grace))
@@ -37,10 +37,10 @@ class Keys(Calls):
 
 
 class AsyncKeys(AsyncCalls):
-    """Keys, for ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on signing keys."""
 
     async def keys(self) -> list[KeyInfo]:
-        """Return the keys that are good, without their secrets."""
+        """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
         return await self._call(Keys.keys)
 
     async def rotate_key(
@@ -50,6 +50,6 @@ class AsyncKeys(AsyncCalls):
         kid: str | None = None,
         secret: bytes | None = None,
     ) -> RotatedKey:
-        """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer.
-        Raises KeyExists."""
+        """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
+        Raises KeyExists, NamespaceBound."""
         return await self._call(Keys.rotate_key, grace=grace, kid=kid, secret=secret)

@@ -1,4 +1,4 @@
-"""One lease: what its holder knows of the run, and what it does with it."""
+"""``Lease`` and ``AsyncLease``: an explicit lease of a run, and the calls of its holder."""
 
 from __future__ import annotations
 
@@ -21,106 +21,126 @@ from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
 
 TRIES = 20
-"""How often a patch is made again when somebody else, with the same proof, was quicker."""
+"""The maximum number of attempts to append a patch while another process with the same proof
+appends patches, too."""
 
 Do = Callable[[Request], Any]
-Make = Callable[[], Request]
+MakeRequest = Callable[[], Request]
 
 
 class LeaseInfo:
-    """What the holder of a lease knows."""
+    """The properties of a lease that ``Lease`` and ``AsyncLease`` share."""
 
-    _holding: LeaseState
-    _desk: TaskService
+    _state: LeaseState
+    _service: TaskService
 
     @property
     def proof(self) -> str:
-        """A text that shows the lease: ``engine.lease(proof)`` takes it up again, in this process
-        or in another."""
-        return str(self._holding.proof)
+        """The proof of the lease, as text: ``engine.lease(proof)`` continues it, in this process or
+        in another."""
+        return str(self._state.proof)
 
     @property
     def idempotency_key(self) -> str:
-        """A key for the outside world: the same for every holder and attempt, and a new one if the
-        run is replayed after it has completed."""
-        return self._holding.idempotency_key
+        """An idempotency key for calls to other systems. All holders and attempts of the run share
+        it; a replay of the completed run gets a new one."""
+        return self._state.idempotency_key
 
     @property
     def run(self) -> RunRecord:
-        """The run, as it was when it was leased."""
-        return self._holding.run
+        """The run at the time of the lease."""
+        return self._state.run
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is; the first is 1. A lost one does not count."""
-        return self._holding.attempt
+        """The number of this attempt; the first is 1. Attempts whose lease was lost do not
+        count."""
+        return self._state.attempt
 
     @property
     def waited(self) -> Waited | None:
-        """What its last wait came to, if it waited: by which signals, that its time was up, or who
-        let it go."""
-        found = self._resumed
-        if found is None:
+        """The outcome of the run's last wait, None if it has not waited: the signals received, a
+        timeout, or the operator who released it. Raises KeyMissing or BadData if it cannot be
+        read."""
+        outcome = self._resumed
+        if outcome is None:
             return None
-        decode = self._desk.codec.decode
+        decode = self._service.codec.decode
         signals = tuple(
             Received(
-                one.number, one.name, decode(one.payload), one.source, _moment(one.at), one.wait_id
+                signal.number,
+                signal.name,
+                decode(signal.payload),
+                signal.source,
+                _moment(signal.at),
+                signal.wait_id,
             )
-            for one in found.signals
+            for signal in outcome.signals
         )
-        return Waited(found.how, signals, decode(found.value), found.by)
+        return Waited(outcome.how, signals, decode(outcome.value), outcome.by)
 
     @property
     def signals(self) -> Sequence[Signal]:
-        """The signals that its last wait was met by; those that had come when its time was up."""
+        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
+        by then."""
         return [] if self._resumed is None else self._resumed.signals
 
     @property
     def timed_out(self) -> bool:
-        """Whether it waited, and what it waited for did not come in time."""
+        """Whether the run's last wait timed out."""
         return self._resumed is not None and self._resumed.how == "timeout"
 
     @property
     def _resumed(self) -> WaitResult | None:
-        if self._holding.resume_error is not None:
-            raise self._holding.resume_error
-        return self._holding.resumed
+        """The outcome of the run's last wait. Raises the error with which it could not be read."""
+        if self._state.resume_error is not None:
+            raise self._state.resume_error
+        return self._state.resumed
 
     def __repr__(self) -> str:
         return f"<lease {self.proof}>"
 
 
 class Lease(LeaseInfo):
-    """The right to write one run. Each call that ends it says what came of it; made again, it is
-    answered the same."""
+    """The right to write one run.
 
-    def __init__(self, holding: LeaseState, desk: TaskService, do: Do, ttl: Duration) -> None:
-        self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
+    The calls that end the lease state the outcome of the attempt. A repeated call gets the answer
+    of the first. A call raises LeaseLost if the lease has expired or the run has another holder.
+    """
+
+    def __init__(self, state: LeaseState, service: TaskService, do: Do, ttl: Duration) -> None:
+        self._state: LeaseState = state
+        self._service: TaskService = service
+        self._do: Do = do
+        self._ttl: Duration = ttl
 
     @property
     def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
-        return self._desk.input(self._holding.run)
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
+        KeyMissing, BadData."""
+        return self._service.input(self._state.run)
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why somebody has asked the run to stop, as it stands now; None when nobody has. Then do
-        so: ``cancel()``."""
-        return self._desk.cancel_reason(self._holding)
+        """The reason of a requested cancellation, read from the store now; None if there is no
+        request. If there is one, call ``cancel()``. Raises LeaseLost."""
+        return self._service.cancel_reason(self._state)
 
     def renew(self) -> int:
-        """Keep the lease, and all others of this holder; return until when, in microseconds since
-        1970. Raises LeaseLost when it is too late, or when this run is no longer held by it."""
-        held = self._holding
-        until: int = self._do(self._desk.renew(held.proof.session_id, self._ttl, held.term, held))
+        """Renew this lease and all others of its holder, and return their expiry in microseconds
+        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
+        held = self._state
+        until: int = self._do(
+            self._service.renew(held.proof.session_id, self._ttl, held.term, held)
+        )
         return until
 
-    # What it shows
+    # Output
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
-        """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
-        self._show(lambda: self._desk.frames.progress(self._holding, percent, message))
+        """Report the progress of the run; a value that is None stays as it was. Raises
+        LeaseLost."""
+        self._write_output(lambda: self._service.frames.progress(self._state, percent, message))
 
     def emit(
         self,
@@ -132,9 +152,12 @@ class Lease(LeaseInfo):
         ttl: Duration | None = None,
         place: int | None = None,
     ) -> int:
-        """Append frames to the output of the run, all or none, and return the number of the last
-        one. With *place*, the number of frames that this attempt has appended before, a call made
-        again is answered the same. Raises LeaseLost."""
+        """Append frames to the output of the run, all of them or none, and return the number of the
+        last frame.
+
+        *place* is the number of frames that this attempt has appended before: a repeated call with
+        the same place appends nothing and returns the same number. Raises LeaseLost.
+        """
         options: dict[str, Any] = {
             "kind": kind,
             "name": name,
@@ -145,130 +168,142 @@ class Lease(LeaseInfo):
         }
         for left in reversed(range(TRIES)):
             try:
-                last: int = self._show(
-                    lambda: self._desk.frames.append(self._holding, values, **options)
+                last: int = self._write_output(
+                    lambda: self._service.frames.append(self._state, values, **options)
                 )
             except BadOption as error:
+                # "since": another process with the same proof has appended a patch meanwhile.
                 if not left or error.facts.get("option") != "since":
                     raise
             else:
                 return last
         raise AssertionError
 
-    # What ends it
+    # The end of the lease
 
     def complete(self, result: Any = None) -> RunEnded:
-        """End the run with a result."""
-        ended: RunEnded = self._write(lambda: self._desk.complete(self._holding, result))
+        """Complete the run with a result. Raises LeaseLost."""
+        ended: RunEnded = self._write(lambda: self._service.complete(self._state, result))
         return ended
 
     def fail(
         self, kind: str, message: str, details: Mapping[str, Any] | None = None
     ) -> Retried | RunEnded:
-        """Say that this attempt failed: transient, timeout, infrastructure, permanent or
-        cancelled."""
+        """Record that this attempt failed. *kind* is "transient", "timeout", "infrastructure",
+        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
+        Raises LeaseLost."""
         answer: Retried | RunEnded = self._write(
-            lambda: self._desk.fail(self._holding, kind, message, details)
+            lambda: self._service.fail(self._state, kind, message, details)
         )
         return answer
 
     def delay(self, until: Moment) -> Deferred:
-        """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
-        answer: Deferred = self._write(lambda: self._desk.delay(self._holding, until))
+        """Delay the run for a duration, or until a time. The attempt does not count as failed.
+        Raises BadWait, LeaseLost."""
+        answer: Deferred = self._write(lambda: self._service.delay(self._state, until))
         return answer
 
     def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
-        """Open a wait that can be handed out, or return the open one of that name: whoever has its
-        token may deliver signals to it, already now."""
-        self._desk.check_stands(self._holding)
-        known = self._desk.known_wait(self._holding, name)
+        """Issue a wait, or return the open wait of that name. A program that has its token may
+        deliver signals to it, even before the run is suspended. Raises BadWait, LeaseLost."""
+        self._service.check_stands(self._state)
+        known = self._service.known_wait(self._state, name)
         if known is not None:
             return known
-        if tokens.current(self._desk.store.keys()) is None:
-            self._do(keys.need(self._desk.sealer))
-        wait: LeaseWait = self._write(lambda: self._desk.create_wait(self._holding, name, expires))
+        if tokens.current(self._service.store.keys()) is None:
+            self._do(keys.need(self._service.sealer))
+        wait: LeaseWait = self._write(lambda: self._service.create_wait(self._state, name, expires))
         return wait
 
     def suspend(
         self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue"
     ) -> Deferred:
-        """Let the run wait for one of these: names of signals, waits, conditions. Whoever claims it
-        then sees what came. When time is up: continue, fail, cancel, expire, or escalate. Raises
-        BadCondition, BadWait."""
-        wanted = self._desk.suspension(self._holding, what, timeout, on_timeout)
+        """Suspend the run until one of these is met: names of signals, waits, conditions.
+
+        The next holder of the run receives the outcome. *on_timeout* is "continue", "fail",
+        "cancel", "expire" or "escalate". Raises BadCondition, BadWait, LeaseLost.
+        """
+        suspension = self._service.suspension(self._state, what, timeout, on_timeout)
         while True:
-            answer = self._write(lambda: self._desk.suspend(self._holding, wanted))
+            answer = self._write(lambda: self._service.suspend(self._state, suspension))
             if isinstance(answer, Deferred):
-                return answer  # else something reached the run meanwhile: look again
+                return answer
+            # The revision has changed: a signal may have met the condition. Check it again.
 
     def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
-        """Stop the run."""
+        """End the run as cancelled. Raises LeaseLost."""
         answer = self.fail("cancelled", reason)
         assert isinstance(answer, RunEnded)
         return answer
 
-    def _refuse_late(self) -> None:
-        """A lease that has run out is over, also while nobody has taken the run. Raises
-        LeaseLost."""
-        late = self._desk.late(self._holding)
-        if late is not None:
-            raise late
+    def _check_not_expired(self) -> None:
+        """Raise LeaseLost if the lease has expired, even if the run has no other holder yet."""
+        error = self._service.late(self._state)
+        if error is not None:
+            raise error
 
-    def _show(self, make: Make) -> Any:
-        request = make()
+    def _write_output(self, make_request: MakeRequest) -> Any:
+        """Commit a request that does not end the lease. Raises LeaseLost with the reason."""
+        request = make_request()
         try:
-            self._refuse_late()
+            self._check_not_expired()
             return self._do(request)
         except LeaseLost as refused:
-            raise self._desk.lost(self._holding) from refused
+            raise self._service.lost(self._state) from refused
 
-    def _write(self, make: Make) -> Any:
-        request = make()
+    def _write(self, make_request: MakeRequest) -> Any:
+        """Commit a request. If it repeats a committed one, return the first answer; if another
+        process has written with the same proof, make the request again. Raises LeaseLost."""
+        request = make_request()
         try:
-            self._refuse_late()
+            self._check_not_expired()
             return self._do(request)
         except LeaseLost as refused:
-            return self._desk.explain(self._holding, request, refused)
+            return self._service.explain(self._state, request, refused)
         except WriteConflict:
-            if not self._desk.caught_up(self._holding):
+            if not self._service.caught_up(self._state):
                 raise
-        return self._do(make())
+        return self._do(make_request())
 
 
 class AsyncLease(LeaseInfo):
-    """The right to write one run, for asyncio programs. What it does is done by a ``Lease``, in a
-    thread."""
+    """The right to write one run, for asyncio programs. Each call is a call of a ``Lease``, made in
+    a thread."""
 
     def __init__(self, lease: Lease, calls: AsyncCalls) -> None:
-        """Open the input of the run, which may have to be read: this is called in a thread."""
-        self._lease, self._calls = lease, calls
-        self._holding, self._desk = lease._holding, lease._desk
+        """Decode the input of the run, which may read the store: create this object in a thread."""
+        self._lease = lease
+        self._calls = calls
+        self._state = lease._state
+        self._service = lease._service
         self._input: Any = None
-        self._sealed: Exception | None = None
+        self._input_error: Exception | None = None
         try:
             self._input = lease.input
         except HoldfastError as error:
-            self._sealed = error
+            self._input_error = error
 
     @property
     def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
-        if self._sealed is not None:
-            raise self._sealed
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
+        KeyMissing, BadData."""
+        if self._input_error is not None:
+            raise self._input_error
         return self._input
 
     async def cancel_reason(self) -> str | None:
-        """Return why somebody has asked the run to stop; None when nobody has. Then do so: ``await
-        lease.cancel()``."""
-        return await self._calls._aside(self._desk.cancel_reason, self._holding)
+        """Return the reason of a requested cancellation; None if there is no request. If there is
+        one, ``await lease.cancel()``. Raises LeaseLost."""
+        return await self._calls._aside(self._service.cancel_reason, self._state)
 
     async def renew(self) -> int:
-        """Keep the lease, and all others of this holder; return until when. Raises LeaseLost when
-        it is too late, or when this run is no longer held by it."""
+        """Renew this lease and all others of its holder, and return their expiry in microseconds
+        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
         return await self._calls._aside(self._lease.renew)
 
     async def progress(self, percent: float | None = None, message: str | None = None) -> None:
-        """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
+        """Report the progress of the run; a value that is None stays as it was. Raises
+        LeaseLost."""
         await self._calls._aside(self._lease.progress, percent, message)
 
     async def emit(
@@ -281,8 +316,8 @@ class AsyncLease(LeaseInfo):
         ttl: Duration | None = None,
         place: int | None = None,
     ) -> int:
-        """Append frames to the output of the run, all or none, and return the number of the last
-        one. Raises LeaseLost."""
+        """Append frames to the output of the run, as ``Lease.emit`` does, and return the number of
+        the last frame. Raises LeaseLost."""
         return await self._calls._aside(
             self._lease.emit,
             *values,
@@ -295,35 +330,37 @@ class AsyncLease(LeaseInfo):
         )
 
     async def complete(self, result: Any = None) -> RunEnded:
-        """End the run with a result."""
+        """Complete the run with a result. Raises LeaseLost."""
         return await self._calls._aside(self._lease.complete, result)
 
     async def fail(
         self, kind: str, message: str, details: Mapping[str, Any] | None = None
     ) -> Retried | RunEnded:
-        """Say that this attempt failed: transient, timeout, infrastructure, permanent or
-        cancelled."""
+        """Record that this attempt failed. *kind* is "transient", "timeout", "infrastructure",
+        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
+        Raises LeaseLost."""
         return await self._calls._aside(self._lease.fail, kind, message, details)
 
     async def delay(self, until: Moment) -> Deferred:
-        """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
+        """Delay the run for a duration, or until a time. The attempt does not count as failed.
+        Raises BadWait, LeaseLost."""
         return await self._calls._aside(self._lease.delay, until)
 
     async def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
-        """Open a wait that can be handed out, or return the open one of that name."""
+        """Issue a wait, or return the open wait of that name, as ``Lease.create_wait`` does."""
         return await self._calls._aside(self._lease.create_wait, name, expires=expires)
 
     async def suspend(
         self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue"
     ) -> Deferred:
-        """Let the run wait for one of these: names of signals, waits, conditions. Raises
-        BadCondition, BadWait."""
+        """Suspend the run until one of these is met: names of signals, waits, conditions, as
+        ``Lease.suspend`` does. Raises BadCondition, BadWait, LeaseLost."""
         return await self._calls._aside(
             self._lease.suspend, *what, timeout=timeout, on_timeout=on_timeout
         )
 
     async def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
-        """Stop the run."""
+        """End the run as cancelled. Raises LeaseLost."""
         return await self._calls._aside(self._lease.cancel, reason)
 
 

@@ -1,4 +1,4 @@
-"""From a URL to a store: the only place that names a concrete store."""
+"""Open the store that a URL names. Only this module chooses a concrete store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SERVER = re.compile(
     r"postgres\w*(\+\w+)?:|mysql:|(.*\s)?(host|hostaddr|dbname|user|password|service)\s*=",
     re.IGNORECASE,
 )
-"""A misspelt URL, or keywords of libpq: as a path it would be a file whose name contains the
-password."""
+"""Matches misspelt server URLs and keywords of libpq. Taken as a path, such a text would create a
+file whose name contains the password."""
 
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
@@ -26,9 +26,12 @@ POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 def open_store(
     url: str | os.PathLike[str], *, half_copied: bool = False, sealed: bool = False, **options: Any
 ) -> Store:
-    """Open the store that *url* names: a path, sqlite:///path, or postgresql://... One that was
-    only half copied is refused, unless it is to be copied into again, and so is one that was moved,
-    unless it may be *sealed*."""
+    """Open the store that *url* names: a path, sqlite:///path, or postgresql://...
+
+    Raises BadUrl; StoreHalfCopied if a copy into the store was interrupted, unless *half_copied*
+    allows that, to repeat the copy; StoreSealed if the store was moved, unless *sealed* allows
+    that.
+    """
     store = _open(url, **options)
     try:
         if not half_copied and store.is_half_copied():
@@ -51,7 +54,7 @@ def _open(
     if not isinstance(text, str) or not text:
         raise BadUrl(url=text)
     if not is_storable(text):
-        raise BadUrl(why="it holds a NUL character, or half of a character")
+        raise BadUrl(why="the text contains a NUL character or an incomplete character")
     path = file_of(text)
     if path is not None:
         from holdfast.store.sqlite import SqliteStore
@@ -62,37 +65,38 @@ def _open(
     try:
         from holdfast.store.postgres import PostgresStore
     except ImportError as error:
-        why = f"its driver is not installed: pip install 'holdfast[postgres]' ({error})"
+        why = f"the driver is not installed: pip install 'holdfast[postgres]' ({error})"
         raise BadUrl(url=redacted(text), why=why) from error
     if "driver" in options:
         raise BadOption(
-            option="driver", why="it is for files: PostgreSQL is reached through psycopg"
+            option="driver", why="drivers are for files: PostgreSQL is reached through psycopg"
         )
     return PostgresStore(text, clock=clock, codec=codec, **options)
 
 
 def missing_rights(url: str | os.PathLike[str]) -> list[str]:
-    """Return the SQL statements that an administrator must execute before this role can work with
-    that database."""
+    """Return the SQL statements that an administrator must execute before this role can use the
+    database. Empty for files, and if the PostgreSQL driver is missing."""
     text = os.fspath(url)
     if file_of(text) is not None or _scheme(text) not in POSTGRES:
         return []
     try:
         from holdfast.store.postgres import privileges
     except ImportError:
-        return []  # whoever opens it is told
+        return []  # ``open_store`` reports the missing driver
     return privileges.missing(text)
 
 
 def file_of(url: str | os.PathLike[str]) -> str | None:
-    """Return the path of the file that *url* names; None when it names no file."""
+    """Return the path of the file that *url* names; None if it names a server. Raises BadUrl if the
+    text looks like a server address without a scheme."""
     text = os.fspath(url)
     if _scheme(text) not in ("", "sqlite"):
         return None
     if not os.path.exists(text) and _SERVER.match(text):
         raise BadUrl(
             url=redacted(text),
-            why="it looks like the address of a server: write postgresql://user:password@host/name",
+            why="this looks like the address of a server: write postgresql://user:password@host/name",
         )
     return _sqlite_path(text)
 

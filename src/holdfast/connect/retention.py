@@ -1,9 +1,8 @@
-"""Retention, and the keys that data is encrypted with."""
+"""The calls of an engine on retention rules and on stored payloads: retain, rekey, check."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from holdfast.connect.calls import AsyncCalls, Calls, on_this_loop
 from holdfast.core.duration import Duration
@@ -11,19 +10,15 @@ from holdfast.core.retention import RetentionRule
 from holdfast.core.validation import checked_call
 from holdfast.payloads.rekey import Rekeyed, rekey
 from holdfast.payloads.verify import PayloadReport, check_payloads
-from holdfast.service.runs import Request
+from holdfast.service.runs import Request, identity
 from holdfast.store import retention as retention_plan
 
 BATCH = 100
 Progress = Callable[[int], None]
 
 
-def _as_is(answer: Any) -> Any:
-    return answer
-
-
 class PayloadCalls(Calls):
-    """Part of ``Engine``."""
+    """The calls of ``Engine`` on retention rules and payloads."""
 
     def retention(
         self,
@@ -36,10 +31,12 @@ class PayloadCalls(Calls):
         keep_last: int | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Make a rule by which workers delete finished runs, or *what* of their history; another
-        one of that name is replaced.
+        """Create a rule by which workers delete finished runs, or the part *what* of their history;
+        a rule of the same name is replaced.
 
-        Raises BadOption when it has no bound or makes no sense, UnknownWorkflow."""
+        Raises BadOption if the rule has no bound or is inconsistent, UnknownWorkflow,
+        NamespaceBound.
+        """
         self._do(
             self._parts.client.retention(
                 name,
@@ -53,7 +50,7 @@ class PayloadCalls(Calls):
         )
 
     def retentions(self) -> list[RetentionRule]:
-        """Return all retention rules."""
+        """Return all retention rules. Raises NamespaceBound."""
         self._parts.client.unbound("retentions")
         return self._parts.store.retentions()
 
@@ -62,7 +59,7 @@ class PayloadCalls(Calls):
         self._do(self._parts.client.remove_retention(name))
 
     def preview_retention(self) -> list[retention_plan.RetentionPreview]:
-        """Say how much each rule would delete now."""
+        """Return how much each rule would delete now. Raises NamespaceBound."""
         self._parts.client.unbound("preview_retention")
         return [
             retention_plan.preview(self._parts.store, rule)
@@ -70,44 +67,49 @@ class PayloadCalls(Calls):
         ]
 
     def retain(self, progress: Progress | None = None) -> int:
-        """Delete now, here, what the rules say, batch by batch; return how many runs were deleted
-        or trimmed."""
+        """Apply the retention rules now, in this process, batch by batch, and return how many runs
+        were deleted or trimmed. *progress* is called with the size of each batch. Raises
+        NamespaceBound."""
         self._parts.client.unbound("retain")
         checked_call("progress", progress)
-        gone = 0
+        deleted = 0
         for rule in self._parts.store.retentions():
             for portion in retention_plan.portions(self._parts.store, rule):
                 after: str | None = ""
                 while after is not None:
                     done = self._do(
-                        Request(retention_plan.batch_of(rule, portion, after, BATCH), _as_is)
+                        Request(retention_plan.batch_of(rule, portion, after, BATCH), identity)
                     )
-                    gone, after = gone + done.runs, done.last
+                    deleted += done.runs
+                    after = done.last
                     if progress is not None:
                         progress(done.runs)
-        return gone
+        return deleted
 
     def rekey(self, progress: Progress | None = None) -> Rekeyed:
-        """Encrypt with the current key all that is not; *progress* is told of runs. It can be
-        stopped and begun again."""
+        """Encrypt with the current key all values that another key encrypts or that are in clear.
+        *progress* is called with numbers of runs. The call can be interrupted and repeated. Raises
+        NamespaceBound."""
         self._parts.client.unbound("rekey")
         checked_call("progress", progress)
         return rekey(
             self._parts.store,
             self._parts.sealer,
-            lambda op: self._do(Request(op, _as_is)),
+            lambda op: self._do(Request(op, identity)),
             progress,
         )
 
     def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
-        """Open every payload that is kept apart, and say which are damaged."""
+        """Read and decrypt every payload that is stored apart from its row, and report the damaged
+        ones. Raises NamespaceBound."""
         self._parts.client.unbound("check_payloads")
         checked_call("progress", progress)
         return check_payloads(self._parts.store, self._parts.sealer, progress)
 
 
 class AsyncPayloadCalls(AsyncCalls):
-    """Part of ``AsyncEngine``. What is told to *progress* is told on the program's loop."""
+    """The calls of ``AsyncEngine`` on retention rules and payloads. *progress* is called on the
+    program's loop."""
 
     async def retention(
         self,
@@ -120,7 +122,7 @@ class AsyncPayloadCalls(AsyncCalls):
         keep_last: int | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Make a rule by which workers delete finished runs, or *what* of their history."""
+        """Create or replace a retention rule, as ``Engine.retention`` does."""
         await self._call(
             PayloadCalls.retention,
             name,
@@ -133,7 +135,7 @@ class AsyncPayloadCalls(AsyncCalls):
         )
 
     async def retentions(self) -> list[RetentionRule]:
-        """Return all retention rules."""
+        """Return all retention rules. Raises NamespaceBound."""
         return await self._call(PayloadCalls.retentions)
 
     async def remove_retention(self, name: str) -> None:
@@ -141,18 +143,19 @@ class AsyncPayloadCalls(AsyncCalls):
         await self._call(PayloadCalls.remove_retention, name)
 
     async def preview_retention(self) -> list[retention_plan.RetentionPreview]:
-        """Say how much each rule would delete now."""
+        """Return how much each rule would delete now. Raises NamespaceBound."""
         return await self._call(PayloadCalls.preview_retention)
 
     async def retain(self, progress: Progress | None = None) -> int:
-        """Delete now what the rules say, batch by batch; return how many runs were deleted or
-        trimmed."""
+        """Apply the retention rules now, as ``Engine.retain`` does, and return how many runs were
+        deleted or trimmed."""
         return await self._call(PayloadCalls.retain, on_this_loop(progress))
 
     async def rekey(self, progress: Progress | None = None) -> Rekeyed:
-        """Encrypt with the current key all that is not."""
+        """Encrypt all values with the current key, as ``Engine.rekey`` does."""
         return await self._call(PayloadCalls.rekey, on_this_loop(progress))
 
     async def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
-        """Open every payload that is kept apart, and say which are damaged."""
+        """Read and decrypt every payload that is stored apart from its row, and report the damaged
+        ones. Raises NamespaceBound."""
         return await self._call(PayloadCalls.check_payloads, on_this_loop(progress))

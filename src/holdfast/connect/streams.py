@@ -1,4 +1,5 @@
-"""The output of runs: ``read``, ``tail``, ``streams``, ``summary``, ``progress``."""
+"""The calls of an engine on the output of runs: ``read``, ``tail``, ``streams``, ``summary``,
+``progress``."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from holdfast.service.streams import StreamFollower
 
 
 class Streams(Calls):
-    """For ``Engine``."""
+    """The calls of ``Engine`` on the output of runs."""
 
     def read(
         self,
@@ -28,29 +29,31 @@ class Streams(Calls):
         step: str | None = None,
         best_effort: bool = True,
     ) -> list[Frame]:
-        """Return what a run has put out, in order: the frames above *after*, and not above *until*;
-        of one step only, or without those of best effort, if so asked."""
+        """Return the frames that a run has emitted, in order, from *after* (exclusive) to *until*
+        (inclusive). With *step*, only the frames of that step; without *best_effort*, only durable
+        frames. Raises RunNotFound, BadCursor."""
         run = self._parts.client.get(run_id)
         self._parts.frames.check(run.id, after)
         return self._parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
 
     def streams(self, run_id: str) -> list[StreamRecord]:
-        """Return the streams of a run, one for each attempt that put anything out, in the order in
-        which they were opened."""
+        """Return the streams of a run, one for each attempt that emitted frames, in the order in
+        which they were opened. Raises RunNotFound."""
         return self._parts.store.streams(self._parts.client.get(run_id).id)
 
     def summary(self, run_id: str, *, step: str | None = None) -> Any:
-        """Return the document that the patches of the latest stream have come to, or of the latest
-        one of *step*; None if there were none."""
-        found = [
+        """Return the document that results from the patches of the latest stream with patches, or
+        of the latest one of *step*; None if there is none. Raises RunNotFound."""
+        streams = [
             stream
             for stream in self.streams(run_id)
             if stream.summary is not None and step in (None, stream.step)
         ]
-        return self._parts.frames.summary(found[-1]) if found else None
+        return self._parts.frames.summary(streams[-1]) if streams else None
 
     def progress(self, run_id: str) -> Progress | None:
-        """Return how far a run says that it is; None when it never said anything."""
+        """Return the last progress that a run reported; None if it reported none. Raises
+        RunNotFound."""
         return self._parts.frames.progress(self._parts.client.get(run_id).id)
 
     def _follower(
@@ -73,8 +76,8 @@ class Streams(Calls):
         best_effort: bool = True,
         timeout: Duration | None = None,
     ) -> Iterator[Frame]:
-        """Yield what a run puts out, from the frame above *after* on, as it comes, until the run
-        has ended. Raises ResultTimeout when nothing comes for *timeout*."""
+        """Yield the frames that a run emits, from *after* (exclusive) on, as they arrive, until the
+        run has ended. Raises RunNotFound, and ResultTimeout if no frame arrives for *timeout*."""
         follower = self._follower(run_id, after, step, best_effort=best_effort)
         return self._follow(run_id, follower, seconds_of(timeout))
 
@@ -83,14 +86,15 @@ class Streams(Calls):
     ) -> Iterator[Frame]:
         listener = self._parts.news.listen()
         try:
-            heard = time.monotonic()
+            last_frame = time.monotonic()
             while True:
                 page = follower.page()
                 yield from page
                 if follower.is_over:
                     return
-                heard = time.monotonic() if page else heard
-                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                if page:
+                    last_frame = time.monotonic()
+                left = None if seconds is None else seconds - (time.monotonic() - last_frame)
                 if left is not None and left <= 0:
                     raise ResultTimeout(
                         run=run_id, status=self._parts.client.get(run_id).status.value
@@ -102,7 +106,7 @@ class Streams(Calls):
 
 
 class AsyncStreams(AsyncCalls):
-    """For ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on the output of runs."""
 
     async def read(
         self,
@@ -114,7 +118,8 @@ class AsyncStreams(AsyncCalls):
         step: str | None = None,
         best_effort: bool = True,
     ) -> list[Frame]:
-        """Return what a run has put out, as ``Engine.read`` does."""
+        """Return the frames that a run has emitted, as ``Engine.read`` does. Raises RunNotFound,
+        BadCursor."""
         return await self._call(
             Streams.read,
             run_id,
@@ -126,17 +131,18 @@ class AsyncStreams(AsyncCalls):
         )
 
     async def streams(self, run_id: str) -> list[StreamRecord]:
-        """Return the streams of a run, one for each attempt that put anything out, in the order in
-        which they were opened."""
+        """Return the streams of a run, one for each attempt that emitted frames, in the order in
+        which they were opened. Raises RunNotFound."""
         return await self._call(Streams.streams, run_id)
 
     async def summary(self, run_id: str, *, step: str | None = None) -> Any:
-        """Return the document that the patches of the latest stream have come to, or of the latest
-        one of *step*."""
+        """Return the document that results from the patches of the latest stream, as
+        ``Engine.summary`` does. Raises RunNotFound."""
         return await self._call(Streams.summary, run_id, step=step)
 
     async def progress(self, run_id: str) -> Progress | None:
-        """Return how far a run says that it is; None when it never said anything."""
+        """Return the last progress that a run reported; None if it reported none. Raises
+        RunNotFound."""
         return await self._call(Streams.progress, run_id)
 
     async def tail(
@@ -148,21 +154,24 @@ class AsyncStreams(AsyncCalls):
         best_effort: bool = True,
         timeout: Duration | None = None,
     ) -> AsyncIterator[Frame]:
-        """Yield what a run puts out as it comes, until the run has ended."""
-        engine, seconds = await self._opened(), seconds_of(timeout)
+        """Yield the frames that a run emits as they arrive, until the run has ended, as
+        ``Engine.tail`` does. Raises RunNotFound, ResultTimeout."""
+        engine = await self._opened()
+        seconds = seconds_of(timeout)
         follower = await self._call(Streams._follower, run_id, after, step, best_effort=best_effort)
         loop = asyncio.get_running_loop()
         listener = engine._parts.news.listen_async()
         try:
-            heard = loop.time()
+            last_frame = loop.time()
             while True:
                 page = await self._aside(follower.page)
                 for frame in page:
                     yield frame
                 if follower.is_over:
                     return
-                heard = loop.time() if page else heard
-                left = None if seconds is None else seconds - (loop.time() - heard)
+                if page:
+                    last_frame = loop.time()
+                left = None if seconds is None else seconds - (loop.time() - last_frame)
                 if left is not None and left <= 0:
                     run = await self._aside(engine._parts.client.get, run_id)
                     raise ResultTimeout(run=run_id, status=run.status.value)

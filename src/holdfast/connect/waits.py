@@ -1,4 +1,4 @@
-"""Waits that others may resume, as an engine is asked about them."""
+"""The calls of an engine on waits: deliver signals, release, list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.service.waits import DeliveryReceipt, WaitInfo
 
 
 class Waits(Calls):
-    """Waits, for ``Engine``."""
+    """The calls of ``Engine`` on waits."""
 
     def deliver(
         self,
@@ -23,21 +23,26 @@ class Waits(Calls):
         source: str | None = None,
         key: str | None = None,
     ) -> DeliveryReceipt:
-        """Deliver a signal to a wait that was handed out, and say what it came to. Without the
-        token that was made for this wait nothing is told, not even whether there is one:
-        TokenRefused. Raises WaitClosed, WaitExpired, TooManySignals."""
+        """Deliver a signal to an issued wait and return the receipt, which states its effect.
+
+        Raises TokenRefused without the token of this wait; that error does not reveal whether the
+        wait exists. Raises WaitClosed, WaitExpired, TooManySignals.
+        """
         request = waits.deliver(
             self._parts.client, wait_id, token, name, payload, source=source, key=key
         )
-        found: DeliveryReceipt = self._do(request)
-        return found
+        receipt: DeliveryReceipt = self._do(request)
+        return receipt
 
     def release(
         self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None
     ) -> str:
-        """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before
-        its time, a step be tried again at once, or a run begin now that was to begin later; return
-        the step, which is empty when it has not begun. Raises WaitNotFound."""
+        """Release a wait of a run, and return the step that it belongs to.
+
+        A run in ``wait_for`` continues without its signals, a sleep ends early, a step is retried
+        at once, a delayed run begins now (then the returned step is empty). Raises RunNotFound,
+        WaitNotFound, and BadOption if several waits match and *step* is None.
+        """
         parts = self._parts
         run = parts.client.get(parts.client.mine(run_id))
         step = self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
@@ -46,20 +51,21 @@ class Waits(Calls):
     def waits(
         self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
     ) -> list[WaitInfo]:
-        """Return the waits of a run, or the open ones of all runs; of these, only those that need a
-        person, if so asked."""
-        found = None if run_id is None else self._parts.client.get(run_id).id
-        return waits.listed(self._parts.client, found, escalated=escalated, limit=limit)
+        """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
+        waits that need an operator. Raises RunNotFound."""
+        if run_id is not None:
+            run_id = self._parts.client.get(run_id).id
+        return waits.listed(self._parts.client, run_id, escalated=escalated, limit=limit)
 
     def wait_token(self, wait_id: str) -> Token:
-        """Return the token of a wait once more, for whoever operates this database. Raises
+        """Return the token of an issued wait again, for an operator of this database. Raises
         WaitNotFound."""
         parts = self._parts
         return waits.token(parts.client, wait_id, lambda: self._do(keys.need(parts.sealer)))
 
 
 class AsyncWaits(AsyncCalls):
-    """Waits, for ``AsyncEngine``."""
+    """The calls of ``AsyncEngine`` on waits."""
 
     async def deliver(
         self,
@@ -71,9 +77,11 @@ class AsyncWaits(AsyncCalls):
         source: str | None = None,
         key: str | None = None,
     ) -> DeliveryReceipt:
-        """Deliver a signal to a wait that was handed out, and say what it came to. Without the
-        token that was made for this wait nothing is told, not even whether there is one:
-        TokenRefused. Raises WaitClosed, WaitExpired, TooManySignals."""
+        """Deliver a signal to an issued wait and return the receipt, which states its effect.
+
+        Raises TokenRefused without the token of this wait; that error does not reveal whether the
+        wait exists. Raises WaitClosed, WaitExpired, TooManySignals.
+        """
         return await self._call(
             Waits.deliver, wait_id, token, name, payload, source=source, key=key
         )
@@ -81,19 +89,22 @@ class AsyncWaits(AsyncCalls):
     async def release(
         self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None
     ) -> str:
-        """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before
-        its time, a step be tried again at once, or a run begin now that was to begin later; return
-        the step, which is empty when it has not begun. Raises WaitNotFound."""
+        """Release a wait of a run, and return the step that it belongs to.
+
+        A run in ``wait_for`` continues without its signals, a sleep ends early, a step is retried
+        at once, a delayed run begins now (then the returned step is empty). Raises RunNotFound,
+        WaitNotFound, and BadOption if several waits match and *step* is None.
+        """
         return await self._call(Waits.release, run_id, step=step, payload=payload, by=by)
 
     async def waits(
         self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
     ) -> list[WaitInfo]:
-        """Return the waits of a run, or the open ones of all runs; of these, only those that need a
-        person, if so asked."""
+        """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
+        waits that need an operator. Raises RunNotFound."""
         return await self._call(Waits.waits, run_id, escalated=escalated, limit=limit)
 
     async def wait_token(self, wait_id: str) -> Token:
-        """Return the token of a wait once more, for whoever operates this database. Raises
+        """Return the token of an issued wait again, for an operator of this database. Raises
         WaitNotFound."""
         return await self._call(Waits.wait_token, wait_id)
