@@ -177,7 +177,7 @@ class Play(GraphFixture):
             self.news[name] = "cancelled"
 
     def settle(self):
-        self.settle_graphs(self.store)
+        self.resolve_graphs(self.store)
         news, self.news = self.news, {}
         self.hear(news)
 
@@ -361,7 +361,7 @@ class PortionedPlay(Play):
         self.settle()
 
     def look(self):
-        self.settle_graphs(self.store)
+        self.resolve_graphs(self.store)
         return super().look()
 
     def may_be_spared(self, member):
@@ -370,8 +370,8 @@ class PortionedPlay(Play):
             > 1
         )
 
-    def settle_graphs(self, store):
-        while super().settle_graphs(store).more:
+    def resolve_graphs(self, store):
+        while super().resolve_graphs(store).more:
             assert store.check() == []
 
 

@@ -37,7 +37,7 @@ class OnPostgres(StoreFixture):
         with psycopg.connect(store.address.conninfo) as connection:
             yield connection
 
-    def hears(self, store):
+    def notices_commit(self, store):
         deadline = time.monotonic() + 60
         while not store.changed():
             if time.monotonic() > deadline:
@@ -52,10 +52,10 @@ class OnPolledPostgres(OnPostgres):
     def no_look(self, monkeypatch):
         monkeypatch.setattr(notifier, "POLL_EVERY", 3600.0)
 
-    def hears(self, store):
+    def notices_commit(self, store):
         with pytest.MonkeyPatch.context() as time_passes:
             time_passes.setattr(notifier, "POLL_EVERY", 0.0)
-            return super().hears(store)
+            return super().notices_commit(store)
 
 
 def begin_again(connection):
