@@ -1,4 +1,4 @@
-"""The store on PostgreSQL keeps the contract."""
+"""The PostgreSQL store passes the conformance suite."""
 
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -46,7 +46,7 @@ class OnPostgres(StoreFixture):
 
 
 class OnPolledPostgres(OnPostgres):
-    """Where nobody is told, and it is the test that says when it is time to look."""
+    """PostgreSQL without notifications: the store polls, and the test decides when."""
 
     @pytest.fixture(autouse=True)
     def no_look(self, monkeypatch):

@@ -343,7 +343,7 @@ class TestOpening:
 
 
 def in_threads(work, count):
-    """Run *work* in several threads at once and raise what any of them raised."""
+    """Run *work* in several threads at once; raise the error of any of them."""
     failed = []
 
     def guarded():
@@ -496,7 +496,7 @@ def open_session(store, session_id="s1", slot=-1):
 class TestManyAtOnce:
     def test_four_processes_share_a_file_and_none_starves(self, store, path, driver):
         with processes("hammer", path, driver, 4) as many:
-            assert tell_all(many) == [ENOUGH] * 4  # nobody stops before all have done so much
+            assert tell_all(many) == [ENOUGH] * 4  # no process stops before all have done this many
             counts = tell_all(many)
 
         assert min(counts) >= ENOUGH
@@ -648,7 +648,7 @@ class TestProcesses:
 
 @contextmanager
 def processes(name, path, driver, count, *arguments, waits=True):
-    """Run something of processes.py several times at once; ``said`` is the first line of each."""
+    """Run a function of processes.py in *count* processes; ``said`` is the first line of each."""
     script = str(Path(__file__).with_name("processes.py"))
     command = [sys.executable, "-W", "error", script, name, str(path), driver, *arguments]
     source = str(Path(contract.__file__).parents[3])
@@ -676,7 +676,7 @@ def processes(name, path, driver, count, *arguments, waits=True):
 
 
 def tell_all(many):
-    """Let all go on at once, and return what they say at their end."""
+    """Send a line to all processes, and return the next line of each."""
     for process in many:
         process.stdin.write("\n")
         process.stdin.flush()
