@@ -1,5 +1,5 @@
-"""A server that crashes gives the numbers of lost transactions to others. What became of a commit
-is decided by rows."""
+"""Commits in doubt: a crashed server reuses the numbers of lost transactions, so rows decide
+whether a commit succeeded."""
 
 import os
 import signal
@@ -36,8 +36,8 @@ SETTINGS = (
     "bgwriter_lru_maxpages=0",
     "checkpoint_timeout=1h",
 )
-"""Only processes crash here: what was written survives without being synced. Nothing but the WAL
-writer writes for others."""
+"""Only processes crash here, so written data survives without a sync. The WAL writer is the only
+process that writes for others."""
 
 
 def completed(store):

@@ -1,4 +1,4 @@
-"""A connection may be lost at any word. Nothing is written twice, and nothing that was answered is
+"""A connection may be lost at any message. Nothing is written twice, and no answered write is
 lost."""
 
 import itertools
@@ -219,7 +219,7 @@ def other(scene):
 
 
 def kill(server, pid):
-    """End a session as an administrator would, and wait until it is gone."""
+    """Terminate a server session as an administrator would, and wait until it has ended."""
     server.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
 
 

@@ -948,7 +948,7 @@ class TestTransactionalSteps:
 class TestWallClock:
     @pytest.fixture
     def machine(self, monkeypatch):
-        """The clocks of a machine that can be set."""
+        """The wall clock and the monotonic clock of the machine, set by the test."""
         machine = SimpleNamespace(wall=1_000_000_000, tick=0)
         fake = SimpleNamespace(
             time_ns=lambda: machine.wall * 1000, monotonic_ns=lambda: machine.tick * 1000
@@ -992,7 +992,7 @@ class TestWallClock:
 
 
 def replace_page(path, source: str, target: str) -> None:
-    """Overwrite the page of an index with that of another one."""
+    """Overwrite the root page of the index *target* with that of the index *source*."""
     with closing(sqlite3.connect(path)) as db:
         (size,) = db.execute("PRAGMA page_size").fetchone()
         pages = dict(db.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'index'"))
@@ -1004,7 +1004,7 @@ def replace_page(path, source: str, target: str) -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 class TestDamagedContent:
-    """What SQLite accepts, or does not notice, and no row may hold."""
+    """``check`` finds content that SQLite accepts or does not notice, and that no row may hold."""
 
     def test_an_index_with_entries_that_belong_to_no_row_is_found(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:
