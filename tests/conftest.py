@@ -43,7 +43,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """A PostgreSQL server for all tests of the process, started when the first one asks for it."""
+    """A PostgreSQL server for all tests of the process, started when the first test requests it."""
     from holdfast.testing.postgres import postgres
 
     with postgres() as server:
@@ -52,7 +52,7 @@ def postgres_server():
 
 @pytest.fixture(scope="session")
 def restartable_server():
-    """A server that keeps what was committed when it is stopped, however it is stopped."""
+    """A server that keeps committed data however it is stopped."""
     from holdfast.testing.postgres import postgres
 
     with postgres(durable=True) as server:

@@ -1,5 +1,5 @@
-"""An engine at work on a database of its own, in a file or in PostgreSQL, in real time or by a
-clock that the test moves."""
+"""Fixtures of engine tests: an engine on its own SQLite or PostgreSQL database, in real time or
+with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    """Whatever asks for a database, and be it through another fixture, is tested on each."""
+    """Run each test that uses the fixture ``database``, even indirectly, on each database."""
     if "database" in metafunc.fixturenames:
         only = any(mark.name == "sqlite_only" for mark in metafunc.definition.iter_markers())
         metafunc.parametrize(
@@ -49,7 +49,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def idle(database, clock):
-    """An engine that is not at work, by a clock that the test moves."""
+    """An engine without a worker, with a clock that the test moves."""
     engine = Engine(database, clock=clock)
     yield engine
     assert engine.check() == []

@@ -1,4 +1,4 @@
-"""A test's own connection to the database of an engine, whichever it is."""
+"""Connections of tests to the database of an engine, SQLite or PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database with one of every kind of thing, and all the ways to look at it and to use it."""
+"""A database with one entity of every kind, and all calls that read or use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def double(n: int) -> int:
 
 
 async def undo(n: int) -> None:
-    """Undo nothing."""
+    """Compensate nothing."""
 
 
 @workflow(name="every_plain")
@@ -107,7 +107,7 @@ WORKFLOWS = [payer, plain, bulky, failing, sleeper, listener, gated, caller, ite
 
 
 def populate(url: str, clock: Any) -> None:
-    """Make one of every kind of thing."""
+    """Create one entity of every kind."""
     with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
         engine.lane(
             "narrow",
@@ -185,8 +185,8 @@ def _outside(engine: Engine) -> None:
 
 
 def _in_passing(store: Store) -> None:
-    """Write the rows that exist only for a while: those of a session that holds a run, and those
-    that a worker takes up later."""
+    """Write the rows that exist only temporarily: those of a session that holds a run, and those
+    that a worker processes later."""
     now = store.now()
     session = Session(
         id="zombie",
@@ -237,11 +237,11 @@ ODD: dict[str, list[Any]] = {
     "BLOB": [b"", b"\xff\xfe", b"{", b"null", b"7", "text", 5, b"\x00", b"[[[["],
     "REAL": ["garbage", b"\xff", float("inf"), -1.0],
 }
-"""Values that do not belong into a column, by its declared type."""
+"""Values that are invalid in a column, by its declared type."""
 
 
 def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield every way to look at what there is, by name."""
+    """Yield every call that reads the database, by name."""
     yield "runs", lambda: engine.runs(limit=100)
     yield "runs by tag", lambda: engine.runs(tags={"customer": "7"})
     yield "gates", engine.gates
@@ -281,7 +281,7 @@ def _record(engine: Engine, run_id: str) -> object:
 
 
 def raw_error(call: Callable[[], object]) -> Exception | None:
-    """Return what a call raises that is no error of ours."""
+    """Return the error of a call if it is not a ``HoldfastError``, else None."""
     try:
         call()
     except HoldfastError:
@@ -292,7 +292,7 @@ def raw_error(call: Callable[[], object]) -> Exception | None:
 
 
 def use(engine: Engine, clock: Any) -> None:
-    """Do something of each kind, with things that are sound."""
+    """Use each kind of entity with rows that are not damaged."""
     assert engine.start(plain, 20).result(timeout=30) == 40
     listening = engine.start(listener)
     listening.signal("paid", 1)

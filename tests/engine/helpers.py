@@ -1,4 +1,4 @@
-"""Steps and functions of another module than the workflow that calls them."""
+"""Steps and functions that are defined in another module than the workflow that calls them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def deliver_it() -> str:
 
 
 class Courier:
-    """Calls a step in a method, and when it is entered."""
+    """Call a step in a method and in ``__aenter__``."""
 
     async def bring(self) -> str:
         return await deliver()
@@ -27,6 +27,6 @@ class Courier:
 
 
 class Desk:
-    """Has a step as an attribute."""
+    """A class with a step as an attribute."""
 
     hand_over = deliver

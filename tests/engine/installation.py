@@ -1,5 +1,5 @@
-"""An installation with a run of each kind, and what becomes of them when they go on, wherever that
-is."""
+"""An installation with a run of each kind, and checks that the runs continue correctly in any
+store."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WORKFLOWS = [plain, failing, sleeper, listener, careful, fragile, item, family]
 
 
 def populate(url, clock):
-    """Make one run of each kind, and return their ids."""
+    """Create one run of each kind, and return their ids."""
     with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
         engine.lane("narrow", concurrency=1, rate="5/h")
         engine.lane("closed", paused=True)
@@ -122,7 +122,7 @@ def populate(url, clock):
 
 
 def make_stuck(url, clock, run):
-    """Let a worker have it whose code has changed."""
+    """Make a run stuck: a worker whose code has changed executes it."""
     with Engine(url, clock=clock, workflows=[other_fragile]) as engine:
         engine.signal(run.id, "go")
         wait_for(engine, engine.run(run.id), "stuck")
@@ -133,7 +133,7 @@ def open_items(engine):
 
 
 def go_on(url, clock, ids):
-    """Let all that was copied come to its end."""
+    """Continue all copied runs until they end, and check their outcomes."""
     with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
         assert engine.start(plain, 1, key="order-1").id == ids["completed"]
         with pytest.raises(RunExists):

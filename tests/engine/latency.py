@@ -1,4 +1,4 @@
-"""A PostgreSQL server far away: a proxy that hands every message on a while later."""
+"""A distant PostgreSQL server: a proxy that forwards every message after a delay."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,5 @@
-"""How long each callback holds a loop: the time from its begin to its end in which its thread was
-not kept waiting for a CPU."""
+"""Measure how long each callback holds an event loop: its duration without the time in which its
+thread waited for a CPU."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class LoopMonitor:
-    """Measures every callback of the running loop while it is entered."""
+    """Measure every callback of the running loop inside the ``with`` block."""
 
     def __init__(self) -> None:
         self.held: list[float] = []
@@ -36,12 +36,12 @@ class LoopMonitor:
         events.Handle._run = self._run
 
     def percentile(self, share: float) -> float:
-        """Return how long a callback held the loop at most, but for the longest ones."""
+        """Return the seconds that *share* of the callbacks held the loop at most."""
         return sorted(self.held)[int(len(self.held) * share)]
 
     def _waited_for_a_cpu(self) -> float:
-        """Return for how many seconds this thread was ready and other programs had the CPU, as far
-        as the system tells."""
+        """Return the seconds that this thread was ready but had no CPU; 0 if the system does not
+        report them."""
         try:
             return int(self._statistics.read_text().split()[1]) / 1e9
         except OSError:

@@ -1,4 +1,4 @@
-"""A receiver of webhooks: an HTTP server of this machine that notes what is delivered to it."""
+"""A receiver of webhooks: a local HTTP server that records its deliveries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Receiver:
-    """A server to which events are delivered, and which may refuse them; with TLS if it is given a
-    context."""
+    """An HTTP server that records deliveries of events and can refuse them; *tls* is an optional
+    TLS context."""
 
     def __init__(self, tls=None):
         self.heard, self.answers, self.came, self.may_answer = (
@@ -47,7 +47,7 @@ class Receiver:
         self.thread.start()
 
     def wait(self, count):
-        """Wait until so many deliveries have come."""
+        """Wait until *count* deliveries have arrived."""
         while len(self.heard) < count:
             self.came.clear()
             assert len(self.heard) >= count or self.came.wait(60), self.heard

@@ -1,4 +1,4 @@
-"""Waiting for what an engine does, on its own commits."""
+"""Wait for the effects of an engine: conditions are checked after each of its commits."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from holdfast.connect.open_store import open_store
 from holdfast.store.contract import UnsealStore
 
 PATIENCE = 60.0
-"""Seconds after which something that should come to pass will not: long, for nobody waits longer
-than it takes."""
+"""Seconds after which a wait fails. Long, because a wait that succeeds ends at once."""
 
 
 def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
-    """Return when *condition* holds; it is looked at after every commit of the engine. Raises what
-    it raises."""
+    """Return when *condition* holds; check it now and after every commit of the engine.
+
+    An error of *condition* is raised here.
+    """
     reached, failed = threading.Event(), []
 
     def look(_: object) -> None:
         try:
             if not condition():
                 return
-        except Exception as error:  # in a thread of the engine, which has nothing to do with it
+        except Exception as error:  # raised below: this runs in a thread of the engine
             failed.append(error)
         reached.set()
 
@@ -39,18 +40,18 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
 
 
 def wait_for(engine: Any, run: Any, status: str) -> None:
-    """Return when the run has that status."""
+    """Return when the run has *status*."""
     wait_until(engine, lambda: run.status == status)
 
 
 def one_lease(leases: Any, **options: Any) -> Any:
-    """Claim, and return the one lease that there is."""
+    """Claim leases, and return the only one."""
     (lease,) = leases.claim(**options)
     return lease
 
 
 def unseal(path) -> None:
-    """Let a database accept writes that an export has sealed."""
+    """Unseal a database that an export has sealed, so that it accepts writes again."""
     with closing(open_store(path, sealed=True)) as store:
         (seal,) = store.apply([UnsealStore()])
     assert seal is not None

@@ -1,5 +1,5 @@
-"""What the tests of the PostgreSQL store begin with: short words for transitions, and a database
-with a few runs in it."""
+"""Helpers for tests of the PostgreSQL store: functions that build operations, and a database with a
+few runs."""
 
 from __future__ import annotations
 
@@ -58,14 +58,16 @@ def claim(store, session_id="s1", limit=5):
 
 
 def note(connection):
-    """The body of a transactional step."""
+    """Insert a row, as the body of a transactional step."""
     connection.execute("INSERT INTO note (text) VALUES ('paid')")
     return b"7"
 
 
 def stage(*graphs):
-    """Graphs of three members, of which the last waits for the two others and takes their results;
-    all for the session `s1`."""
+    """Return an operation that stages *graphs*, each with three members, for the session ``s1``.
+
+    The third member waits for the two others and takes their results.
+    """
     first = [NewMember(name=name, spec=MemberSpec(route=ROUTE), input=b"[1]") for name in "xy"]
     last = NewMember(
         name="z",
@@ -82,8 +84,8 @@ def stage(*graphs):
 
 
 def ends(store, *graphs):
-    """Both members that the third waits for end, in each graph, and the graphs hear of it: all at
-    once."""
+    """Stage *graphs*; return a batch that ends the first two members of each and resolves the
+    graphs."""
     store.apply([stage(*graphs)])
     members = [run_of(graph, name) for graph in graphs for name in "xy"]
     return [
@@ -100,8 +102,10 @@ def compose(run_id, data, results, fetch):
 
 @contextmanager
 def furnished(url, through=None):
-    """A store, which may reach its database through another URL, with a few runs held by a
-    session."""
+    """Yield a store with a few runs that a session holds; check the laws at the end.
+
+    *through* is another URL of the same database, by which the store connects to it.
+    """
     with closing(PostgresStore(through or url)) as store:
         held = [new(run_id, session_id="s1") for run_id in ("a", "b", "c", "parent")]
         child = new(
@@ -127,7 +131,7 @@ def furnished(url, through=None):
 
 
 def wait_until(found, seconds=60.0):
-    """Look again and again until something is true, and return it."""
+    """Poll *found* until it returns a true value, and return that value; fail after *seconds*."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not (value := found()):
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -136,7 +140,7 @@ def wait_until(found, seconds=60.0):
 
 
 def in_threads(*works):
-    """Do all of these at once and raise what any of them raised."""
+    """Run all *works* concurrently in threads; raise the first error of any of them."""
     failed = []
 
     def guarded(work):

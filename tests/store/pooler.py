@@ -1,4 +1,4 @@
-"""A real pgbouncer in transaction mode before a server, where there is one on this machine."""
+"""Run a real pgbouncer in transaction mode in front of a server, if this machine has pgbouncer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logfile = {folder}/log
 
 
 class Pooler:
-    """One that is running."""
+    """A running pgbouncer."""
 
     def __init__(self, server, folder):
         self._server, self._folder = server, folder
@@ -46,7 +46,8 @@ class Pooler:
 
 @contextmanager
 def pooler(server, *, size=3):
-    """Run one for as long as the block lasts. It refuses to be root just as the server does."""
+    """Run pgbouncer for the duration of the block, as the user of the server: it refuses to run as
+    root."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pooler-"))
     folder.chmod(0o777)
     (folder / "settings").write_text(SETTINGS.format(server=server.base, folder=folder, size=size))

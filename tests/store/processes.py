@@ -1,7 +1,7 @@
-"""What the tests of the SQLite store run in processes of their own: ``python processes.py NAME PATH
+"""Functions that tests of the SQLite store run in other processes: ``python processes.py NAME PATH
 DRIVER``.
 
-Each says a line when it is ready and goes on when it is told a line.
+Each writes a line of JSON when it is ready, and continues when it reads a line.
 """
 
 import json
@@ -20,7 +20,7 @@ from holdfast.store.contract.runs import Advance, EndSession, OpenSession, Start
 from holdfast.store.sqlite import SqliteStore, liveness
 
 ENOUGH = 50
-"""How many runs somebody must get done while others do the same: less is to starve."""
+"""The number of runs that each process must finish beside the others: fewer is starvation."""
 
 ROUTE = Route("default", "greet", "1", "default")
 
@@ -53,8 +53,10 @@ def open_session(store: SqliteStore, slot: int = -1) -> Session:
 
 
 def hammer(store: SqliteStore) -> None:
-    """Start, advance and finish runs until told to stop; say when these are enough for one, and at
-    the end how many."""
+    """Start, advance and finish runs until a line is read.
+
+    Write a line when ``ENOUGH`` runs are done, and at the end the number of runs.
+    """
     session = open_session(store)
     say("ready")
     sys.stdin.readline()
@@ -89,7 +91,7 @@ def hammer(store: SqliteStore) -> None:
 
 
 def live(store: SqliteStore) -> None:
-    """Live until killed, with a place that shows it."""
+    """Hold a slot and a run until a line is read or the process is killed."""
     session = open_session(store, store.take_slot())
     store.apply([StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
     say(session.id)
@@ -97,8 +99,10 @@ def live(store: SqliteStore) -> None:
 
 
 def lose(store: SqliteStore, how: str) -> None:
-    """Take a slot and do to its file what *how* says; restore it when told to, and live until
-    killed."""
+    """Take a slot and disturb its lock file as *how* says.
+
+    When a line is read, restore the slot and write whether that succeeded; end at the next line.
+    """
     slot = store.take_slot()
     open_session(store, slot)
     path = store.path + "-sessions"
@@ -116,7 +120,7 @@ def lose(store: SqliteStore, how: str) -> None:
 
 
 def lose_posix(store: SqliteStore, how: str) -> None:
-    """The same with POSIX locks, as on systems that have no others."""
+    """Do the same as ``lose`` with POSIX locks, as on systems without other locks."""
     liveness._SET_LOCK = None
     lose(store, how)
 
@@ -133,14 +137,14 @@ def _replace(path: str) -> None:
 
 
 def _close(path: str) -> None:
-    """Close what is open on the file, as a program does that becomes a daemon."""
+    """Close all descriptors of the file, as a program does when it becomes a daemon."""
     for number in os.listdir("/proc/self/fd"):
         if os.path.realpath(f"/proc/self/fd/{number}") == os.path.realpath(path):
             os.close(int(number))
 
 
 def _leave_a_child(path: str) -> None:
-    """Fork a child that outlives this process: until the test closes its input."""
+    """Fork a child that outlives this process, until the test closes its standard input."""
     ready, tell = os.pipe()
     if os.fork() == 0:
         os.write(tell, b"!")

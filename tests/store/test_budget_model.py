@@ -1,4 +1,4 @@
-"""Budgets beside a small model of them: whatever is done, what is counted is what was spent."""
+"""Budgets compared with a small model: after any operations, the store counts what was spent."""
 
 import itertools
 from collections import Counter
@@ -96,7 +96,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.do(OpenSession(Session(id=self.session, expires_at=now + SECOND, **told)))
 
     def tick(self, *names):
-        """A budget whose time has come begins anew when it is touched."""
+        """Reset a budget of the model that is past its reset time, as the store does on access."""
         if "team" in names and self.clock.now() >= self.reset_at:
             self.used["team"] = 0
             while self.reset_at <= self.clock.now():
@@ -127,7 +127,7 @@ class BudgetMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(sorted(self.runs)))
 
     def fits(self, run, amount, credit=0):
-        """Whether it fits into all budgets of the run, none of which may be overdrawn already."""
+        """Return whether *amount* fits into all budgets of the run, of which none is overdrawn."""
         return all(
             self.used[name] <= self.hard[name] and amount - credit <= max(self.free(name), 0)
             for name in self.runs[run]
@@ -232,7 +232,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.drop(lambda owner, what: True)
         self.open_session()
         routes = [(number, route.lane) for number, route in self.store.routes().items()]
-        for _ in range(len(self.runs)):  # suspects come one by one
+        for _ in range(len(self.runs)):  # suspects are claimed one at a time
             for run in self.do(Claim(self.session, routes, 1000)):
                 self.do(
                     Advance(
@@ -328,7 +328,7 @@ def explore(new_store, examples):
 def test_whatever_is_done_what_is_counted_is_what_was_spent(tmp_path):
     def new_store(number, clock):
         store = SqliteStore(tmp_path / f"{number}.db", clock=clock)
-        store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+        store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
         return store
 
     explore(new_store, 50)

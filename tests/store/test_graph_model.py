@@ -1,5 +1,5 @@
-"""Graphs beside a small model of them: whatever is done, whoever is started, skipped or cancelled
-is who must be.
+"""Graphs compared with a small model: after any operations, the members that are started, skipped
+or cancelled are those of the model.
 
 The model counts everything anew each time, and knows nothing of SQL. Each play is drawn by a
 number, so that it is the same wherever it is played. Whom a group stops is left to the store where
@@ -49,8 +49,8 @@ class ModelMember:
 
 
 class Play(GraphFixture):
-    """One graph: it is grown, its members end alone or together, it hears of it at once or later,
-    is cancelled, done again."""
+    """One graph: it is extended, its members end alone or together, their outcomes are resolved at
+    once or later, it is cancelled, and members are replayed."""
 
     def __init__(self, store, number):
         self.store, self.chance = store, Random(number)
@@ -60,7 +60,7 @@ class Play(GraphFixture):
         self.asked = set()
 
     def play(self, steps):
-        """Do this and that; then all that goes on ends well, and the graph with it."""
+        """Apply random operations; then complete all remaining members, which ends the graph."""
         new = self.draw_members(6)
         self.stage_graph(self.store, *map(self.as_new, new), graph=self.graph)
         self.take_in(new)
@@ -85,7 +85,7 @@ class Play(GraphFixture):
         assert self.status not in ("running", "cancelling")
         assert self.store.check() == []
 
-    # What is done
+    # Operations
 
     def draw_members(self, most):
         found = []
@@ -140,7 +140,7 @@ class Play(GraphFixture):
             )
 
     def end(self, fates, *, settled):
-        """Let runs end, all in one transaction; their graph hears of it there, or later."""
+        """End runs in one transaction; their outcomes are resolved in it, or later."""
         self.claim(self.store, self.session)
         ops = []
         for name, wanted in fates.items():
@@ -154,7 +154,7 @@ class Play(GraphFixture):
         assert not [one for one in answers if isinstance(one, BaseException)]
         if settled:
             self.hear({name: self.news.pop(name) for name in fates})
-            self.settle()  # and what was left before
+            self.settle()  # also resolves outcomes that were left before
 
     def last_words(self, name, status):
         run, done = self.run(name), status is Status.COMPLETED
@@ -177,7 +177,7 @@ class Play(GraphFixture):
             self.news[name] = "cancelled"
 
     def settle(self):
-        self.settle_graphs(self.store)
+        self.resolve_graphs(self.store)
         news, self.news = self.news, {}
         self.hear(news)
 
@@ -226,7 +226,7 @@ class Play(GraphFixture):
         self.follow(stops=False)
         assert self.members[name].state in ("waiting", "started")
 
-    # What that comes to
+    # Expected effects
 
     def take_in(self, new):
         self.members.update((member.name, member) for member in new)
@@ -238,7 +238,7 @@ class Play(GraphFixture):
         self.follow()
 
     def follow(self, *, stops=True):
-        """Start, skip and stop whoever is to be."""
+        """Start, skip and stop the members of the model that its groups require."""
         decided = []
         while now := self.decide():
             decided += now
@@ -255,7 +255,7 @@ class Play(GraphFixture):
             )
             assert stopped or self.may_be_spared(member), member
             member.state = actual[member.name]
-        for member in rest:  # who is needed by one of these alone may go, too
+        for member in rest:  # a member that only these need may be cancelled, too
             if member.state not in ENDED and actual[member.name] == "cancelled":
                 assert not self.needed(member.name), member
                 member.state = "cancelled"
@@ -268,12 +268,12 @@ class Play(GraphFixture):
         self.finish()
 
     def may_be_spared(self, member):
-        """Whether the rest of a group may run on because another group that waited for it was
-        decided a little later."""
+        """Return whether the rest of a group may continue because another group that waited for it
+        was decided a little later."""
         return False
 
     def decide(self):
-        """Decide open groups, and what that means for those who wait; return the groups."""
+        """Decide open groups and update their waiting members; return the decided groups."""
         decided = []
         for group in [
             group
@@ -295,7 +295,7 @@ class Play(GraphFixture):
         return decided
 
     def needed(self, name):
-        """Whether somebody who waits has an open group with this one in it."""
+        """Return whether a waiting member has an open group that contains this member."""
         waiting = [member for member in self.members.values() if member.state == "waiting"]
         return any(
             name in group.of
@@ -323,7 +323,7 @@ class Play(GraphFixture):
                 "cancelled" if self.status == "cancelling" else "completed" if well else "failed"
             )
 
-    # What is so
+    # Observed state
 
     def run(self, name):
         return self.get(self.store, f"{self.graph}::{name}")
@@ -336,7 +336,7 @@ class Play(GraphFixture):
         ]
 
     def look(self):
-        """Return how members stand in the store, and keep who was asked to stop."""
+        """Return the states of members in the store; remember which were asked to stop."""
         found = self.store.whole_graph(self.graph).members.values()
         self.asked = {one.name for one in found if one.asked_at is not None}
         return {one.name: one.state.value for one in found}
@@ -350,8 +350,7 @@ class Play(GraphFixture):
 
 
 class PortionedPlay(Play):
-    """The same with transactions that do very little: what one leaves over is done before anybody
-    looks."""
+    """The same with very small portions, all of which are applied before the comparison."""
 
     def end(self, fates, *, settled):
         super().end(fates, settled=True)
@@ -361,7 +360,7 @@ class PortionedPlay(Play):
         self.settle()
 
     def look(self):
-        self.settle_graphs(self.store)
+        self.resolve_graphs(self.store)
         return super().look()
 
     def may_be_spared(self, member):
@@ -370,8 +369,8 @@ class PortionedPlay(Play):
             > 1
         )
 
-    def settle_graphs(self, store):
-        while super().settle_graphs(store).more:
+    def resolve_graphs(self, store):
+        while super().resolve_graphs(store).more:
             assert store.check() == []
 
 
@@ -392,7 +391,7 @@ def explore(store, numbers, play=Play):
 
 def test_whatever_is_done_a_graph_does_what_the_model_says(tmp_path):
     store = SqliteStore(tmp_path / "test.db", clock=HandClock())
-    store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+    store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
     explore(store, range(60))
     store.close()
 
@@ -406,7 +405,7 @@ def test_whatever_is_done_a_graph_in_postgres_does_what_the_model_says(postgres_
 
 def test_in_small_portions_a_graph_does_what_the_model_says(tmp_path, small_portions):
     store = SqliteStore(tmp_path / "test.db", clock=HandClock())
-    store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+    store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
     explore(store, range(40), PortionedPlay)
     store.close()
 

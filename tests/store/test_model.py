@@ -1,4 +1,4 @@
-"""The store beside a small model of it: whatever is done to both, they agree.
+"""The store compared with a small model: after any operations on both, they agree.
 
 The model knows the table of statuses and the rules of claiming, and nothing of SQL.
 """
@@ -56,7 +56,7 @@ CRASH_LIMIT = 4
 
 @dataclass
 class ModelRun:
-    """What a run is, as far as statuses go."""
+    """The fields of a run that decide its status."""
 
     id: str
     priority: int
@@ -97,13 +97,13 @@ class ModelRun:
         self.kinds.append(kind)
 
     def as_state(self):
-        """What the rules of claiming look at."""
+        """Return the fields that decide whether the run can be claimed."""
         names = ("status", "priority", "crashes", "crash_seq", "waits", "revision", "seen_revision")
         return {name: getattr(self, name) for name in names}
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Everybody who touches a store: those who start runs, two workers, and those who meddle."""
+    """All users of a store: callers that start runs, two workers, and operators."""
 
     folder = driver = None
     numbers = itertools.count()
@@ -112,7 +112,7 @@ class StoreMachine(RuleBasedStateMachine):
         store = SqliteStore(
             self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver
         )
-        store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+        store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
         return store
 
     @initialize()
@@ -153,7 +153,7 @@ class StoreMachine(RuleBasedStateMachine):
     def event(self, run, kind=EventKind.MARKED):
         return Event(kind=kind, seq=len(run.kinds) + 1)
 
-    # Those who start
+    # Callers that start runs
 
     @rule(
         data=st.data(),
@@ -205,7 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
             )[0]
             assert (answer.created, answer.leased) == (False, False)
 
-    # The workers
+    # Workers
 
     @rule(name=st.sampled_from(["s1", "s2"]), limit=st.integers(1, 3))
     def claim(self, name, limit):
@@ -232,8 +232,11 @@ class StoreMachine(RuleBasedStateMachine):
             run.generation += 1
 
     def best(self, session_id, limit):
-        """The best that are ready; of those that may have killed their worker one, and none while
-        the session holds another."""
+        """Return the ready runs that a claim takes first.
+
+        Of the runs that may have killed their worker it takes one, and none while the session
+        holds another suspect that is not waiting.
+        """
         suspected = any(
             run.session == session_id
             and run.crashes >= 2
@@ -315,7 +318,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held())
     @rule(data=st.data(), keep=st.booleans())
     def go_on_without_having_looked(self, data, keep):
-        """The holder does not know whether somebody asked the run to stop meanwhile."""
+        """The holder does not know whether the run was asked to stop meanwhile."""
         run = self.some(data, self.held())
         self.advance(run, status=Status.RUNNING if keep else Status.PENDING, keep=keep)
         run.move(Move.GO_ON)
@@ -377,10 +380,10 @@ class StoreMachine(RuleBasedStateMachine):
                 run.kinds.append(EventKind.RUN_STUCK)
             if lost:
                 run.kinds.append(EventKind.LEASE_LOST)
-                run.crash_seq = len(run.kinds)  # that line is no progress
+                run.crash_seq = len(run.kinds)  # that event is not progress
         self.open_session(name)
 
-    # Those who meddle
+    # Operators
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), name=st.sampled_from(["paid", "other"]))
@@ -491,7 +494,7 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(RunNotFound):
                 self.do(op)
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def the_store_is_what_the_model_says(self):
@@ -513,7 +516,7 @@ class StoreMachine(RuleBasedStateMachine):
             ), run
 
     def ended(self, run):
-        """Whoever was ended from outside has a reason too."""
+        """Return whether the run was ended from outside: such a run has a reason, too."""
         return run.status in (Status.CANCELLED, Status.EXPIRED) and run.kinds[-1] in (
             EventKind.RUN_CANCELLED,
             EventKind.RUN_EXPIRED,
@@ -536,8 +539,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def somebody_will_look_again_at_whatever_can_go_on(self):
-        """Nothing stalls silently: what is not held and waits for nobody can be claimed, now or
-        when its time has come."""
+        """No run stalls silently: a run without a holder that waits for nothing can be claimed, now
+        or when it is due."""
         for run in self.runs.values():
             if (
                 run.session is None

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL keeps the contract."""
+"""The PostgreSQL store passes the conformance suite."""
 
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -37,7 +37,7 @@ class OnPostgres(StoreFixture):
         with psycopg.connect(store.address.conninfo) as connection:
             yield connection
 
-    def hears(self, store):
+    def notices_commit(self, store):
         deadline = time.monotonic() + 60
         while not store.changed():
             if time.monotonic() > deadline:
@@ -46,16 +46,16 @@ class OnPostgres(StoreFixture):
 
 
 class OnPolledPostgres(OnPostgres):
-    """Where nobody is told, and it is the test that says when it is time to look."""
+    """PostgreSQL without notifications: the store polls, and the test decides when."""
 
     @pytest.fixture(autouse=True)
     def no_look(self, monkeypatch):
         monkeypatch.setattr(notifier, "POLL_EVERY", 3600.0)
 
-    def hears(self, store):
+    def notices_commit(self, store):
         with pytest.MonkeyPatch.context() as time_passes:
             time_passes.setattr(notifier, "POLL_EVERY", 0.0)
-            return super().hears(store)
+            return super().notices_commit(store)
 
 
 def begin_again(connection):

@@ -1,4 +1,4 @@
-"""The database's clock, as a process knows it that asks it now and then."""
+"""The estimate of the database's clock in a process that reads that clock periodically."""
 
 from contextlib import closing
 
@@ -9,8 +9,8 @@ SECOND = 1_000_000
 
 
 class Machine:
-    """A monotonic clock and a database's clock, both moved by hand; to ask takes as long as is
-    said."""
+    """A monotonic clock and a database's clock, both moved by hand; ``delays`` are the durations of
+    the next reads."""
 
     def __init__(self, there=1000 * SECOND):
         self.tick, self.there, self.delays = 5 * SECOND, there, []

@@ -1,5 +1,5 @@
-"""A server that crashes gives the numbers of lost transactions to others. What became of a commit
-is decided by rows."""
+"""Commits in doubt: a crashed server reuses the numbers of lost transactions, so rows decide
+whether a commit succeeded."""
 
 import os
 import signal
@@ -36,8 +36,8 @@ SETTINGS = (
     "bgwriter_lru_maxpages=0",
     "checkpoint_timeout=1h",
 )
-"""Only processes crash here: what was written survives without being synced. Nothing but the WAL
-writer writes for others."""
+"""Only processes crash here, so written data survives without a sync. The WAL writer is the only
+process that writes for others."""
 
 
 def completed(store):
@@ -88,8 +88,8 @@ def expected(server, tmp_path_factory):
 
 @contextmanager
 def unwritten(server):
-    """Write nothing that is not committed, crash at the end, and let others take the numbers of the
-    lost transactions."""
+    """Stop the WAL writer during the block, then crash the server and reuse the numbers of the lost
+    transactions."""
     ((writer,),) = server.execute(WAL_WRITER)
     os.kill(writer, signal.SIGSTOP)
     yield
@@ -115,7 +115,7 @@ def has_recovered(server, old_writer):
 
 
 class Doomed:
-    """Transitions whose last word is lost: the request, so that they were never committed, or the
+    """Operations whose last message is lost: the request, so that they were never committed, or the
     answer to it."""
 
     def __init__(self, stack, server, folder, kind, loses):
@@ -137,7 +137,7 @@ class Doomed:
 
 
 def undisturbed(server, folder, kind):
-    """Say with which word a kind of write commits, what is answered, and what is there then."""
+    """Return which message commits a kind of write, its answers, and the resulting database."""
     with ExitStack() as stack:
         one = Doomed(stack, server, folder, kind, REQUEST)
         one.line.cut(-1, REQUEST)

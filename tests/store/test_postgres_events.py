@@ -1,5 +1,5 @@
-"""Events that commit late are told late, but they are told; and those of one run come in their
-order, whoever waited for whom."""
+"""Events that commit late are read late but not skipped, and the events of one run are read in
+order, whichever transaction waited for another."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def store(database):
 
 
 class Reader:
-    """Somebody who reads on and on."""
+    """A reader of events that continues after its last event."""
 
     def __init__(self, store, after=BEGINNING):
         self.store, self.place, self.seen = store, store.place(after), []
 
     def read(self):
-        """Return what is new."""
+        """Return the run and the number of each event since the last call."""
         events, self.place = self.store.events(self.place, EventFilter())
         self.seen += [(event.run_id, event.seq) for event in events]
         return [(event.run_id, event.seq) for event in events]
@@ -118,7 +118,7 @@ def test_a_callback_does_not_pass_what_commits_late(store, database):
 def test_who_waited_for_the_row_of_a_run_comes_after_whom_it_waited_for(
     store, database, postgres_server
 ):
-    """A forced cancel begins first, but writes last: its event is told last."""
+    """A forced cancel begins first, but writes last: its event is read last."""
     reader = Reader(store)
     with closing(PostgresStore(database)) as other, psycopg.connect(database) as holder:
         holder.execute("SELECT id FROM holdfast.run WHERE id = 'a' FOR NO KEY UPDATE")

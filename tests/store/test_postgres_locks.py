@@ -1,4 +1,4 @@
-"""A transition that waits for the lock of a run numbers its lines after those that were committed
+"""An operation that waits for the lock of a run numbers its events after those that were committed
 while it waited."""
 
 import threading
@@ -39,7 +39,7 @@ def store(url):
 
 @contextmanager
 def in_the_way(url, query, **values):
-    """Execute a named query in a transaction of another connection; commit when somebody waits for
+    """Execute a named query in a transaction of another connection; commit when a session waits for
     it."""
     locked = threading.Event()
 

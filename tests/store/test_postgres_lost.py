@@ -1,4 +1,4 @@
-"""A connection may be lost at any word. Nothing is written twice, and nothing that was answered is
+"""A connection may be lost at any message. Nothing is written twice, and no answered write is
 lost."""
 
 import itertools
@@ -94,7 +94,7 @@ KINDS = {
 
 
 def picture(url):
-    """All that the database holds, but for times and numbers that a second try may change."""
+    """Return the content of the database without times and numbers that a retry may change."""
     runs = (
         "SELECT id, status, generation, revision, session_id, rank IS NULL, waits, result, error,"
         " crashes FROM holdfast.run"
@@ -137,7 +137,7 @@ def picture(url):
 
 
 def gist(answer):
-    """What an answer says, but for the time."""
+    """Return the content of an answer without its time."""
     if isinstance(answer, list):
         return [gist(one) for one in answer]
     if isinstance(answer, Started):
@@ -155,14 +155,14 @@ def gist(answer):
 
 @contextmanager
 def wired(server, folder):
-    """A furnished store, the URL of its database, and the wire to it."""
+    """Yield a furnished store, the URL of its database, and the wire to it."""
     with server.lend() as url, wire(server, folder) as line, furnished(url, line.url(url)) as store:
         yield store, url, line
 
 
 def play(server, folder, kind, word=0, loses=REQUEST):
-    """Write, with the wire cut at a word, and say how many words it took, what was answered, and
-    what is there then."""
+    """Write with the wire cut at a message; return the number of messages, the answers, and the
+    resulting database."""
     with wired(server, folder) as (store, url, line):
         ops = KINDS[kind](store)
         line.cut(word or -1, loses)
@@ -213,13 +213,13 @@ def store(scene):
 
 @pytest.fixture
 def other(scene):
-    """Another process, as it were, on the same database."""
+    """A second store on the same database, in place of another process."""
     with closing(PostgresStore(scene[1])) as other:
         yield other
 
 
 def kill(server, pid):
-    """End a session as an administrator would, and wait until it is gone."""
+    """Terminate a server session as an administrator would, and wait until it has ended."""
     server.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
 
 
@@ -236,7 +236,7 @@ class TestALostServer:
         ops = KINDS[kind](store)
         line.cut(words, loses)
         line.dead = True
-        monkeypatch.setattr(reader, "PATIENCE", 0.2)  # nobody waits long
+        monkeypatch.setattr(reader, "PATIENCE", 0.2)  # keep the test short
 
         with pytest.raises(StoreUnavailable, match="no server answers"):
             store.apply(ops)

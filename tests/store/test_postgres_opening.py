@@ -1,5 +1,5 @@
-"""Opening a PostgreSQL database: it is made ready once, whoever may not use it is told what to do,
-and no password is shown."""
+"""Opening a PostgreSQL database: its schema is created once, a user without permission is told what
+to do, and no password is shown."""
 
 import traceback
 from contextlib import closing, suppress
@@ -61,7 +61,7 @@ def empty(postgres_server):
 
 @pytest.fixture
 def role(postgres_server, empty):
-    """A role that may nothing but connect, and its URL."""
+    """The URL of a role that may only connect."""
     postgres_server.execute("DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
     yield empty.replace("user=postgres", "user=guest")
     postgres_server.execute("DROP OWNED BY guest", empty)
@@ -352,10 +352,10 @@ class TestUrls:
 
 
 class TestInTheMiddle:
-    """What a server may say at any time."""
+    """Errors that a server may raise at any time."""
 
     def raising(self, server, url, code):
-        """Let every new event be refused by the server with this code."""
+        """Make the server refuse every new event with the error *code*."""
         function = (
             "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING"
             f" ERRCODE = '{code}'; END $$"

@@ -78,7 +78,7 @@ class TestContract(
     ReadConformance,
     OnPolledPostgres,
 ):
-    """The contract, through it."""
+    """The conformance suite through the pooler."""
 
     @pytest.fixture
     def url(self, direct, between):
@@ -86,7 +86,7 @@ class TestContract(
 
 
 def traces(server, direct, url):
-    """What sessions of the server remember: statements, channels, locks."""
+    """Return the state of server sessions: prepared statements, channels, locks."""
     with psycopg.connect(url, prepare_threshold=None, autocommit=True) as db:
         found = db.execute("SELECT name FROM pg_prepared_statements").fetchall()
         found += db.execute("SELECT pg_listening_channels()").fetchall()

@@ -27,7 +27,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def db(postgres_server):
-    """A connection on which only what no index can do is done without one."""
+    """A connection whose planner uses an index wherever one is possible."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script(
             "SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET plan_cache_mode TO"
@@ -37,7 +37,7 @@ def db(postgres_server):
 
 
 def explained(db, name):
-    """Return the plan of a query, for values that it does not know yet."""
+    """Return the generic plan of a query, made without its values."""
     text = sql_files.load("postgres")[name]
     names = sql_files.parameters(text)
     sql = re.sub(r"(?<!:):([a-z_]+)", lambda found: f"${names.index(found[1]) + 1}", text)
@@ -198,14 +198,13 @@ ASLEEP = """INSERT INTO holdfast.run (id, route_id, status, priority, generation
 
 
 FREELY = "SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO on"
-"""Lets the planner do as it likes, as on a connection through a pooler, without knowing the
-values."""
+"""Settings for a free choice of plans without the values, as on a connection through a pooler."""
 
 
 @pytest.fixture(scope="module")
 def crowd(postgres_server):
-    """A connection to a database in which many sleep, on which the planner may do as it likes but
-    does not know the values."""
+    """A connection to a database with many sleeping runs; the planner chooses freely, without the
+    values."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script(f"{ASLEEP}; {FREELY}")
         yield store._writer
@@ -223,7 +222,7 @@ def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
 
 @pytest.fixture(scope="module")
 def new(postgres_server):
-    """The same with a database that is new: plans that are made now are kept while it grows."""
+    """The same with a new database: plans that are made now are kept while it grows."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script(FREELY)
         yield store._writer
@@ -255,7 +254,7 @@ ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation,
 
 @pytest.fixture(scope="module")
 def archive(postgres_server):
-    """The same with a database in which all have ended, as far as the planner knows."""
+    """The same with a database in which, to the planner's knowledge, all runs have ended."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script(f"{ENDED}; {FREELY}")
         yield store._writer

@@ -64,7 +64,7 @@ def url(postgres_server):
 
 @pytest.fixture
 def stores(url):
-    """Four stores, each with a session of its own name."""
+    """Four stores, each with its own session."""
     with ExitStack() as stack:
         found = [stack.enter_context(closing(PostgresStore(url))) for _ in range(4)]
         for number, store in enumerate(found):
@@ -348,8 +348,8 @@ class TestGraphs:
         ids=["alone", "beside a signal", "beside a step"],
     )
     def test_whoever_ends_members_locks_their_graphs_before_the_runs(self, url, more):
-        """As those do who cancel a graph, or stop the rest of a group: else both would wait for
-        each other."""
+        """Lock order: graphs before runs, as when a graph or the rest of a group is cancelled.
+        Otherwise the two transactions would deadlock."""
         with furnished(url) as store, psycopg.connect(url) as db:
             ops = [*more, *ends(store, "g")]
             db.execute("SELECT 1 FROM holdfast.graph WHERE id = 'g' FOR NO KEY UPDATE")
@@ -582,7 +582,7 @@ class TestBehindAPooler(
     ReadConformance,
     OnPolledPostgres,
 ):
-    """A pooler between us: no session remembers anything, and nobody listens."""
+    """A simulated pooler: sessions keep no state, and no process receives notifications."""
 
     @pytest.fixture(autouse=True)
     def pooler(self, monkeypatch):

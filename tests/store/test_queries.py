@@ -36,7 +36,7 @@ def db(tmp_path_factory):
 
 
 def asked(path):
-    """Every call by which a file asks a named query: the method and the name."""
+    """Yield the method and the query name of every call in a file that runs a named query."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Call(
@@ -65,8 +65,7 @@ def test_every_query_that_exists_is_asked():
 
 
 def test_what_counts_changes_is_a_change():
-    """Drivers count the rows of a statement that begins with one of these words, and of no
-    other."""
+    """Drivers count the changed rows only of statements that begin with one of these words."""
     verbs = {
         name: QUERIES[name].split()[0] for method, name in calls() if method in ("change", "many")
     }

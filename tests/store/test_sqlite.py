@@ -343,7 +343,7 @@ class TestOpening:
 
 
 def in_threads(work, count):
-    """Run *work* in several threads at once and raise what any of them raised."""
+    """Run *work* in several threads at once; raise the error of any of them."""
     failed = []
 
     def guarded():
@@ -496,7 +496,7 @@ def open_session(store, session_id="s1", slot=-1):
 class TestManyAtOnce:
     def test_four_processes_share_a_file_and_none_starves(self, store, path, driver):
         with processes("hammer", path, driver, 4) as many:
-            assert tell_all(many) == [ENOUGH] * 4  # nobody stops before all have done so much
+            assert tell_all(many) == [ENOUGH] * 4  # no process stops before all have done this many
             counts = tell_all(many)
 
         assert min(counts) >= ENOUGH
@@ -648,7 +648,7 @@ class TestProcesses:
 
 @contextmanager
 def processes(name, path, driver, count, *arguments, waits=True):
-    """Run something of processes.py several times at once; ``said`` is the first line of each."""
+    """Run a function of processes.py in *count* processes; ``said`` is the first line of each."""
     script = str(Path(__file__).with_name("processes.py"))
     command = [sys.executable, "-W", "error", script, name, str(path), driver, *arguments]
     source = str(Path(contract.__file__).parents[3])
@@ -676,7 +676,7 @@ def processes(name, path, driver, count, *arguments, waits=True):
 
 
 def tell_all(many):
-    """Let all go on at once, and return what they say at their end."""
+    """Send a line to all processes, and return the next line of each."""
     for process in many:
         process.stdin.write("\n")
         process.stdin.flush()
@@ -948,7 +948,7 @@ class TestTransactionalSteps:
 class TestWallClock:
     @pytest.fixture
     def machine(self, monkeypatch):
-        """The clocks of a machine that can be set."""
+        """The wall clock and the monotonic clock of the machine, set by the test."""
         machine = SimpleNamespace(wall=1_000_000_000, tick=0)
         fake = SimpleNamespace(
             time_ns=lambda: machine.wall * 1000, monotonic_ns=lambda: machine.tick * 1000
@@ -992,7 +992,7 @@ class TestWallClock:
 
 
 def replace_page(path, source: str, target: str) -> None:
-    """Overwrite the page of an index with that of another one."""
+    """Overwrite the root page of the index *target* with that of the index *source*."""
     with closing(sqlite3.connect(path)) as db:
         (size,) = db.execute("PRAGMA page_size").fetchone()
         pages = dict(db.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'index'"))
@@ -1004,7 +1004,7 @@ def replace_page(path, source: str, target: str) -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 class TestDamagedContent:
-    """What SQLite accepts, or does not notice, and no row may hold."""
+    """``check`` finds content that SQLite accepts or does not notice, and that no row may hold."""
 
     def test_an_index_with_entries_that_belong_to_no_row_is_found(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:

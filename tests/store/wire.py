@@ -1,5 +1,5 @@
-"""A wire between a store and its server that a test can cut at the n-th word, before the server
-heard it or after it answered."""
+"""A proxy between a store and its server that a test can cut at the n-th message, before the server
+receives it or after the server answers it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ _FIELDS = (
     b" process\0\0"
 )
 WARNING = b"N" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
-"""The last message of a server process that ends because another one has crashed, or because of an
-immediate shutdown."""
+"""The last message of a server process that ends because another process has crashed, or because of
+an immediate shutdown."""
 
 
 class Wire:
-    """A socket like the server's own, which passes everything on. The first connection made through
-    it is the one that is cut."""
+    """A socket like that of the server, which forwards all data.
+
+    ``cut`` applies to the first connection through it.
+    """
 
     def __init__(self, server, folder):
         self._server, self._folder = server, folder
@@ -29,9 +31,9 @@ class Wire:
         self._listener.listen(50)
         self._lines = []
         self.dead = False
-        """Whether nobody gets through any more."""
+        """Whether the wire refuses new connections."""
         self.said = []
-        """The words that the first connection has said since the last call of ``cut``."""
+        """The messages that the first connection has sent since the last call of ``cut``."""
         self._cut_at, self._loses = 0, REQUEST
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -40,19 +42,22 @@ class Wire:
         return url.replace(str(self._server.base), str(self._folder))
 
     def cut(self, word, loses):
-        """Cut when the first connection says its *word*-th word from now, or one in which that is
-        said: the request is lost, or the answer to it. With SILENCE the request is lost too, and
-        the server is not told that nobody is there any more."""
+        """Cut the first connection at a message: the *word*-th from now, or the first that contains
+        *word* if it is bytes.
+
+        *loses* says what is lost: the request, or the answer to it. With ``SILENCE`` the request is
+        lost, and the connection to the server stays open.
+        """
         self.said, self._cut_at, self._loses = [], word, loses
 
     def crash(self):
-        """Cut every connection now, while nothing is on its way, as a server does that crashes."""
+        """Cut every connection now, while no message is in transit, as a crashing server does."""
         for line in self._lines:
             line.crash()
 
     @property
     def words(self):
-        """How many words that is."""
+        """The number of messages in ``said``."""
         return len(self.said)
 
     @property
@@ -72,14 +77,14 @@ class Wire:
                 self._lines.append(_Line(self, near, far, first=not self._lines))
 
     def close(self):
-        """Cut everything."""
+        """Close the listener and cut all connections."""
         self._listener.close()
         for line in self._lines:
             line.close()
 
 
 class _Line:
-    """One connection."""
+    """One forwarded connection."""
 
     def __init__(self, wire, near, far, *, first):
         self._wire, self._near, self._far, self._first = wire, near, far, first
@@ -130,7 +135,7 @@ class _Line:
 
 @contextmanager
 def wire(server, folder):
-    """Lay a wire for as long as the block lasts."""
+    """Open a wire for the duration of the block."""
     laid = Wire(server, folder)
     try:
         yield laid

@@ -1,8 +1,9 @@
-"""The promises of ``holdfast.store.contract`` as tests, for whoever writes a store.
+"""Conformance suite for stores: the promises of ``holdfast.store.contract`` as tests.
 
-Subclass ``StoreContract``, give it ``open_store``, ``execute`` and ``transaction``, and pytest does
-the rest. Each test begins with an empty database and a clock that stands still, and ends with a
-look at the laws: none may be broken.
+The author of a store subclasses ``StoreContract`` and implements ``open_store``, ``execute`` and
+``transaction``; pytest collects the tests from the subclass. Each test begins with an empty
+database and a clock that moves only by hand. At its end, a test that uses the fixture ``store``
+also checks the laws and fails if one is broken.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class StoreContract(
     SetAsideConformance,
     DamageConformance,
 ):
-    """All promises of a store."""
+    """All tests that a store must pass."""
 
 
 __all__ = [

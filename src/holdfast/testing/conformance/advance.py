@@ -1,4 +1,4 @@
-"""What the holder of a run writes: alone, with a body of user code, and many at once."""
+"""Conformance of ``Advance``: single writes of a holder, transactional steps, and batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from holdfast.testing.conformance.fixture import (
 
 
 class AdvanceConformance(StoreFixture):
-    """The holder writes, and only the holder."""
+    """A run is written by its holder only; a write of any other worker is refused."""
 
     def test_events_are_kept_in_order_and_dated(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
@@ -57,21 +57,21 @@ class AdvanceConformance(StoreFixture):
         for run_id in ("r1", "r2", "r3"):
             self.advance(store, self.hold(store, run_id), status=Status.COMPLETED, result=b"1")
 
-        found = {run.id: run for run in store.runs_by_id(["r3", "none", "r1", "r1"])}
+        runs = {run.id: run for run in store.runs_by_id(["r3", "none", "r1", "r1"])}
 
-        assert found == {run_id: store.run(run_id) for run_id in ("r1", "r3")}
+        assert runs == {run_id: store.run(run_id) for run_id in ("r1", "r3")}
         assert store.runs_by_id([]) == []
 
-    def test_what_reached_runs_can_be_read_together(self, store: Store) -> None:
+    def test_glances_of_several_runs_can_be_read_together(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
             self.hold(store, run_id)
         for name in ("go", "on"):
             self.do(store, SignalRun("r2", name, b"1"))
 
-        found = store.glances(["r3", "none", "r2"])
+        glances = store.glances(["r3", "none", "r2"])
 
-        assert found == {run_id: store.glance(run_id) for run_id in ("r2", "r3")}
-        assert [signal.name for signal in found["r2"].signals] == ["go", "on"]
+        assert glances == {run_id: store.glance(run_id) for run_id in ("r2", "r3")}
+        assert [signal.name for signal in glances["r2"].signals] == ["go", "on"]
 
     def test_a_history_can_be_read_from_the_middle_and_with_others(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
@@ -80,8 +80,10 @@ class AdvanceConformance(StoreFixture):
                 self.advance(store, run)
 
         assert [event.seq for event in store.history("r1", after=1)] == [2]
-        found = store.histories(["r2", "r1", "none"])
-        assert {run_id: [event.seq for event in events] for run_id, events in found.items()} == {
+        histories = store.histories(["r2", "r1", "none"])
+        assert {
+            run_id: [event.seq for event in events] for run_id, events in histories.items()
+        } == {
             "r1": [1, 2],
             "r2": [1, 2],
             "none": [],
@@ -93,9 +95,9 @@ class AdvanceConformance(StoreFixture):
         for run_id, name in (("r2", "a"), ("r1", "b"), ("r2", "c"), ("r3", "d")):
             store.apply([SignalRun(run_id, name, b"1")])
 
-        found = store.signals_of(["r2", "r1", "none"])
-        assert found == {run_id: store.signals(run_id) for run_id in ("r1", "r2", "none")}
-        assert [signal.name for signal in found["r2"]] == ["a", "c"]
+        signals = store.signals_of(["r2", "r1", "none"])
+        assert signals == {run_id: store.signals(run_id) for run_id in ("r1", "r2", "none")}
+        assert [signal.name for signal in signals["r2"]] == ["a", "c"]
         assert store.signals_of([]) == {}
 
     @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ class AdvanceConformance(StoreFixture):
         assert (store.history("r1"), store.signals("r2"), store.run("c1")) == ([], [], None)
         assert store.hints() == Hints()
 
-    def test_whoever_let_go_of_a_run_holds_it_no_more(self, store: Store) -> None:
+    def test_a_worker_that_released_a_run_no_longer_holds_it(self, store: Store) -> None:
         run = self.hold(store)
         self.park(store, run)
         before = self.get(store)
@@ -147,7 +149,7 @@ class AdvanceConformance(StoreFixture):
 
         assert self.get(store) == before
 
-    def test_whoever_finished_a_run_holds_it_no_more(self, store: Store) -> None:
+    def test_a_worker_that_finished_a_run_no_longer_holds_it(self, store: Store) -> None:
         run = self.hold(store)
         self.finish(store, run)
 
@@ -157,7 +159,7 @@ class AdvanceConformance(StoreFixture):
 
         assert self.status(store) is Status.COMPLETED
 
-    def test_nobody_holds_a_run_that_is_not_there(self, store: Store) -> None:
+    def test_a_write_to_an_unknown_run_is_refused(self, store: Store) -> None:
         with pytest.raises(LeaseLost):
             self.do(
                 store, Advance(run_id="none", generation=1, events=[Event(EventKind.MARKED, seq=1)])
@@ -264,14 +266,14 @@ class AdvanceConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.claimed(store) == ["r1"]
 
-    def test_a_stuck_run_says_why_and_is_claimed_by_nobody(self, store: Store) -> None:
+    def test_a_stuck_run_says_why_and_cannot_be_claimed(self, store: Store) -> None:
         run = self.stuck(store)
 
         assert (run.status, run.error, run.session_id) == (Status.STUCK, STUCK, None)
         assert self.claimed(store) == []
 
     @pytest.mark.parametrize("status", [Status.RUNNING, Status.WAITING])
-    def test_a_holder_who_has_not_heard_of_a_cancel_does_not_undo_it(
+    def test_a_holder_that_has_not_seen_a_cancel_does_not_revert_it(
         self, store: Store, status: Status
     ) -> None:
         run = self.hold(store)
@@ -282,7 +284,7 @@ class AdvanceConformance(StoreFixture):
         assert (self.status(store), self.kinds(store)) == (Status.CANCELLING, [EventKind.MARKED])
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING])
-    def test_a_cancel_is_not_slept_through_by_a_run_whose_holder_lets_go(
+    def test_a_cancelled_run_can_be_claimed_when_its_holder_releases_it(
         self, store: Store, status: Status
     ) -> None:
         run = self.hold(store)
@@ -308,7 +310,7 @@ class AdvanceConformance(StoreFixture):
         )
         assert [signal.payload for signal in store.signals("r2")] == [b"5"]
 
-    def test_what_is_sent_to_a_run_that_is_gone_keeps_nobody_from_going_on(
+    def test_sending_to_a_finished_or_unknown_run_does_not_refuse_the_write(
         self, store: Store
     ) -> None:
         run = self.hold(store)
@@ -318,13 +320,13 @@ class AdvanceConformance(StoreFixture):
         self.advance(
             store,
             run,
-            signals=[(it, "paid", b"5", it) for it in gone],
-            cancels=[(it, "enough") for it in gone],
+            signals=[(run_id, "paid", b"5", run_id) for run_id in gone],
+            cancels=[(run_id, "enough") for run_id in gone],
         )
 
         assert self.kinds(store) == [EventKind.MARKED]
 
-    def test_what_is_sent_twice_under_one_key_arrives_once(self, store: Store) -> None:
+    def test_a_signal_sent_twice_under_one_key_arrives_once(self, store: Store) -> None:
         run = self.hold(store)
         self.start(store, "r2")
 
@@ -335,47 +337,48 @@ class AdvanceConformance(StoreFixture):
 
 
 class TransactionalStepFixture(StoreFixture):
-    """The body of a transactional step takes effect once, with its record."""
+    """The writes of a transactional step are committed once, with the event of the step."""
 
     @pytest.fixture(autouse=True)
-    def notes(self, bare_store: Store) -> None:
+    def note_tables(self, bare_store: Store) -> None:
         self.execute(bare_store, "CREATE TABLE note (text TEXT)")
         self.execute(bare_store, "CREATE TABLE noted (count INTEGER)")
 
-    def write(self, connection: Any) -> bytes:
+    def write_note(self, connection: Any) -> bytes:
         connection.execute("INSERT INTO note (text) VALUES ('paid')")
         return b"7"
 
-    def written(self, store: Store) -> int:
-        """Count the notes, in a table that can be read back by starting nothing."""
+    def count_notes(self, store: Store) -> int:
+        """Return the number of committed notes, read through a user's connection."""
         with self.transaction(store) as connection:
             return int(next(iter(connection.execute("SELECT COUNT(*) FROM note").fetchall()))[0])
 
-    def test_its_effect_and_its_record_come_together(self, store: Store) -> None:
+    def test_the_effect_and_the_record_of_a_body_are_committed_together(self, store: Store) -> None:
         run = self.hold(store)
 
-        answer = self.advance(store, run, body=self.write)
+        answer = self.advance(store, run, body=self.write_note)
 
-        assert (answer.data, self.written(store)) == (b"7", 1)
+        assert (answer.data, self.count_notes(store)) == (b"7", 1)
         assert store.history("r1")[0].data == b"7"
 
-    def test_an_error_in_it_leaves_no_trace(self, store: Store) -> None:
+    def test_an_error_in_a_body_leaves_no_trace(self, store: Store) -> None:
         run = self.hold(store)
 
-        def explode(connection: Any) -> bytes:
-            self.write(connection)
+        def write_and_fail(connection: Any) -> bytes:
+            self.write_note(connection)
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            self.advance(store, run, body=explode)
+            self.advance(store, run, body=write_and_fail)
 
-        assert (self.written(store), store.history("r1")) == (0, [])
+        assert (self.count_notes(store), store.history("r1")) == (0, [])
 
-    def test_an_error_in_it_does_not_harm_its_neighbours(self, store: Store) -> None:
-        run, other = self.hold(store), self.hold(store, "r2")
+    def test_an_error_in_a_body_does_not_affect_other_operations(self, store: Store) -> None:
+        run = self.hold(store)
+        other = self.hold(store, "r2")
 
-        def explode(connection: Any) -> bytes:
-            self.write(connection)
+        def write_and_fail(connection: Any) -> bytes:
+            self.write_note(connection)
             connection.execute("INSERT INTO there_is_no_such_table (x) VALUES (1)")
             return b""
 
@@ -388,19 +391,19 @@ class TransactionalStepFixture(StoreFixture):
             )
 
         answers = store.apply(
-            [step(other, self.write), step(run, explode), StartRuns([self.new("r3")])]
+            [step(other, self.write_note), step(run, write_and_fail), StartRuns([self.new("r3")])]
         )
 
         assert isinstance(answers[0], Advanced)
         assert isinstance(answers[1], Exception)
         assert answers[2][0].created
-        assert (self.written(store), store.history("r1"), self.kinds(store, "r2")) == (
+        assert (self.count_notes(store), store.history("r1"), self.kinds(store, "r2")) == (
             1,
             [],
             [EventKind.STEP_COMPLETED],
         )
 
-    def test_it_is_not_called_without_a_lease(self, store: Store) -> None:
+    def test_a_body_is_not_called_without_a_lease(self, store: Store) -> None:
         run = self.hold(store)
         self.do(store, EndSession("s1", crashed=True))
         called: list[object] = []
@@ -415,7 +418,7 @@ class TransactionalStepFixture(StoreFixture):
         assert called == []
 
     @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
-    def test_it_cannot_end_the_transaction_that_it_is_called_in(
+    def test_a_body_cannot_end_the_transaction_that_it_is_called_in(
         self, store: Store, ending: str
     ) -> None:
         run = self.hold(store)
@@ -423,7 +426,7 @@ class TransactionalStepFixture(StoreFixture):
         assert before[0][0].created
 
         def body(connection: Any) -> bytes:
-            self.write(connection)
+            self.write_note(connection)
             connection.execute(ending)
             return b""
 
@@ -440,14 +443,14 @@ class TransactionalStepFixture(StoreFixture):
         answers = store.apply(ops)
 
         assert [isinstance(answer, HoldfastError) for answer in answers] == [False, True, False]
-        assert (self.written(store), store.history("r1")) == (0, [])
-        assert {"r3", "r4"} <= {found.id for found in store.runs(RunFilter())}
+        assert (self.count_notes(store), store.history("r1")) == (0, [])
+        assert {"r3", "r4"} <= {run.id for run in store.runs(RunFilter())}
 
 
 class BatchConformance(StoreFixture):
-    """Many transitions, one transaction, one answer each."""
+    """Many operations are applied in one transaction, and each gets its own answer."""
 
-    def test_each_gets_its_own_answer(self, store: Store) -> None:
+    def test_each_operation_of_a_batch_gets_its_own_answer(self, store: Store) -> None:
         self.open(store)
         self.start(store, "r1")
 
@@ -466,7 +469,7 @@ class BatchConformance(StoreFixture):
         assert kinds == [list, RunExists, RunNotFound, Advanced, LeaseLost, bool]
         assert self.kinds(store, "r2") == [EventKind.MARKED]
 
-    def test_of_many_that_end_together_one_that_may_not_harms_none(self, store: Store) -> None:
+    def test_a_refused_end_does_not_affect_the_other_ends_of_a_batch(self, store: Store) -> None:
         runs = [self.hold(store, f"r{number}") for number in range(12)]
         store.hints()
 
@@ -502,7 +505,7 @@ class BatchConformance(StoreFixture):
         assert store.hints().finished == {run.id for run in runs} - {"r5"}
         assert isinstance(store.apply([end(runs[5], 1, runs[5].generation)])[0], Advanced)
 
-    def test_many_that_end_together(self, store: Store, clock: HandClock) -> None:
+    def test_many_runs_end_in_one_batch(self, store: Store, clock: HandClock) -> None:
         runs = [self.hold(store, f"r{number}") for number in range(12)]
         clock.move(7)
 
@@ -521,8 +524,8 @@ class BatchConformance(StoreFixture):
 
         assert answers == [Advanced(now=clock.now())] * 12
         for run in runs:
-            found = self.get(store, run.id)
-            assert (found.status, found.error, found.finished_at, found.session_id) == (
+            ended = self.get(store, run.id)
+            assert (ended.status, ended.error, ended.finished_at, ended.session_id) == (
                 "failed",
                 b"{}",
                 clock.now(),
@@ -532,10 +535,10 @@ class BatchConformance(StoreFixture):
                 Event(EventKind.RUN_FAILED, error=b"{}", at=clock.now(), seq=1)
             ]
 
-    def test_none_is_no_trouble(self, store: Store) -> None:
+    def test_an_empty_batch_is_accepted(self, store: Store) -> None:
         assert store.apply([]) == []
 
-    def test_one_that_explodes_does_not_harm_its_neighbours(self, store: Store) -> None:
+    def test_an_operation_that_raises_does_not_affect_the_others(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
 
@@ -555,7 +558,9 @@ class BatchConformance(StoreFixture):
         )
         assert self.kinds(store) == [EventKind.MARKED]
 
-    def test_one_that_explodes_alone_is_raised_and_leaves_nothing(self, store: Store) -> None:
+    def test_the_error_of_a_single_operation_is_raised_and_nothing_is_written(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         twice = [Event(EventKind.MARKED, seq=1), Event(EventKind.MARKED, seq=1)]
 
@@ -565,12 +570,13 @@ class BatchConformance(StoreFixture):
         assert store.history("r1") == []
         self.advance(store, run)
 
-    def test_a_line_whose_number_is_taken_is_refused_by_name_and_changes_nothing(
+    def test_an_event_whose_number_is_taken_is_a_write_conflict_and_changes_nothing(
         self, store: Store
     ) -> None:
         runs = [self.hold(store, run_id) for run_id in ("r1", "r2", "r3")]
         self.advance(store, runs[1])
-        taken, end = Event(EventKind.MARKED, "again", seq=1), Event(EventKind.RUN_COMPLETED, seq=1)
+        taken = Event(EventKind.MARKED, "again", seq=1)
+        end = Event(EventKind.RUN_COMPLETED, seq=1)
         cases: list[tuple[list[Event], dict[str, Any]]] = [
             ([taken], {}),
             ([end], {"status": Status.COMPLETED, "result": b"1"}),
@@ -594,7 +600,7 @@ class BatchConformance(StoreFixture):
         assert [len(store.history(run.id)) for run in runs] == [2, 1, 2]
         assert self.status(store, "r2") == Status.RUNNING
 
-    def test_what_was_told_before_is_not_forgotten_when_another_explodes(
+    def test_hints_of_earlier_operations_survive_an_operation_that_raises(
         self, store: Store
     ) -> None:
         run = self.hold(store)
@@ -606,7 +612,7 @@ class BatchConformance(StoreFixture):
 
         assert store.hints() == Hints(ready=True, runs={"r1"}, routes=True)
 
-    def test_what_a_refused_one_would_have_told_is_not_told(self, store: Store) -> None:
+    def test_a_refused_operation_leaves_no_hints(self, store: Store) -> None:
         run = self.hold(store)
         self.start(store, "r2")
         store.hints()
@@ -632,7 +638,7 @@ class BatchConformance(StoreFixture):
 
         assert store.hints() == Hints()
 
-    def test_hints_are_told_once(self, store: Store) -> None:
+    def test_hints_are_returned_once(self, store: Store) -> None:
         self.start(store)
 
         assert (store.hints().ready, store.hints().ready) == (True, False)

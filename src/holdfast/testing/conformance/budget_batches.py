@@ -1,5 +1,5 @@
-"""What a store promises about steps of many runs that spend at once, and about what is spent first
-after a reset."""
+"""Conformance of budgets in batches: steps of many runs that spend in one commit, and the first
+spending after a reset."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from holdfast.testing.conformance.fixture import MINUTE, HandClock
 
 
 class BudgetBatchConformance(BudgetConformance):
-    """Each step is recorded with what it spends, or neither, whoever else spends in the same
-    commit."""
+    """A step and its spending are both written or both refused, independently of the spending of
+    other runs in the same commit."""
 
-    def steps_of_many(
+    def complete_steps(
         self, store: Store, asked: dict[str, tuple[tuple[str, ...], dict[str, float]]]
     ) -> dict[str, Any]:
-        """Let a step of each of these runs end at once, with what it asks for of its budgets.
-        Returns the answers."""
+        """Complete one step of each run of *asked* in one batch, and return the answers by run.
+
+        *asked* has the budgets and the amounts of each run. A step without budgets records its
+        spending regardless of the limits. A run whose id begins with ``stale`` is written with
+        a wrong generation.
+        """
         ops = []
         for run_id, (names, amounts) in asked.items():
             run = self.hold(store, run_id, budgets=names)
@@ -49,13 +53,13 @@ class BudgetBatchConformance(BudgetConformance):
             )
         return dict(zip(asked, store.apply(ops), strict=True))
 
-    def test_what_many_steps_ask_for_at_once_is_decided_for_each_of_them(
+    def test_spending_of_many_steps_in_one_batch_is_decided_for_each_step(
         self, store: Store
     ) -> None:
-        self.budget(store, tokens=100, calls=5, soft={"tokens": 20})
-        self.budget(store, "tight", tokens=25)
+        self.set_budget(store, tokens=100, calls=5, soft={"tokens": 20})
+        self.set_budget(store, "tight", tokens=25)
 
-        answers = self.steps_of_many(
+        answers = self.complete_steps(
             store,
             {
                 "a": (("b",), {"tokens": 10}),
@@ -75,46 +79,48 @@ class BudgetBatchConformance(BudgetConformance):
         assert len(passed & {"b", "c"}) == 1
         assert kinds["f"] is BudgetRefused
         assert (answers["f"].breach.budget, answers["f"].breach.dimension) == ("b", "calls")
-        assert self.lines(store) == {"tokens": (31, 0), "calls": (3, 0)}
-        assert self.lines(store, "tight") == {"tokens": (20, 0)}
+        assert self.usage(store) == {"tokens": (31, 0), "calls": (3, 0)}
+        assert self.usage(store, "tight") == {"tokens": (20, 0)}
         assert {run_id for run_id in answers if store.history(run_id)} == passed
         assert store.spending("e") == {"e": {"tokens": 7 * UNIT, "coins": UNIT}}
         assert {run_id: store.spending(run_id) for run_id in answers if run_id not in passed} == {
             run_id: {} for run_id in answers if run_id not in passed
         }
-        found = store.budget("b")
-        assert found is not None
-        assert (found.soft_breaches, found.breaches) == (1, 1)
+        budget = store.budget("b")
+        assert budget is not None
+        assert (budget.soft_breaches, budget.breaches) == (1, 1)
 
-    def test_many_steps_that_all_fit_are_all_counted(self, store: Store, clock: HandClock) -> None:
-        self.budget(store, tokens=100, soft={"tokens": 50}, resets=str(MINUTE))
+    def test_spending_of_many_steps_that_fit_is_counted_for_all(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.set_budget(store, tokens=100, soft={"tokens": 50}, resets=str(MINUTE))
         run = self.hold(store, "earlier", budgets=("b",))
-        self.spends(store, run, {"tokens": 45})
+        self.record_spending(store, run, {"tokens": 45})
 
-        first = self.steps_of_many(store, {f"r{n}": (("b",), {"tokens": 5}) for n in range(11)})
+        first = self.complete_steps(store, {f"r{n}": (("b",), {"tokens": 5}) for n in range(11)})
         assert {type(answer) for answer in first.values()} == {Advanced}
-        second = self.steps_of_many(store, {f"s{n}": (("b",), {"tokens": 1}) for n in range(2)})
+        second = self.complete_steps(store, {f"s{n}": (("b",), {"tokens": 1}) for n in range(2)})
         assert {type(answer) for answer in second.values()} == {BudgetRefused}
         clock.move(MINUTE)
-        third = self.steps_of_many(store, {f"t{n}": (("b",), {"tokens": 50}) for n in range(2)})
+        third = self.complete_steps(store, {f"t{n}": (("b",), {"tokens": 50}) for n in range(2)})
         assert {type(answer) for answer in third.values()} == {Advanced}
 
-        found = store.budget("b")
-        assert found is not None
-        assert (self.lines(store), found.soft_breaches, found.breaches) == (
+        budget = store.budget("b")
+        assert budget is not None
+        assert (self.usage(store), budget.soft_breaches, budget.breaches) == (
             {"tokens": (100, 0)},
             2,
             2,
         )
 
-    def test_what_is_spent_first_after_a_reset_may_pass_the_limit_too(
+    def test_the_first_spending_after_a_reset_may_exceed_the_limit(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.budget(store, tokens=100, resets=str(MINUTE))
+        self.set_budget(store, tokens=100, resets=str(MINUTE))
         run = self.hold(store, budgets=("b",))
-        self.spends(store, run, {"tokens": 90})
+        self.record_spending(store, run, {"tokens": 90})
         clock.move(MINUTE)
 
-        answer = self.spends(store, run, {"tokens": 120})
+        answer = self.record_spending(store, run, {"tokens": 120})
 
-        assert (answer.breach.used, self.lines(store)) == (120 * UNIT, {"tokens": (120, 0)})
+        assert (answer.breach.used, self.usage(store)) == (120 * UNIT, {"tokens": (120, 0)})

@@ -1,4 +1,4 @@
-"""Who takes which run, and how many at once."""
+"""Conformance of claims: which session claims which run, and the limits of lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, Open
 
 
 class ClaimConformance(StoreFixture):
-    """Whoever claims gets the best of what is ready, and nobody else gets it."""
+    """A claim leases the first ready runs by priority and age, and no run to two sessions."""
 
     def test_a_claimed_run_is_leased_to_the_session(self, store: Store, clock: HandClock) -> None:
         self.start(store)
@@ -29,7 +29,7 @@ class ClaimConformance(StoreFixture):
             clock.now(),
         )
 
-    def test_what_is_claimed_is_claimed_once(self, store: Store) -> None:
+    def test_a_run_is_claimed_once(self, store: Store) -> None:
         for number in range(4):
             self.start(store, f"r{number}")
 
@@ -60,7 +60,7 @@ class ClaimConformance(StoreFixture):
 
         assert self.claimed(store) == ["old", "new"]
 
-    def test_only_the_given_routes_are_claimed(self, store: Store) -> None:
+    def test_only_runs_of_the_requested_routes_are_claimed(self, store: Store) -> None:
         other = Route("default", "order", "1", "default")
         self.start(store, "r1")
         self.start(store, "r2", route=other)
@@ -126,7 +126,9 @@ class ClaimConformance(StoreFixture):
 
         assert self.claimed(store) == ["r1", "r2"]
 
-    def test_a_timer_of_a_held_run_is_its_holders(self, store: Store, clock: HandClock) -> None:
+    def test_a_due_timer_of_a_held_run_is_left_to_its_holder(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.park(store, self.hold(store), keep=True, wake_at=clock.now() + MINUTE)
         clock.move(MINUTE)
 
@@ -136,16 +138,16 @@ class ClaimConformance(StoreFixture):
 
 
 class LaneLimitConformance(StoreFixture):
-    """A lane admits no more than its limits."""
+    """A lane admits no more runs than its limits allow."""
 
-    def set(self, store: Store, **limits: Any) -> None:
+    def set_limits(self, store: Store, **limits: Any) -> None:
         self.do(store, SetLane(Lane(name="default", **limits)))
 
     def start_many(self, store: Store, count: int) -> None:
         self.do(store, StartRuns([self.new(f"r{number:03}") for number in range(count)]))
 
     def test_a_lane_admits_as_many_as_it_may_hold(self, store: Store) -> None:
-        self.set(store, concurrency=2)
+        self.set_limits(store, concurrency=2)
         self.start_many(store, 4)
 
         first = self.claim(store, "s1")
@@ -156,7 +158,7 @@ class LaneLimitConformance(StoreFixture):
         assert self.claimed(store, "s2") == ["r002"]
 
     def test_a_held_run_that_waits_takes_no_place(self, store: Store) -> None:
-        self.set(store, concurrency=1)
+        self.set_limits(store, concurrency=1)
         self.start_many(store, 2)
         (run,) = self.claim(store)
 
@@ -165,17 +167,17 @@ class LaneLimitConformance(StoreFixture):
         assert self.claimed(store) == ["r001"]
 
     def test_a_paused_lane_admits_none_until_it_goes_on(self, store: Store) -> None:
-        self.set(store, paused=True)
+        self.set_limits(store, paused=True)
         self.start_many(store, 1)
         assert self.claimed(store) == []
 
         store.hints()
-        self.set(store, paused=False)
+        self.set_limits(store, paused=False)
         assert store.hints().ready
         assert self.claimed(store) == ["r000"]
 
     def test_a_full_lane_keeps_no_other_lane_waiting(self, store: Store, clock: HandClock) -> None:
-        self.set(store, concurrency=1)
+        self.set_limits(store, concurrency=1)
         self.start_many(store, 3)
         clock.move(1)
         self.start(store, "z", route=Route("default", "greet", "1", "fast"))
@@ -185,7 +187,7 @@ class LaneLimitConformance(StoreFixture):
     def test_no_window_wherever_it_begins_holds_more_than_the_rate(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.set(store, rate_limit=5, rate_per=SECOND)
+        self.set_limits(store, rate_limit=5, rate_per=SECOND)
         self.start_many(store, 100)
         went: list[int] = []
         for pause, wanted in [
@@ -210,7 +212,7 @@ class LaneLimitConformance(StoreFixture):
     def test_a_run_that_comes_back_within_the_window_is_not_counted_again(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.set(store, rate_limit=2, rate_per=MINUTE)
+        self.set_limits(store, rate_limit=2, rate_per=MINUTE)
         self.start_many(store, 3)
         assert self.claimed(store) == ["r000", "r001"]
         clock.move(SECOND)
@@ -228,7 +230,7 @@ class LaneLimitConformance(StoreFixture):
     ) -> None:
         behind = HandClock()
         other = reopen(behind)
-        self.set(store, rate_limit=2, rate_per=SECOND)
+        self.set_limits(store, rate_limit=2, rate_per=SECOND)
         self.start_many(store, 9)
         clock.move(SECOND // 2)
         assert len(self.claim(store, limit=1)) == 1
@@ -240,22 +242,22 @@ class LaneLimitConformance(StoreFixture):
         assert other.next_wake() == behind.now() + SECOND // 2
 
     def test_a_lower_rate_counts_what_began_before_it(self, store: Store, clock: HandClock) -> None:
-        self.set(store, rate_limit=4, rate_per=SECOND)
+        self.set_limits(store, rate_limit=4, rate_per=SECOND)
         self.start_many(store, 9)
         for _ in range(4):
             assert len(self.claim(store, limit=1)) == 1
             clock.move(1000)
 
-        self.set(store, rate_limit=2, rate_per=SECOND)
+        self.set_limits(store, rate_limit=2, rate_per=SECOND)
 
         assert store.next_wake() == clock.now() + SECOND - 2000
         clock.move(SECOND - 2000)
         assert [len(self.claim(store)), len(self.claim(store))] == [1, 0]
 
-    def test_it_is_told_when_a_spent_rate_lets_the_next_run_go(
+    def test_the_next_wake_is_when_the_rate_admits_the_next_run(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.set(store, rate_limit=2, rate_per=SECOND)
+        self.set_limits(store, rate_limit=2, rate_per=SECOND)
         self.start_many(store, 3)
         assert store.next_wake() is None
 
@@ -265,8 +267,8 @@ class LaneLimitConformance(StoreFixture):
         clock.move(SECOND)
         assert (store.next_wake(), len(self.claim(store)), store.next_wake()) == (None, 1, None)
 
-    def test_what_is_not_claimed_is_not_spent(self, store: Store) -> None:
-        self.set(store, rate_limit=4, rate_per=SECOND, concurrency=2)
+    def test_only_claimed_runs_count_towards_the_rate(self, store: Store) -> None:
+        self.set_limits(store, rate_limit=4, rate_per=SECOND, concurrency=2)
         self.start_many(store, 9)
 
         first = self.claim(store)
@@ -275,20 +277,20 @@ class LaneLimitConformance(StoreFixture):
 
         assert (len(first), len(self.claim(store))) == (2, 2)
 
-    def test_a_faster_rate_does_not_pay_the_old_debt_at_the_old_pace(
+    def test_a_raised_rate_applies_to_runs_that_began_before_it(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.set(store, rate_limit=1, rate_per=60 * MINUTE)
+        self.set_limits(store, rate_limit=1, rate_per=60 * MINUTE)
         self.start_many(store, 3)
         assert len(self.claim(store)) == 1
 
-        self.set(store, rate_limit=1, rate_per=SECOND)
+        self.set_limits(store, rate_limit=1, rate_per=SECOND)
         clock.move(SECOND)
 
         assert len(self.claim(store)) == 1
 
     def test_the_settings_of_lanes_are_kept(self, store: Store) -> None:
-        self.set(store, concurrency=3)
-        self.set(store, rate_limit=2, rate_per=SECOND)
+        self.set_limits(store, concurrency=3)
+        self.set_limits(store, rate_limit=2, rate_per=SECOND)
 
         assert store.lanes() == [Lane(name="default", rate_limit=2, rate_per=SECOND)]

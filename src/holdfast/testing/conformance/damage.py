@@ -1,4 +1,4 @@
-"""A row that cannot be read is set aside, and holds nothing else up."""
+"""Conformance of damaged rows: a row that cannot be read is set aside and delays no other row."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _YEAR_9000 = 221_845_392_000_000_000
 
 
 def damage(table: str, **place: object) -> RowDamaged:
-    """Return what is raised for a row that is damaged."""
+    """Return the error that a store raises for a damaged row of *table*."""
     return RowDamaged(
         table=table,
         key=" ".join(map(str, place.values())),
@@ -58,7 +58,7 @@ def damage(table: str, **place: object) -> RowDamaged:
     )
 
 
-def schedule(name: str) -> Schedule:
+def hourly_schedule(name: str) -> Schedule:
     """Return a schedule that ticks every hour."""
     return Schedule(
         namespace=ROUTE.namespace,
@@ -71,8 +71,8 @@ def schedule(name: str) -> Schedule:
     )
 
 
-def flow(name: str) -> FlowRecord:
-    """Return a flow that is to be started."""
+def new_flow(name: str) -> FlowRecord:
+    """Return the record of a flow that has not been started."""
     return FlowRecord(
         id=name,
         namespace=ROUTE.namespace,
@@ -89,7 +89,7 @@ def flow(name: str) -> FlowRecord:
 
 
 class SetAsideConformance(StoreFixture):
-    """Setting damaged rows aside."""
+    """``SetAside`` makes a damaged run stuck and pauses a damaged schedule; other rows stay."""
 
     def test_a_damaged_run_is_stuck_and_says_why(self, store: Store) -> None:
         self.start(store)
@@ -101,7 +101,7 @@ class SetAsideConformance(StoreFixture):
         assert msgspec.json.decode(run.error or b"")["type"] == "RowDamaged"
         assert self.kinds(store) == [EventKind.RUN_STUCK]
 
-    def test_the_others_are_claimed(self, store: Store) -> None:
+    def test_other_runs_are_claimed_when_one_is_set_aside(self, store: Store) -> None:
         self.start(store, "r1")
         self.start(store, "r2")
         self.do(store, SetAside([damage("run", id="r1")]))
@@ -121,7 +121,7 @@ class SetAsideConformance(StoreFixture):
 
         assert self.status(store) is Status.STUCK
 
-    def test_whoever_held_it_can_write_no_more(self, store: Store) -> None:
+    def test_the_holder_of_a_run_that_is_set_aside_can_no_longer_write(self, store: Store) -> None:
         run = self.hold(store)
         event = self.event(store)
         self.do(store, SetAside([damage("run", id="r1")]))
@@ -130,7 +130,7 @@ class SetAsideConformance(StoreFixture):
 
         assert isinstance(answer, Exception)
 
-    def test_what_has_ended_stays_as_it_is(self, store: Store) -> None:
+    def test_a_finished_run_is_not_set_aside(self, store: Store) -> None:
         run = self.hold(store)
         self.finish(store, run)
 
@@ -147,7 +147,7 @@ class SetAsideConformance(StoreFixture):
         assert self.claimed(store) == ["r1"]
 
     def test_a_damaged_schedule_is_paused_and_says_why(self, store: Store) -> None:
-        self.do(store, SetSchedule(schedule("nightly")))
+        self.do(store, SetSchedule(hourly_schedule("nightly")))
 
         assert (
             self.do(
@@ -156,13 +156,13 @@ class SetAsideConformance(StoreFixture):
             == 1
         )
 
-        found = store.schedule(ROUTE.namespace, "nightly")
-        assert found is not None
-        assert (found.paused, found.wake_at) == ("its row is damaged: it is text", None)
+        schedule = store.schedule(ROUTE.namespace, "nightly")
+        assert schedule is not None
+        assert (schedule.paused, schedule.wake_at) == ("its row is damaged: it is text", None)
 
 
 class DamageConformance(StoreFixture):
-    """Rows that were damaged behind the store's back."""
+    """A row that was damaged without the store is named, and all other rows are processed."""
 
     @pytest.mark.parametrize(
         ("column", "value"),
@@ -233,7 +233,7 @@ class DamageConformance(StoreFixture):
         self, bare_store: Store, clock: HandClock
     ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(hourly_schedule(name)))
         self.execute(
             bare_store, "UPDATE holdfast.schedule SET misfire = 'perhaps' WHERE name = 'bad'"
         )
@@ -242,7 +242,7 @@ class DamageConformance(StoreFixture):
         self.do(bare_store, FireSchedules(lambda: "tick"))
 
         assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
-        assert [one.name for one in bare_store.schedules()] == ["good"]
+        assert [schedule.name for schedule in bare_store.schedules()] == ["good"]
 
     @pytest.mark.parametrize("column", ["started", "skipped"])
     def test_a_count_that_cannot_grow_pauses_its_own_schedule_alone(
@@ -250,7 +250,7 @@ class DamageConformance(StoreFixture):
     ) -> None:
         ids = iter(["first", "second", "third", "fourth"])
         for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(hourly_schedule(name)))
         clock.move(3601 * SECOND)
         self.do(bare_store, FireSchedules(lambda: next(ids)))
         if column == "started":
@@ -292,14 +292,14 @@ class DamageConformance(StoreFixture):
         self, bare_store: Store, clock: HandClock, rule: str
     ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(hourly_schedule(name)))
         self.execute(bare_store, f"UPDATE holdfast.schedule SET rule = '{rule}' WHERE name = 'bad'")
         clock.move(3601 * SECOND)
 
         self.do(bare_store, FireSchedules(lambda: "tick"))
 
         assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
-        assert [one.name for one in bare_store.schedules()] == ["good"]
+        assert [schedule.name for schedule in bare_store.schedules()] == ["good"]
         assert any(
             f"in schedule: {ROUTE.namespace} bad, column rule:" in line
             for line in bare_store.check()
@@ -309,7 +309,7 @@ class DamageConformance(StoreFixture):
         self, bare_store: Store, clock: HandClock
     ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(hourly_schedule(name)))
         self.execute(
             bare_store,
             """UPDATE holdfast.schedule SET zone = 'Mars/Base', rule = '{"cron":"0 * * * *"}' WHERE
@@ -328,7 +328,7 @@ class DamageConformance(StoreFixture):
     def test_an_absurd_jitter_or_number_of_ticks_takes_no_time(
         self, bare_store: Store, clock: HandClock
     ) -> None:
-        self.do(bare_store, SetSchedule(schedule("bad")))
+        self.do(bare_store, SetSchedule(hourly_schedule("bad")))
         self.execute(
             bare_store,
             """UPDATE holdfast.schedule SET rule = '{"interval":1000000}', anchor = 0, next_at = 0,
@@ -399,8 +399,10 @@ class DamageConformance(StoreFixture):
             "schedule.wake_at",
         ],
     )
-    def test_what_is_due_in_another_century_is_named(self, bare_store: Store, place: str) -> None:
-        self.one_of_each(bare_store)
+    def test_a_row_that_is_due_in_another_century_is_named(
+        self, bare_store: Store, place: str
+    ) -> None:
+        self.write_due_rows(bare_store)
         assert bare_store.check() == []
         table, column = place.split(".")
 
@@ -410,11 +412,11 @@ class DamageConformance(StoreFixture):
             f"in {table}:" in line and f"column {column}:" in line for line in bare_store.check()
         )
 
-    def one_of_each(self, store: Store) -> None:
-        """Write one of everything that is due at some time."""
+    def write_due_rows(self, store: Store) -> None:
+        """Write one row of each kind that has an instant at which it is due."""
         self.hold(store)
         self.do(store, SetLane(Lane(name="rated", rate_limit=1, rate_per=SECOND)))
-        self.do(store, SetSchedule(schedule("hourly")))
+        self.do(store, SetSchedule(hourly_schedule("hourly")))
         self.do(store, RotateKey(OfferedKey("k1", b"x" * 32), SECOND))
         self.do(store, RotateKey(OfferedKey("k2", b"y" * 32), SECOND))
         self.do(
@@ -433,7 +435,7 @@ class DamageConformance(StoreFixture):
         )
 
     def test_a_schedule_that_will_never_tick_again_is_named(self, bare_store: Store) -> None:
-        self.do(bare_store, SetSchedule(schedule("hourly")))
+        self.do(bare_store, SetSchedule(hourly_schedule("hourly")))
 
         self.execute(bare_store, "UPDATE holdfast.schedule SET next_at = NULL, wake_at = NULL")
 
@@ -556,7 +558,7 @@ class DamageConformance(StoreFixture):
         self, bare_store: Store, clock: HandClock
     ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, CreateFlow(flow(name), start=True))
+            self.do(bare_store, CreateFlow(new_flow(name), start=True))
             wait = WaitFlow(TimerWait(clock.now() + SECOND))
             self.do(bare_store, MoveFlow(flow_id=name, namespace=ROUTE.namespace, action=wait))
         self.execute(

@@ -1,5 +1,5 @@
-"""What every test of the suite works with: a store, a clock moved by hand, and short words for what
-is done to it."""
+"""Fixtures and helpers of the conformance suite: a store, a clock that is moved by hand, and
+methods that apply the most common operations."""
 
 from __future__ import annotations
 
@@ -28,43 +28,56 @@ STUCK = b'{"type":"Diverged","message":"it is another program"}'
 
 
 class HandClock(VirtualClock):
-    """A clock that moves only by hand, told in microseconds."""
+    """A clock that moves only when ``move`` is called; its unit is the microsecond."""
 
     def __init__(self, instant: int = MORNING) -> None:
         super().__init__(datetime.fromtimestamp(instant // SECOND, UTC))
 
     def move(self, by: int) -> None:
-        """Let time pass."""
+        """Move the clock forward *by* microseconds."""
         self.advance_to(self.now() + by)
 
 
 class OpenStore(Protocol):
-    """Opens a store on the database of the test, which is empty at first."""
+    """Open a store on the database of the test, which is empty at the first call.
+
+    Each further call opens the same database, as another process would.
+    """
 
     def __call__(self, clock: Clock | None = None) -> Store: ...
 
 
 class StoreFixture:
-    """What a subclass must give, and short words for what the tests do all the time."""
+    """Declare the methods that a store must supply to the suite, and the helpers of the tests.
+
+    A subclass implements ``open_store``, ``execute`` and ``transaction``.
+    """
 
     @pytest.fixture
     def open_store(self) -> OpenStore:
-        """Return what opens stores on one database, new for each test."""
+        """Return a function that opens stores on one database, which is new for each test."""
         raise NotImplementedError
 
     def execute(self, store: Store, sql: str) -> None:
-        """Execute a statement on the database behind the store's back and commit; tables are
-        written ``holdfast.run``."""
+        """Execute a statement on the database without the store, and commit.
+
+        Tables are written ``holdfast.run``: translate the prefix if the database has no schemas.
+        """
         raise NotImplementedError
 
     def transaction(self, store: Store) -> AbstractContextManager[Any]:
-        """Return a user's connection to the same database with a transaction open; an exception
-        rolls it back."""
+        """Return a context manager that yields a user's connection with an open transaction.
+
+        The connection is to the database of *store*. Leaving the block commits; an exception
+        rolls back.
+        """
         raise NotImplementedError
 
-    def hears(self, store: Store) -> bool:
-        """Say whether the store notices that another process has committed. Override it where that
-        takes a moment."""
+    def notices_commit(self, store: Store) -> bool:
+        """Return whether the store notices that another process has committed.
+
+        Override it if the store notices with a delay: then wait for the notification.
+        """
         return store.changed()
 
     @pytest.fixture
@@ -73,20 +86,20 @@ class StoreFixture:
 
     @pytest.fixture
     def bare_store(self, open_store: OpenStore, clock: HandClock) -> Iterator[Store]:
-        """A store that may break laws."""
+        """A store whose laws are not checked at the end, for tests that break them."""
         store = open_store(clock)
         yield store
         store.close()
 
     @pytest.fixture
     def store(self, bare_store: Store) -> Iterator[Store]:
-        """A store that keeps all laws in every test."""
+        """A store whose laws must all hold at the end of the test."""
         yield bare_store
         assert bare_store.check() == []
 
     @pytest.fixture
     def reopen(self, store: Store, open_store: OpenStore) -> Iterator[OpenStore]:
-        """What opens the database of the test once more, as another process would."""
+        """A function that opens the database of the test again, as another process would."""
         opened: list[Store] = []
 
         def reopen(clock: Clock | None = None) -> Store:
@@ -98,7 +111,7 @@ class StoreFixture:
             other.close()
 
     def do(self, store: Store, op: Operation) -> Any:
-        """Apply one transition and return its answer, or raise what refused it."""
+        """Apply one operation and return its answer; raise the answer if it is an error."""
         answer = store.apply([op])[0]
         if isinstance(answer, BaseException):
             raise answer
@@ -114,6 +127,7 @@ class StoreFixture:
     def open(
         self, store: Store, session_id: str = "s1", *, worker: str = "w", slot: int = -1
     ) -> Session:
+        """Open a session that expires after 15 seconds."""
         now = store.now()
         session = Session(
             id=session_id,
@@ -132,14 +146,14 @@ class StoreFixture:
     def hold(
         self, store: Store, run_id: str = "r1", session_id: str = "s1", **options: Any
     ) -> RunRecord:
-        """Start a run that is born leased."""
+        """Start a run that is leased to a session from its start; open the session if necessary."""
         if session_id not in {session.id for session in store.sessions()}:
             self.open(store, session_id)
         self.start(store, run_id, session_id=session_id, **options)
         return self.get(store, run_id)
 
     def end_sessions(self, store: Store) -> None:
-        """End all sessions: nobody may work on a store into which others are copied."""
+        """End all sessions: a store refuses a copy while a worker has a session."""
         for session in store.sessions():
             self.do(store, EndSession(session.id, crashed=False))
 
@@ -150,8 +164,10 @@ class StoreFixture:
         limit: int = 100,
         routes: Sequence[Route] | None = None,
     ) -> list[RunRecord]:
-        """Claim for a session, which is opened if need be, what is ready on all routes, or on
-        these."""
+        """Claim ready runs of *routes*, or of all routes, for a session.
+
+        Opens the session if necessary.
+        """
         if session_id not in {session.id for session in store.sessions()}:
             self.open(store, session_id)
         served = [
@@ -173,7 +189,7 @@ class StoreFixture:
     def event(
         self, store: Store, run_id: str = "r1", kind: str = EventKind.MARKED, **options: Any
     ) -> Event:
-        """Return the next line of a history."""
+        """Return the next event of the history of a run."""
         return Event(
             **{"kind": kind, "step": f"{kind} {len(store.history(run_id)) + 1}", **options},
             seq=self.seq(store, run_id),
@@ -183,29 +199,28 @@ class StoreFixture:
         return len(store.history(run_id)) + 1
 
     def advance(self, store: Store, run: RunRecord, **options: Any) -> Any:
-        """Write as the holder of *run*; one event, unless told otherwise."""
+        """Apply an ``Advance`` as the holder of *run*, by default with one event."""
         options.setdefault("events", [self.event(store, run.id)])
         return self.do(store, Advance(run_id=run.id, generation=run.generation, **options))
 
     def finish(
         self, store: Store, run: RunRecord, status: Status = Status.COMPLETED, **options: Any
     ) -> Any:
-        parent = (
-            None
-            if run.parent_id is None
-            else (run.parent_id, run.parent_step or "", run.parent_index)
-        )
+        """End a run as its holder: with a result if *status* is ``COMPLETED``, else an error."""
+        parent = None
+        if run.parent_id is not None:
+            parent = (run.parent_id, run.parent_step or "", run.parent_index)
         done = status is Status.COMPLETED
-        said = {"result": b"1"} if done else {"error": b'{"type":"ValueError","message":"no"}'}
+        outcome = {"result": b"1"} if done else {"error": b'{"type":"ValueError","message":"no"}'}
         events = [
             self.event(store, run.id, EventKind.RUN_COMPLETED if done else EventKind.RUN_FAILED)
         ]
         return self.advance(
-            store, run, status=status, parent=parent, events=events, **said, **options
+            store, run, status=status, parent=parent, events=events, **outcome, **options
         )
 
     def park(self, store: Store, run: RunRecord, *, keep: bool = False, **options: Any) -> Any:
-        """Park a run, as its holder, on a signal called paid."""
+        """Park a run, as its holder, on the signal ``paid``; *keep* keeps the lease."""
         waits = {
             "status": Status.WAITING,
             "waits": WAITS,
@@ -214,24 +229,26 @@ class StoreFixture:
         return self.advance(store, run, keep=keep, **{**waits, **options})
 
     def parked(self, store: Store, run_id: str = "r1", **options: Any) -> RunRecord:
-        """Start a run and park it, held by nobody."""
+        """Start a run, park it and release its lease."""
         run = self.hold(store, run_id, **options)
         self.park(store, run)
         return self.get(store, run_id)
 
     def stuck(self, store: Store, run_id: str = "r1") -> RunRecord:
+        """Start a run, make it stuck and release its lease."""
         run = self.hold(store, run_id)
         events = [self.event(store, run_id, EventKind.RUN_STUCK)]
         self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False, events=events)
         return self.get(store, run_id)
 
     def child_of(self, parent: RunRecord, run_id: str, **options: Any) -> NewRun:
-        below = {
+        """Return a new child of *parent*, started by its step ``call``."""
+        lineage = {
             "parent_id": parent.id,
             "parent_step": "call",
             "root_id": parent.root_id or parent.id,
         }
-        return self.new(run_id, **{**below, **options})
+        return self.new(run_id, **{**lineage, **options})
 
     def status(self, store: Store, run_id: str = "r1") -> Status:
         return self.get(store, run_id).status

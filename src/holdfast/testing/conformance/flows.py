@@ -1,4 +1,4 @@
-"""Managed flows."""
+"""Conformance of managed flows: creation, changes, cancellation, waits and pruning."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ from holdfast.testing.conformance.reading import BROKEN
 
 
 class FlowConformance(StoreFixture):
-    def flow(
+    """A flow changes by valid actions of its owner only, and each change is recorded."""
+
+    def create_flow(
         self, store: Store, flow_id: str = "f1", *, start: bool = True, **options: Any
     ) -> FlowRecord:
-        given = {
+        fields = {
             "id": flow_id,
             "namespace": "default",
             "controller": "research",
@@ -50,7 +52,7 @@ class FlowConformance(StoreFixture):
             "updated_at": 0,
             **options,
         }
-        made: FlowRecord = self.do(store, CreateFlow(FlowRecord(**given), start))
+        made: FlowRecord = self.do(store, CreateFlow(FlowRecord(**fields), start))
         return made
 
     def act(
@@ -61,7 +63,7 @@ class FlowConformance(StoreFixture):
         )
         return moved
 
-    def stored(self, store: Store, flow_id: str = "f1") -> FlowRecord:
+    def stored_flow(self, store: Store, flow_id: str = "f1") -> FlowRecord:
         flow = store.flow(flow_id)
         assert flow is not None
         return flow
@@ -70,35 +72,37 @@ class FlowConformance(StoreFixture):
         return [event.kind for event in reversed(store.flow_events(flow_id, 100))]
 
     def test_a_flow_is_created_with_its_first_line(self, store: Store, clock: HandClock) -> None:
-        made = self.flow(store, start=False)
+        made = self.create_flow(store, start=False)
 
-        assert made == self.stored(store)
+        assert made == self.stored_flow(store)
         assert (made.status, made.revision, made.created_at) == (FlowStatus.CREATED, 0, clock.now())
         assert self.trail(store) == ["created"]
 
-    def test_a_flow_can_be_born_running(self, store: Store) -> None:
-        made = self.flow(store)
+    def test_a_flow_can_be_created_running(self, store: Store) -> None:
+        made = self.create_flow(store)
 
         assert (made.status, made.revision) == (FlowStatus.RUNNING, 1)
         assert self.trail(store) == ["created", "started"]
 
     def test_an_id_belongs_to_one_flow(self, store: Store) -> None:
-        self.flow(store)
+        self.create_flow(store)
 
         with pytest.raises(FlowExists):
-            self.flow(store, goal="another")
-        assert self.stored(store).goal == "find it"
+            self.create_flow(store, goal="another")
+        assert self.stored_flow(store).goal == "find it"
         assert self.trail(store) == ["created", "started"]
 
-    def test_each_change_is_told_and_counted(self, store: Store, clock: HandClock) -> None:
-        self.flow(store)
+    def test_each_change_of_a_flow_is_recorded_and_counted(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.create_flow(store)
         clock.move(MINUTE)
         self.act(store, flow_model.AdvanceFlow(b'{"a":1}', "search"))
         self.act(store, flow_model.WaitFlow(flow_model.ManualWait()))
         self.act(store, flow_model.ResumeFlow(b'{"b":2}'))
         done = self.act(store, flow_model.FinishFlow(b'{"a":3}'))
 
-        assert done == self.stored(store)
+        assert done == self.stored_flow(store)
         assert msgspec.json.decode(done.state) == {"a": 3, "b": 2}
         assert (done.revision, done.current_step, done.updated_at) == (5, "search", clock.now())
         assert self.trail(store) == [
@@ -110,26 +114,26 @@ class FlowConformance(StoreFixture):
             "finished",
         ]
 
-    def test_what_is_refused_changes_nothing(self, store: Store) -> None:
-        self.flow(store, start=False)
+    def test_a_refused_action_changes_nothing(self, store: Store) -> None:
+        self.create_flow(store, start=False)
 
         with pytest.raises(IllegalMove):
             self.act(store, flow_model.FinishFlow())
         assert self.trail(store) == ["created"]
-        assert self.stored(store).revision == 0
+        assert self.stored_flow(store).revision == 0
 
     def test_an_expected_revision_is_checked(self, store: Store) -> None:
-        self.flow(store)
+        self.create_flow(store)
         self.act(store, flow_model.AdvanceFlow(b"{}"), revision=1)
 
         with pytest.raises(FlowChanged) as refused:
             self.act(store, flow_model.AdvanceFlow(b"{}"), revision=1)
         assert refused.value.facts == {"flow": "f1", "expected": 1, "actual": 2}
 
-    def test_nobody_sees_flows_of_another_namespace_or_touches_those_of_another_owner(
+    def test_flows_are_hidden_from_other_namespaces_and_protected_from_other_owners(
         self, store: Store
     ) -> None:
-        self.flow(store)
+        self.create_flow(store)
 
         with pytest.raises(FlowNotYours):
             self.act(store, flow_model.CancelFlow(), owner="ben")
@@ -148,7 +152,7 @@ class FlowConformance(StoreFixture):
         assert self.act(store, flow_model.CancelFlow(), owner="anna").status is FlowStatus.CANCELLED
 
     def test_after_a_request_to_cancel_nothing_else_happens(self, store: Store) -> None:
-        self.flow(store)
+        self.create_flow(store)
         self.act(store, flow_model.RequestFlowCancel())
         again = self.act(store, flow_model.RequestFlowCancel())
 
@@ -162,7 +166,7 @@ class FlowConformance(StoreFixture):
         assert self.trail(store) == ["created", "started", "cancel_requested", "cancelled"]
 
     def test_an_event_resumes_only_the_flow_that_waits_for_it(self, store: Store) -> None:
-        self.flow(store)
+        self.create_flow(store)
         self.act(store, flow_model.WaitFlow(flow_model.EventWait("invoice", "77")))
         wrong = DeliverFlowEvent(
             flow_id="f1", namespace="default", topic="invoice", correlation="78"
@@ -176,13 +180,13 @@ class FlowConformance(StoreFixture):
         assert resumed.status is FlowStatus.RUNNING
         assert msgspec.json.decode(resumed.state) == {"resume_event": {"x": 1}}
         assert self.do(store, right) is None
-        assert self.stored(store).wait is None
+        assert self.stored_flow(store).wait is None
 
-    def test_time_resumes_what_is_due_and_cancels_what_was_asked_to_stop(
+    def test_waking_flows_resumes_due_flows_and_cancels_flows_asked_to_stop(
         self, store: Store, clock: HandClock
     ) -> None:
         for name in ("f1", "f2", "f3"):
-            self.flow(store, name)
+            self.create_flow(store, name)
         self.act(store, flow_model.WaitFlow(flow_model.TimerWait(clock.now() + MINUTE)), "f1")
         self.act(store, flow_model.WaitFlow(flow_model.TimerWait(clock.now() + 2 * MINUTE)), "f2")
         self.act(store, flow_model.WaitFlow(flow_model.ManualWait()), "f3")
@@ -193,7 +197,7 @@ class FlowConformance(StoreFixture):
         assert store.next_flow() == clock.now()
         clock.move(MINUTE)
         assert self.do(store, WakeFlows()) == FlowsWoken(resumed=1, cancelled=1, more=False)
-        assert [self.stored(store, name).status for name in ("f1", "f2", "f3")] == [
+        assert [self.stored_flow(store, name).status for name in ("f1", "f2", "f3")] == [
             "running",
             "waiting",
             "cancelled",
@@ -203,7 +207,7 @@ class FlowConformance(StoreFixture):
     def test_steps_are_noted_new_or_changed_also_after_the_end(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.flow(store)
+        self.create_flow(store)
         first = FlowStepRecord(
             flow_id="f1",
             run_id="r",
@@ -228,14 +232,16 @@ class FlowConformance(StoreFixture):
             None,
         )
         assert kept.updated_at - kept.created_at == MINUTE
-        assert self.stored(store).revision == 2
+        assert self.stored_flow(store).revision == 2
         assert self.trail(store)[-2:] == ["finished", "step_observed"]
 
     def test_flows_are_listed_by_owner_and_by_status(self, store: Store, clock: HandClock) -> None:
         for number in range(4):
             clock.move(MINUTE)
-            self.flow(store, f"f{number}", owner="anna" if number % 2 else "ben", start=number > 0)
-        self.flow(store, "g", namespace="other")
+            self.create_flow(
+                store, f"f{number}", owner="anna" if number % 2 else "ben", start=number > 0
+            )
+        self.create_flow(store, "g", namespace="other")
 
         assert [flow.id for flow in store.flows("default", owner="anna")] == ["f3", "f1"]
         assert [flow.id for flow in store.flows("default", owner="anna", before="f3")] == ["f1"]
@@ -251,9 +257,11 @@ class FlowConformance(StoreFixture):
         ] == ["f2"]
         assert store.flows("default", limit=-1) == []
 
-    def test_only_what_ended_long_ago_is_pruned(self, store: Store, clock: HandClock) -> None:
+    def test_only_flows_that_ended_long_ago_are_pruned(
+        self, store: Store, clock: HandClock
+    ) -> None:
         for name in ("old", "open", "new"):
-            self.flow(store, name)
+            self.create_flow(store, name)
         self.act(store, flow_model.FinishFlow(), "old")
         clock.move(MINUTE)
         self.act(store, flow_model.FinishFlow(), "new")

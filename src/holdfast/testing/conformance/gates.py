@@ -1,4 +1,4 @@
-"""Gates: opened by the holder of a run, decided by people, closed once."""
+"""Conformance of gates: opened by the holder of a run, decided by people, closed once."""
 
 from __future__ import annotations
 
@@ -49,21 +49,23 @@ ONLY_GATE = b'[{"kind":"gate","gate":"g1"}]'
 
 
 class GateConformance(StoreFixture):
-    """Gates."""
+    """A gate takes valid decisions only, closes once, and wakes or notifies its run."""
 
-    def gate(self, store: Store, run_id: str = "r1", gate_id: str = "g1", **options: Any) -> Gate:
-        given: dict[str, Any] = {
+    def new_gate(
+        self, store: Store, run_id: str = "r1", gate_id: str = "g1", **options: Any
+    ) -> Gate:
+        fields: dict[str, Any] = {
             "terms": YES_NO,
             "prompt": "Ship it?",
             "opened_at": store.now(),
             **options,
         }
-        return Gate(id=gate_id, run_id=run_id, step=f"gate {gate_id}", **given)
+        return Gate(id=gate_id, run_id=run_id, step=f"gate {gate_id}", **fields)
 
-    def opened(
+    def open_gates(
         self, store: Store, *gates: Gate, keep: bool = False, run_id: str = "r1"
     ) -> RunRecord:
-        """Start a run, open gates in it, and park it."""
+        """Start a run, open *gates* in it, and park it; *keep* keeps the lease."""
         run = self.hold(store, run_id)
         events = [
             Event(
@@ -82,10 +84,10 @@ class GateConformance(StoreFixture):
         gate_id: str = "g1",
         **more: Any,
     ) -> Gate:
-        found: Gate = self.do(
+        gate: Gate = self.do(
             store, DecideGate("r1", gate_id, GateDecision(choice=choice, by=by, **more))
         )
-        return found
+        return gate
 
     def entries(self, store: Store, gate_id: str = "g1") -> list[tuple[str, str | None]]:
         return [(entry.kind, entry.person) for entry in store.gate_entries(gate_id)]
@@ -102,7 +104,7 @@ class GateConformance(StoreFixture):
             escalate=(Escalation(5, ("boss",), ("head",)),),
             form={"type": "object"},
         )
-        gate = self.gate(
+        gate = self.new_gate(
             store,
             terms=terms,
             assignees=("ann", "bob"),
@@ -112,7 +114,7 @@ class GateConformance(StoreFixture):
             deadline=store.now() + MINUTE,
         )
 
-        self.opened(store, gate)
+        self.open_gates(store, gate)
 
         assert store.gate("g1") == gate
         assert store.gate("g2") is None
@@ -122,12 +124,12 @@ class GateConformance(StoreFixture):
         stale = msgspec.structs.replace(run, generation=run.generation + 1)
 
         with pytest.raises(LeaseLost):
-            self.advance(store, stale, gates=[self.gate(store)])
+            self.advance(store, stale, gates=[self.new_gate(store)])
 
         assert store.gate("g1") is None
 
-    def test_a_decision_wakes_a_run_that_nobody_holds(self, store: Store) -> None:
-        run = self.opened(store, self.gate(store))
+    def test_a_decision_wakes_a_run_without_a_holder(self, store: Store) -> None:
+        run = self.open_gates(store, self.new_gate(store))
 
         closed = self.decide(store, feedback="good")
 
@@ -137,8 +139,8 @@ class GateConformance(StoreFixture):
         assert store.gate_entries("g1")[0].feedback == "good"
         assert self.claimed(store) == ["r1"]
 
-    def test_a_decision_knocks_at_who_holds_the_run(self, store: Store) -> None:
-        self.opened(store, self.gate(store), keep=True)
+    def test_a_decision_notifies_the_holder_of_the_run(self, store: Store) -> None:
+        self.open_gates(store, self.new_gate(store), keep=True)
         store.hints()
 
         self.decide(store, "no")
@@ -147,8 +149,8 @@ class GateConformance(StoreFixture):
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
         assert self.get(store).session_id == "s1"
 
-    def test_parking_does_not_sleep_through_a_decision(self, store: Store) -> None:
-        run = self.opened(store, self.gate(store), keep=True)
+    def test_parking_does_not_miss_a_decision(self, store: Store) -> None:
+        run = self.open_gates(store, self.new_gate(store), keep=True)
         self.decide(store)
 
         answer = self.park(store, run, revision=run.revision, events=[], waits=ONLY_GATE)
@@ -156,7 +158,9 @@ class GateConformance(StoreFixture):
         assert isinstance(answer, RevisionChanged)
 
     def test_a_decision_that_is_not_enough_leaves_the_run_alone(self, store: Store) -> None:
-        run = self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2)))
+        run = self.open_gates(
+            store, self.new_gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2))
+        )
 
         assert self.decide(store).status == "open"
         assert self.get(store) == run
@@ -176,7 +180,7 @@ class GateConformance(StoreFixture):
             (WrongAnswer, GateDecision(choice="yes", by="ann", value=b'{"amount":"much"}')),
         ],
     )
-    def test_what_cannot_be_decided_is_refused_and_writes_nothing(
+    def test_an_invalid_decision_is_refused_and_writes_nothing(
         self, store: Store, error: type[Exception], decision: GateDecision
     ) -> None:
         form = {
@@ -185,9 +189,9 @@ class GateConformance(StoreFixture):
             "required": ["amount"],
         }
         terms = msgspec.structs.replace(YES_NO, exclude=("eve",), form=form)
-        self.opened(
+        self.open_gates(
             store,
-            self.gate(
+            self.new_gate(
                 store,
                 terms=terms,
                 assignees=("ann",),
@@ -203,10 +207,10 @@ class GateConformance(StoreFixture):
 
         assert (store.gate("g1"), self.get(store), store.belongings("r1")) == before
 
-    def test_nobody_decides_twice_and_nothing_is_decided_once_it_is_closed(
-        self, store: Store
-    ) -> None:
-        self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2)))
+    def test_a_person_decides_once_and_a_closed_gate_takes_no_decision(self, store: Store) -> None:
+        self.open_gates(
+            store, self.new_gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2))
+        )
         self.decide(store)
 
         with pytest.raises(AlreadyDecided, match="yes"):
@@ -218,7 +222,7 @@ class GateConformance(StoreFixture):
         assert self.entries(store) == [("decided", "ann"), ("decided", "bob")]
 
     def test_a_gate_of_another_run_is_not_found(self, store: Store) -> None:
-        self.opened(store, self.gate(store))
+        self.open_gates(store, self.new_gate(store))
         self.start(store, "r2")
 
         for op in (
@@ -228,11 +232,11 @@ class GateConformance(StoreFixture):
             with pytest.raises(GateNotFound):
                 self.do(store, op)
 
-    def test_what_is_past_its_deadline_expires_and_cannot_be_decided_before_that_either(
+    def test_a_gate_past_its_deadline_cannot_be_decided_and_expires(
         self, store: Store, clock: HandClock
     ) -> None:
         terms = msgspec.structs.replace(YES_NO, on_timeout="no")
-        self.opened(store, self.gate(store, terms=terms, deadline=store.now() + MINUTE))
+        self.open_gates(store, self.new_gate(store, terms=terms, deadline=store.now() + MINUTE))
         assert self.do(store, ExpireGates("r1")) == 0
         clock.move(MINUTE)
 
@@ -247,12 +251,14 @@ class GateConformance(StoreFixture):
 
     def test_the_holder_reminds_escalates_and_withdraws(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, escalate=(Escalation(5, ("boss",), ("head",)),))
-        run = self.opened(store, self.gate(store, terms=terms, assignees=("ann",)), keep=True)
+        run = self.open_gates(
+            store, self.new_gate(store, terms=terms, assignees=("ann",)), keep=True
+        )
 
         self.advance(store, run, gates=[GateChange(kind=GateAction.REMINDED, gate_id="g1")])
         self.advance(
             store, run, gates=[GateChange(kind=GateAction.ESCALATED, gate_id="g1")] * 2
-        )  # there is one step of it only
+        )  # the terms have one escalation: the second changes nothing
 
         gate = store.gate("g1")
         assert gate is not None
@@ -273,7 +279,7 @@ class GateConformance(StoreFixture):
         assert self.inbox(store, person="boss") == []
 
     def test_a_person_withdraws_a_gate_and_its_run_goes_on(self, store: Store) -> None:
-        self.opened(store, self.gate(store))
+        self.open_gates(store, self.new_gate(store))
 
         closed: Gate = self.do(store, WithdrawGate("r1", "g1", "root", "not needed"))
 
@@ -285,9 +291,11 @@ class GateConformance(StoreFixture):
         with pytest.raises(GateClosed, match="not needed"):
             self.do(store, WithdrawGate("r1", "g1", "root", "again"))
 
-    def test_whom_it_is_delegated_to_decides_instead(self, store: Store) -> None:
+    def test_a_delegate_decides_instead_of_the_delegator(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, exclude=("eve",))
-        self.opened(store, self.gate(store, terms=terms, assignees=("ann",), roles=("finance",)))
+        self.open_gates(
+            store, self.new_gate(store, terms=terms, assignees=("ann",), roles=("finance",))
+        )
 
         with pytest.raises(NotYourGate, match="excluded"):
             self.do(store, DelegateGate("r1", "g1", "ann", "eve"))
@@ -303,9 +311,9 @@ class GateConformance(StoreFixture):
         assert self.decide(store, by="bob").status == "approved"
 
     def test_others_may_decide_when_it_is_reassigned(self, store: Store) -> None:
-        self.opened(
+        self.open_gates(
             store,
-            self.gate(
+            self.new_gate(
                 store, terms=msgspec.structs.replace(YES_NO, quorum=2), assignees=("ann", "bob")
             ),
         )
@@ -318,10 +326,11 @@ class GateConformance(StoreFixture):
         with pytest.raises(NotYourGate):
             self.decide(store)
 
-    def test_decisions_lapse_when_what_they_are_about_changes(self, store: Store) -> None:
+    def test_decisions_lapse_when_the_data_of_the_gate_changes(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, quorum=2)
-        old, new = hash_of(b'{"a":1}'), hash_of(b'{"a":2}')
-        self.opened(store, self.gate(store, terms=terms, data=b'{"a":1}', hash=old))
+        old = hash_of(b'{"a":1}')
+        new = hash_of(b'{"a":2}')
+        self.open_gates(store, self.new_gate(store, terms=terms, data=b'{"a":1}', hash=old))
         self.decide(store, expect=old)
 
         self.do(store, UpdateGate("r1", "g1", b'{"a":2}', "root"))
@@ -333,21 +342,25 @@ class GateConformance(StoreFixture):
         assert [entry.lapsed for entry in store.gate_entries("g1")] == [True, False, False, False]
 
     def test_the_same_data_again_changes_nothing(self, store: Store) -> None:
-        self.opened(store, self.gate(store, data=b'{"a":1,"b":2}', hash=hash_of(b'{"a":1,"b":2}')))
+        self.open_gates(
+            store, self.new_gate(store, data=b'{"a":1,"b":2}', hash=hash_of(b'{"a":1,"b":2}'))
+        )
 
         self.do(store, UpdateGate("r1", "g1", b'{"b": 2, "a": 1}'))
 
         assert self.entries(store) == []
 
-    def test_the_inbox_finds_what_somebody_may_decide(self, store: Store, clock: HandClock) -> None:
+    def test_the_inbox_lists_the_gates_that_a_person_may_decide(
+        self, store: Store, clock: HandClock
+    ) -> None:
         excluding = msgspec.structs.replace(YES_NO, exclude=("ann",), quorum=2)
-        self.opened(
+        self.open_gates(
             store,
-            self.gate(store, gate_id="g1", assignees=("ann", "bob")),
-            self.gate(store, gate_id="g2", roles=("finance",)),
-            self.gate(store, gate_id="g3"),
-            self.gate(store, gate_id="g4", terms=excluding),
-            self.gate(store, gate_id="g5", assignees=("bob",), deadline=store.now() + SECOND),
+            self.new_gate(store, gate_id="g1", assignees=("ann", "bob")),
+            self.new_gate(store, gate_id="g2", roles=("finance",)),
+            self.new_gate(store, gate_id="g3"),
+            self.new_gate(store, gate_id="g4", terms=excluding),
+            self.new_gate(store, gate_id="g5", assignees=("bob",), deadline=store.now() + SECOND),
         )
         self.do(store, DecideGate("r1", "g4", GateDecision(choice="yes", by="carol")))
 
@@ -376,7 +389,7 @@ class GateConformance(StoreFixture):
     def test_a_run_that_is_ended_by_force_takes_its_gates_along(
         self, store: Store, force: bool
     ) -> None:
-        self.opened(store, self.gate(store), keep=True)
+        self.open_gates(store, self.new_gate(store), keep=True)
 
         self.do(store, RequestCancel("r1", "no more", force))
 
@@ -395,7 +408,7 @@ class GateConformance(StoreFixture):
     ) -> None:
         run = self.hold(store, deadline=store.now() + MINUTE)
         opened = Event(EventKind.GATE_OPENED, "gate g1", b"{}", seq=1)
-        self.advance(store, run, events=[opened], gates=[self.gate(store)])
+        self.advance(store, run, events=[opened], gates=[self.new_gate(store)])
         stuck = [self.event(store, kind=EventKind.RUN_STUCK)]
         self.advance(store, run, status=Status.STUCK, error=b"{}", keep=False, events=stuck)
         clock.move(MINUTE)
@@ -405,7 +418,7 @@ class GateConformance(StoreFixture):
         assert self.inbox(store, statuses=["withdrawn"]) == ["g1"]
 
     def test_a_run_that_is_ended_by_hand_takes_its_gates_along(self, store: Store) -> None:
-        self.opened(store, self.gate(store), keep=True)
+        self.open_gates(store, self.new_gate(store), keep=True)
 
         ended: dict[str, Any] = {
             "namespace": "default",
@@ -417,8 +430,8 @@ class GateConformance(StoreFixture):
 
         assert self.inbox(store, statuses=["withdrawn"]) == ["g1"]
 
-    def test_gates_go_with_their_run(self, store: Store, clock: HandClock) -> None:
-        run = self.opened(store, self.gate(store), keep=True)
+    def test_gates_are_pruned_with_their_run(self, store: Store, clock: HandClock) -> None:
+        run = self.open_gates(store, self.new_gate(store), keep=True)
         self.decide(store)
         self.finish(store, run)
         clock.move(MINUTE)
@@ -428,25 +441,30 @@ class GateConformance(StoreFixture):
         assert store.gate("g1") is None
         assert store.belongings("r1") == {}
 
-    def test_gates_move_with_their_run(self, store: Store) -> None:
+    def test_gates_are_imported_with_their_run(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, quorum=2)
-        self.opened(
+        self.open_gates(
             store,
-            self.gate(store, terms=terms, assignees=("ann", "bob"), data=b"1", hash=hash_of(b"1")),
+            self.new_gate(
+                store, terms=terms, assignees=("ann", "bob"), data=b"1", hash=hash_of(b"1")
+            ),
         )
         self.decide(store)
-        dossier = store.dossiers("", 10, 10**6)[0]
-        gate, entries = store.gate("g1"), store.gate_entries("g1")
+        snapshot = store.dossiers("", 10, 10**6)[0]
+        gate = store.gate("g1")
+        entries = store.gate_entries("g1")
         self.do(store, RequestCancel("r1", "moving", True))
         self.do(store, Prune(store.now() + 1, ["cancelled"]))
 
-        self.do(store, ImportRun(dossier.run, {}, dossier.events, below=dossier.below))
+        self.do(store, ImportRun(snapshot.run, {}, snapshot.events, below=snapshot.below))
 
         assert (store.gate("g1"), store.gate_entries("g1")) == (gate, entries)
         assert self.decide(store, by="bob").status == "approved"
 
     def test_decisions_of_one_batch_are_made_one_after_another(self, store: Store) -> None:
-        self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2)))
+        self.open_gates(
+            store, self.new_gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2))
+        )
 
         votes = [
             DecideGate("r1", "g1", GateDecision(choice=choice, by=by))
@@ -462,9 +480,9 @@ class GateConformance(StoreFixture):
         ]
         assert isinstance(answers[3], GateClosed)
 
-    def test_a_gate_is_there_for_whoever_opens_the_store_next(
+    def test_a_gate_is_visible_to_another_process_that_opens_the_store(
         self, store: Store, reopen: OpenStore, clock: HandClock
     ) -> None:
-        self.opened(store, self.gate(store))
+        self.open_gates(store, self.new_gate(store))
 
         assert self.inbox(reopen(clock), person="ann") == ["g1"]

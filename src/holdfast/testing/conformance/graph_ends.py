@@ -1,4 +1,4 @@
-"""Graphs: how they are cancelled, done again and kept."""
+"""Conformance of graphs: cancellation, replay of members, listing, copying and pruning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.testing.conformance.reading import BROKEN
 
 
 class GraphCancelConformance(GraphFixture):
-    """What a cancel reaches, and that it gets there."""
+    """A cancel reaches the members that its policy names, even if it takes several portions."""
 
     def small_graph(self, store: Store) -> None:
         self.stage_graph(
@@ -34,7 +34,9 @@ class GraphCancelConformance(GraphFixture):
         )
         self.claim(store, limit=1)
 
-    def test_the_graph_alone(self, store: Store) -> None:
+    def test_cancelling_the_graph_alone_leaves_its_started_members_running(
+        self, store: Store
+    ) -> None:
         self.small_graph(store)
         self.cancel_graph(store, "graph")
 
@@ -45,18 +47,18 @@ class GraphCancelConformance(GraphFixture):
             "late": "cancelled",
         }
         self.finish(store, self.get(store, "g::begun"))
-        assert self.settle_graphs(store).born == []
+        assert self.resolve_graphs(store).born == []
         assert self.member_states(store)["begun"] == "completed"
         trail = self.graph_trail(store)
-        self.cancel_graph(store, "graph")  # what was asked before is answered the same
+        self.cancel_graph(store, "graph")  # a repeated cancel is accepted and changes nothing
         assert (self.graph_status(store), self.graph_trail(store)) == ("cancelled", trail)
         with pytest.raises(GraphFinished):
             self.cancel_graph(store)
 
-    def test_what_has_not_begun(self, store: Store) -> None:
+    def test_cancelling_pending_members_leaves_running_members_alone(self, store: Store) -> None:
         self.small_graph(store)
         self.cancel_graph(store, "pending")
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
 
         assert self.graph_status(store) == "cancelling"
         assert self.member_states(store) == {
@@ -66,15 +68,15 @@ class GraphCancelConformance(GraphFixture):
         }
         assert self.status(store, "g::begun") == "running"
         self.finish(store, self.get(store, "g::begun"))
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
         assert self.graph_status(store) == "cancelled"
 
-    def test_all_of_it_and_each_member_that_was_asked_is_noted(self, store: Store) -> None:
+    def test_cancelling_all_records_each_member_that_is_asked_to_stop(self, store: Store) -> None:
         self.small_graph(store)
         self.cancel_graph(store, "pending")
         self.cancel_graph(store, "all")
         self.cancel_graph(store, "all")
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
 
         assert self.status(store, "g::begun") == "cancelling"
         whole = store.whole_graph("g")
@@ -83,18 +85,18 @@ class GraphCancelConformance(GraphFixture):
         with pytest.raises(GraphFinished):
             self.extend_graph(store, self.new_member("more"))
         self.finish(store, self.get(store, "g::begun"), Status.CANCELLED)
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
         assert self.graph_status(store) == "cancelled"
 
     @pytest.mark.parametrize("policy", ["graph", "pending"])
-    def test_what_goes_on_is_not_stopped_by_a_group_for_which_nobody_waits(
+    def test_a_group_of_a_cancelled_member_does_not_stop_running_members(
         self, store: Store, policy: str
     ) -> None:
         racers = [self.new_member(name) for name in "abc"]
         self.stage_graph(store, *racers, self.new_member("z", [(["a", "b", "c"], 1, "cancel")]))
         self.claim(store)
         self.cancel_graph(store, policy)
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.member_states(store) == {
             "a": "completed",
@@ -104,90 +106,79 @@ class GraphCancelConformance(GraphFixture):
         }
         assert self.status(store, "g::b") == "running"
 
-    def test_a_cancel_of_many_goes_on_until_it_is_through(self, store: Store) -> None:
+    def test_a_cancel_of_many_members_continues_until_all_are_cancelled(self, store: Store) -> None:
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(1001)))
         self.cancel_graph(store)
         assert sum(run.status == "pending" for run in store.runs(RunFilter(limit=2000))) == 1
 
-        while self.settle_graphs(store).more:
+        while self.resolve_graphs(store).more:
             continue
         assert set(self.member_states(store).values()) == {"cancelled"}
         assert self.graph_status(store) == "cancelled"
 
 
 class GraphReplayConformance(GraphFixture):
-    """Members end anew, and with them those that were skipped."""
+    """A replay runs a finished member again, together with the members that were skipped because
+    of it."""
 
-    def test_a_failed_member_and_those_that_were_skipped_because_of_it(self, store: Store) -> None:
+    def test_replaying_a_failed_member_replays_the_members_skipped_because_of_it(
+        self, store: Store
+    ) -> None:
         self.stage_graph(
             store,
             self.new_member("a"),
             self.new_member("b", [(["a"], 1)]),
             self.new_member("c", [(["b"], 1)]),
         )
-        self.members_end(store, "a", status=Status.FAILED)
+        self.end_members(store, "a", status=Status.FAILED)
         self.replay_member(store, "a")
 
         assert self.member_states(store) == {"a": "started", "b": "waiting", "c": "waiting"}
         assert (self.graph_status(store), self.status(store, "g::a")) == ("running", "pending")
         for name in "abc":
-            self.members_end(store, name)
+            self.end_members(store, name)
         assert self.graph_status(store) == "completed"
 
-    def test_a_skipped_member_takes_along_those_that_it_was_skipped_for(self, store: Store) -> None:
+    def test_replaying_a_skipped_member_replays_the_failures_that_caused_the_skip(
+        self, store: Store
+    ) -> None:
         self.stage_graph(
             store,
             self.new_member("a"),
             self.new_member("b"),
             self.new_member("z", [(["a", "b"], 2)]),
         )
-        self.members_end(store, "a", "b", status=Status.FAILED)
+        self.end_members(store, "a", "b", status=Status.FAILED)
         self.replay_member(store, "z")
 
         assert self.member_states(store) == {"a": "started", "b": "started", "z": "waiting"}
-        self.members_end(store, "a", "b")
+        self.end_members(store, "a", "b")
         assert self.member_states(store)["z"] == "started"
 
     def test_a_group_that_had_become_impossible_can_be_satisfied(self, store: Store) -> None:
         self.stage_graph(
             store, *map(self.new_member, "abc"), self.new_member("z", [(["a", "b", "c"], 2)])
         )
-        self.members_end(store, "a", "b", status=Status.FAILED)
-        self.members_end(store, "c")
+        self.end_members(store, "a", "b", status=Status.FAILED)
+        self.end_members(store, "c")
         assert self.member_states(store)["z"] == "skipped"
         self.replay_member(store, "b")
-        self.members_end(store, "b")
+        self.end_members(store, "b")
 
         assert self.member_states(store)["z"] == "started"
 
-    def test_what_has_been_started_is_not_started_again(self, store: Store) -> None:
+    def test_replaying_a_member_does_not_restart_started_dependents(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
-        self.members_end(store, "a")
-        self.members_end(store, "z")
+        self.end_members(store, "a")
+        self.end_members(store, "z")
         self.replay_member(store, "a")
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.member_states(store) == {"a": "completed", "z": "completed"}
         assert self.graph_trail(store).count("member_started z") == 1
         assert self.graph_status(store) == "completed"
 
-    def test_who_was_cancelled_while_waiting_waits_again_or_starts(self, store: Store) -> None:
-        late = self.new_member("late", [(["b"], 1)])
-        self.stage_graph(
-            store,
-            self.new_member("a"),
-            self.new_member("b"),
-            late,
-            self.new_member("z", [(["a", "late"], 1, "cancel")]),
-        )
-        self.members_end(store, "a")
-        self.members_end(store, "b", "z")
-        assert self.member_states(store)["late"] == "cancelled"
-        self.replay_member(store, "late")
-
-        assert self.member_states(store)["late"] == "started"
-
-    def test_who_was_cancelled_while_waiting_takes_along_those_without_which_it_cannot_start(
+    def test_a_replayed_member_that_was_cancelled_while_waiting_starts_if_its_groups_allow(
         self, store: Store
     ) -> None:
         late = self.new_member("late", [(["b"], 1)])
@@ -198,8 +189,26 @@ class GraphReplayConformance(GraphFixture):
             late,
             self.new_member("z", [(["a", "late"], 1, "cancel")]),
         )
-        self.members_end(store, "a")
-        self.members_end(store, "b", status=Status.FAILED)
+        self.end_members(store, "a")
+        self.end_members(store, "b", "z")
+        assert self.member_states(store)["late"] == "cancelled"
+        self.replay_member(store, "late")
+
+        assert self.member_states(store)["late"] == "started"
+
+    def test_replaying_a_member_cancelled_while_waiting_replays_failed_members_it_needs(
+        self, store: Store
+    ) -> None:
+        late = self.new_member("late", [(["b"], 1)])
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            late,
+            self.new_member("z", [(["a", "late"], 1, "cancel")]),
+        )
+        self.end_members(store, "a")
+        self.end_members(store, "b", status=Status.FAILED)
         self.replay_member(store, "late")
 
         assert self.member_states(store) == {
@@ -208,23 +217,23 @@ class GraphReplayConformance(GraphFixture):
             "late": "waiting",
             "z": "started",
         }
-        self.members_end(store, "b")
+        self.end_members(store, "b")
         assert self.member_states(store)["late"] == "started"
 
-    def test_whoever_waits_still_waits_for_the_new_end_and_gets_the_new_result(
+    def test_a_waiting_member_waits_for_the_replayed_member_and_gets_its_new_result(
         self, store: Store
     ) -> None:
         last = self.new_member("z", [(["a"], 1), (["b"], 1)], data=[{PLACE: "a"}], takes=["a"])
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), last)
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         self.replay_member(store, "a")
-        self.members_end(store, "b")
+        self.end_members(store, "b")
 
         assert self.member_states(store) == {"a": "started", "b": "completed", "z": "waiting"}
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         assert self.get(store, "g::z").input == b"[1]"
 
-    def test_only_what_has_ended_can_end_anew(self, store: Store) -> None:
+    def test_only_a_finished_member_can_be_replayed(self, store: Store) -> None:
         self.stage_graph(
             store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)])
         )
@@ -232,7 +241,7 @@ class GraphReplayConformance(GraphFixture):
             self.replay_member(store, "z")
         with pytest.raises(MemberNotFound):
             self.replay_member(store, "nobody")
-        self.members_end(store, "a", status=Status.FAILED)
+        self.end_members(store, "a", status=Status.FAILED)
         with pytest.raises(GraphChanged):
             self.do(
                 store,
@@ -251,15 +260,17 @@ class GraphReplayConformance(GraphFixture):
 
 
 class GraphRetentionConformance(GraphFixture):
-    """They are listed, moved and deleted like all else."""
+    """Graphs are listed, copied and pruned like runs."""
 
-    def test_graphs_are_listed_and_those_who_wait_say_for_whom(self, store: Store) -> None:
+    def test_graphs_are_listed_and_waiting_members_name_the_members_they_need(
+        self, store: Store
+    ) -> None:
         for name in ("g1", "g2"):
             self.stage_graph(
                 store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=name
             )
-        self.members_end(store, "a", graph="g1")
-        self.members_end(store, "b", graph="g1")
+        self.end_members(store, "a", graph="g1")
+        self.end_members(store, "b", graph="g1")
 
         assert [graph.id for graph in store.graphs("default")] == ["g2", "g1"]
         assert [graph.id for graph in store.graphs("default", before="g2")] == ["g1"]
@@ -271,11 +282,12 @@ class GraphRetentionConformance(GraphFixture):
         assert member is not None and member.state == "waiting"
         assert store.member("g2::nobody") is None
 
-    def test_graphs_move_with_the_installation(self, store: Store) -> None:
+    def test_a_copy_keeps_graphs_and_unprocessed_member_outcomes(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         self.finish(store, run)
-        standing, runs = store.standing(), store.dossiers("", 100, 10**6)
+        standing = store.standing()
+        runs = store.dossiers("", 100, 10**6)
         assert standing["graph_news"] == [["g", "g::a", "completed", store.now(), None]]
         before = store.whole_graph("g")
         self.execute(store, "DELETE FROM holdfast.event")
@@ -286,16 +298,16 @@ class GraphRetentionConformance(GraphFixture):
         self.do(store, EndCopy())
 
         assert store.whole_graph("g") == before
-        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
 
-    def test_runs_of_a_graph_go_when_the_graph_has_ended_and_it_with_them(
+    def test_runs_of_a_graph_are_pruned_with_it_once_it_has_ended(
         self, store: Store, clock: HandClock
     ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         clock.move(MINUTE)
         assert self.do(store, Prune(clock.now(), ["completed"])).runs == 0
-        self.members_end(store, "b")
+        self.end_members(store, "b")
         clock.move(MINUTE)
         assert self.do(store, Prune(clock.now(), ["completed"])).runs == 2
 
@@ -306,19 +318,21 @@ class GraphRetentionConformance(GraphFixture):
             == set()
         )
 
-    def test_graphs_that_stay_are_in_nobodys_way(self, store: Store, clock: HandClock) -> None:
+    def test_a_graph_that_is_kept_does_not_keep_others_from_being_pruned(
+        self, store: Store, clock: HandClock
+    ) -> None:
         for name, status in (("kept", Status.FAILED), ("gone", Status.COMPLETED)):
             self.stage_graph(store, self.new_member("a"), graph=name)
-            self.members_end(store, "a", status=status, graph=name)
+            self.end_members(store, "a", status=status, graph=name)
             clock.move(MINUTE)
         self.do(store, Prune(store.now(), ["completed"], limit=1))
 
         assert [graph.id for graph in store.graphs("default")] == ["kept"]
 
-    def test_graphs_can_go_alone(self, store: Store, clock: HandClock) -> None:
+    def test_graphs_can_be_pruned_without_their_runs(self, store: Store, clock: HandClock) -> None:
         self.stage_graph(store, self.new_member("a"))
         self.stage_graph(store, self.new_member("a"), graph="h")
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         clock.move(MINUTE)
 
         assert self.do(store, PruneGraphs(clock.now(), "other")) == 0
@@ -334,10 +348,10 @@ class GraphRetentionConformance(GraphFixture):
         assert store.members_to_seal("", 10) == [("g::b", b"[1]")]
         assert not self.do(store, ResealMember("g::b", b"[2]", b"[3]"))
         assert self.do(store, ResealMember("g::b", b"[1]", b"[3]"))
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         assert self.get(store, "g::b").input == b"[3]"
 
-    def test_two_processes_settle_and_each_end_counts_once(
+    def test_two_processes_resolve_a_graph_and_each_member_outcome_counts_once(
         self, store: Store, reopen: OpenStore, clock: HandClock
     ) -> None:
         other = reopen(clock)
@@ -351,7 +365,7 @@ class GraphRetentionConformance(GraphFixture):
         self.finish(store, first)
         self.finish(store, second)
 
-        assert [len(self.settle_graphs(one).born) for one in (store, other)] == [1, 0]
+        assert [len(self.resolve_graphs(process).born) for process in (store, other)] == [1, 0]
 
 
 class GraphConformance(
@@ -362,7 +376,7 @@ class GraphConformance(
     GraphReplayConformance,
     GraphRetentionConformance,
 ):
-    """All promises about graphs."""
+    """All tests of graphs."""
 
 
 _MEMBER = (

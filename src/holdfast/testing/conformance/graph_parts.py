@@ -1,5 +1,5 @@
-"""Graphs with very many members: written in parts that nobody sees, started, settled and deleted in
-portions."""
+"""Conformance of graphs with very many members: staged in invisible parts; started, resolved and
+deleted in portions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DAMAGE = {
         "'waiting'",
         "run_id = 'g::b'",
     ),
-    "what a member is started with": (
+    "the specification of a member": (
         "graph_member",
         "spec",
         "input",
@@ -58,11 +58,11 @@ DAMAGE = {
     "the state of a group": ("graph_group", "state", "'odd'", "'open'", "run_id = 'g::b'"),
     "the status of a graph": ("graph", "status", "'odd'", "'running'", "id = 'g'"),
 }
-"""What is damaged: the table, the column, a value that cannot be, one that can, and which row."""
+"""Damage by name: table, column, invalid value, valid value, and the condition of the row."""
 
 
 class GraphPortionConformance(GraphFixture):
-    """Stages: what is written of them is invisible until all of it is visible at once."""
+    """The members of a stage are invisible until all of them become visible in one commit."""
 
     def stage_part(
         self,
@@ -85,7 +85,7 @@ class GraphPortionConformance(GraphFixture):
         count: int = self.do(store, op)
         return count
 
-    def begin(
+    def begin_staged_graph(
         self, store: Store, members: int, *, fingerprint: str = "f", **named: Any
     ) -> StagedGraph:
         stage = GraphStage(
@@ -112,14 +112,14 @@ class GraphPortionConformance(GraphFixture):
         staged: StagedGraph = self.do(store, op)
         return staged
 
-    def settle_all(self, store: Store) -> list[str]:
-        """Settle until nothing is left over; return the runs that were started."""
-        born: list[str] = []
+    def resolve_all(self, store: Store) -> list[str]:
+        """Resolve graphs until no outcome is left; return the ids of the runs that were started."""
+        run_ids: list[str] = []
         while True:
-            settled = self.settle_graphs(store)
-            born += [one.run.id for one in settled.born]
-            if not settled.more:
-                return born
+            resolved = self.resolve_graphs(store)
+            run_ids += [started.run.id for started in resolved.born]
+            if not resolved.more:
+                return run_ids
 
     def sweep_all(self, store: Store, stage: str | None = None) -> int:
         count = 0
@@ -127,7 +127,7 @@ class GraphPortionConformance(GraphFixture):
             count += 1
         return count
 
-    def test_nobody_sees_a_stage_before_it_is_whole(self, store: Store) -> None:
+    def test_a_stage_is_invisible_before_it_is_complete(self, store: Store) -> None:
         assert self.stage_part(store, self.new_member("a")) == 1
         assert self.stage_part(store, self.new_member("b", [(["a"], 1)]), written=1) == 2
 
@@ -137,15 +137,15 @@ class GraphPortionConformance(GraphFixture):
             store.member("g::a"),
             store.graphs("default"),
         ) == (None, None, None, [])
-        assert self.settle_all(store) == []
-        assert self.begin(store, 2).created
+        assert self.resolve_all(store) == []
+        assert self.begin_staged_graph(store, 2).created
         assert self.member_states(store) == {"a": "waiting", "b": "waiting"}
-        assert self.settle_all(store) == ["g::a"]
-        self.members_end(store, "a")
-        self.members_end(store, "b")
+        assert self.resolve_all(store) == ["g::a"]
+        self.end_members(store, "a")
+        self.end_members(store, "b")
         assert self.graph_status(store) == "completed"
 
-    def test_whoever_comes_back_goes_on_where_the_stage_ended(
+    def test_a_stage_is_continued_where_it_ended(
         self, store: Store, reopen: OpenStore, clock: HandClock
     ) -> None:
         other = reopen(clock)
@@ -154,27 +154,32 @@ class GraphPortionConformance(GraphFixture):
         assert self.stage_part(other, self.new_member("a")) == 1
         assert self.stage_part(other, self.new_member("b"), written=1) == 2
         assert self.stage_part(store, self.new_member("b"), written=1) == 2
-        assert (self.begin(store, 2).created, self.begin(other, 2).created) == (True, False)
-        assert self.settle_all(store) == ["g::a", "g::b"]
+        assert (
+            self.begin_staged_graph(store, 2).created,
+            self.begin_staged_graph(other, 2).created,
+        ) == (True, False)
+        assert self.resolve_all(store) == ["g::a", "g::b"]
 
-    def test_a_stage_that_is_not_whole_begins_nothing(self, store: Store) -> None:
+    def test_an_incomplete_stage_starts_nothing(self, store: Store) -> None:
         self.stage_part(store, self.new_member("a"))
 
         with pytest.raises(GraphChanged):
-            self.begin(store, 2)
+            self.begin_staged_graph(store, 2)
 
         assert store.graph("g") is None
 
-    def test_what_is_refused_at_the_end_leaves_the_stage_invisible(self, store: Store) -> None:
+    def test_a_refused_start_of_a_staged_graph_leaves_the_stage_invisible(
+        self, store: Store
+    ) -> None:
         self.stage_part(store, self.new_member("a"))
         self.do(store, SetLane(Lane(name="closed", draining=True)))
         with pytest.raises(LaneDraining):
-            self.begin(store, 1, lanes=["closed"])
+            self.begin_staged_graph(store, 1, lanes=["closed"])
         with pytest.raises(BudgetNotFound):
-            self.begin(store, 1, budgets=["none"])
+            self.begin_staged_graph(store, 1, budgets=["none"])
         self.stage_graph(store, self.new_member("z"))
         with pytest.raises(GraphExists):
-            self.begin(store, 1, fingerprint="another")
+            self.begin_staged_graph(store, 1, fingerprint="another")
 
         assert self.member_states(store) == {"z": "started"}
 
@@ -184,7 +189,7 @@ class GraphPortionConformance(GraphFixture):
         with pytest.raises(MemberElsewhere):
             self.stage_part(store, self.new_member("a"))
 
-    def test_who_died_is_swept_away_and_the_same_graph_can_be_started(
+    def test_an_abandoned_stage_is_swept_and_the_same_graph_can_be_started(
         self, store: Store, clock: HandClock
     ) -> None:
         self.stage_part(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
@@ -205,7 +210,7 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"))
         assert self.status(store, "g::a") == "pending"
 
-    def test_whoever_comes_back_to_a_stage_that_is_being_deleted_begins_again(
+    def test_a_stage_that_is_being_deleted_must_be_started_from_the_beginning(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sweeping, "PORTION", 1)
@@ -217,27 +222,27 @@ class GraphPortionConformance(GraphFixture):
         self.sweep_all(store, "g::stage")
         assert self.stage_part(store, self.new_member("a")) == 1
 
-    def test_a_graph_grows_by_a_stage_and_what_ends_meanwhile_counts(self, store: Store) -> None:
+    def test_a_graph_is_extended_by_a_stage_and_members_that_end_meanwhile_count(
+        self, store: Store
+    ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("c"))
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         late = [self.new_member(f"after-{name}", [([name], 1)]) for name in "abc"]
         self.stage_part(store, *late, self.new_member("free"), extends="g", outside=["a", "b", "c"])
-        self.members_end(store, "b", status=Status.FAILED)
+        self.end_members(store, "b", status=Status.FAILED)
 
         assert self.member_states(store) == {"a": "completed", "b": "failed", "c": "started"}
         assert self.extend_prepared(store, 4).graph.revision == 2
-        assert self.settle_all(store) == ["g::after-a", "g::free"]
+        assert self.resolve_all(store) == ["g::after-a", "g::free"]
         states = self.member_states(store)
         assert [states[f"after-{name}"] for name in "abc"] == ["started", "skipped", "waiting"]
-        self.members_end(store, "c")
+        self.end_members(store, "c")
         assert self.member_states(store)["after-c"] == "started"
 
-    def test_members_that_nobody_sees_take_nothing_from_the_result_of_a_graph(
-        self, store: Store
-    ) -> None:
+    def test_staged_members_do_not_affect_the_result_of_a_graph(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"))
         self.stage_part(store, self.new_member("late", [(["a"], 1)]), extends="g", outside=["a"])
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.graph_status(store) == "completed"
         assert [run.id for run in store.last_runs(["g"])] == ["g::a"]
@@ -253,11 +258,11 @@ class GraphPortionConformance(GraphFixture):
             self.extend_prepared(store, 1)
         assert self.extend_prepared(store, 1, revision=2).graph.revision == 3
 
-    @pytest.mark.parametrize("what", DAMAGE)
+    @pytest.mark.parametrize("damaged", DAMAGE)
     def test_a_graph_with_a_damaged_row_is_left_alone_and_the_others_go_on(
-        self, store: Store, what: str
+        self, store: Store, damaged: str
     ) -> None:
-        table, column, wrong, right, row = DAMAGE[what]
+        table, column, wrong, right, row = DAMAGE[damaged]
         for graph in "gh":
             members = [
                 self.new_member("a"),
@@ -270,28 +275,28 @@ class GraphPortionConformance(GraphFixture):
         for graph in "gh":
             self.finish(store, self.get(store, f"{graph}::a"))
 
-        settled = self.settle_graphs(store)
+        resolved = self.resolve_graphs(store)
 
-        assert [one.run.id for one in settled.born] == ["h::b"]
-        assert list(settled.left) == ["g"]
-        assert not settled.more
+        assert [started.run.id for started in resolved.born] == ["h::b"]
+        assert list(resolved.left) == ["g"]
+        assert not resolved.more
         assert store.check() != []
         self.execute(
             store,
             f"UPDATE holdfast.{table} SET {column} = {right.replace('h::b', 'h::z')} WHERE {row}",
         )
-        assert [one.run.id for one in self.settle_graphs(store).born] == ["g::b"]
+        assert [started.run.id for started in self.resolve_graphs(store).born] == ["g::b"]
 
-    def test_very_many_start_in_portions(
+    def test_very_many_members_start_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(work, "PORTION", 2)
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(5)))
 
         assert list(self.member_states(store).values()).count("started") == 2
-        assert [len(self.settle_graphs(store).born) for _ in range(3)] == [2, 1, 0]
+        assert [len(self.resolve_graphs(store).born) for _ in range(3)] == [2, 1, 0]
 
-    def test_an_end_with_very_many_dependents_is_settled_in_portions(
+    def test_an_outcome_with_very_many_dependents_is_resolved_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(work, "LINKS", 2)
@@ -299,18 +304,18 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(
             store, self.new_member("a"), *below, self.new_member("z", [(["a"], 1), (["m0"], 1)])
         )
-        self.members_end(store, "a", status=Status.FAILED)
+        self.end_members(store, "a", status=Status.FAILED)
         assert list(self.member_states(store).values()).count("skipped") == 2
         self.extend_graph(
             store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)])
         )
 
-        self.settle_all(store)
+        self.resolve_all(store)
 
         assert set(self.member_states(store).values()) == {"failed", "skipped"}
         assert self.graph_status(store) == "failed"
 
-    def test_ends_beside_one_with_very_many_dependents_are_read_together(
+    def test_outcomes_beside_one_with_very_many_dependents_are_read_together(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(20)]
@@ -323,18 +328,18 @@ class GraphPortionConformance(GraphFixture):
         asked: list[str] = []
         ask = work.GraphResolution.ask
 
-        def counted(one: work.GraphResolution, query: str, **values: object) -> Any:
+        def counted(resolution: work.GraphResolution, query: str, **values: object) -> Any:
             asked.append(query)
-            return ask(one, query, **values)
+            return ask(resolution, query, **values)
 
         monkeypatch.setattr(work.GraphResolution, "ask", counted)
-        self.members_end(store, "a", *(f"b{number}" for number in range(8)))
-        self.settle_all(store)
+        self.end_members(store, "a", *(f"b{number}" for number in range(8)))
+        self.resolve_all(store)
 
         assert asked.count("links_page") <= 3
         assert list(self.member_states(store).values()).count("started") == 21
 
-    def replayed(self, store: Store) -> int:
+    def replayed_count(self, store: Store) -> int:
         return sum(event.kind == "member_replayed" for event in store.graph_events("g"))
 
     def test_very_many_skipped_members_wait_again_in_portions(
@@ -343,25 +348,25 @@ class GraphPortionConformance(GraphFixture):
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(7)]
         last = self.new_member("z", [([f"m{number}" for number in range(7)], 7)])
         self.stage_graph(store, self.new_member("a"), *below, last)
-        self.members_end(store, "a", status=Status.FAILED)
-        self.settle_all(store)
+        self.end_members(store, "a", status=Status.FAILED)
+        self.resolve_all(store)
         monkeypatch.setattr(work, "PORTION", 2)
         monkeypatch.setattr(work, "LINKS", 4)
         self.replay_member(store, "z")
-        counts = [self.replayed(store)]
-        while self.settle_graphs(store).more:
-            counts.append(self.replayed(store))
-        counts.append(self.replayed(store))
+        counts = [self.replayed_count(store)]
+        while self.resolve_graphs(store).more:
+            counts.append(self.replayed_count(store))
+        counts.append(self.replayed_count(store))
 
         portions = [after - before for before, after in zip([0, *counts], counts, strict=False)]
         assert max(portions) <= 3
         assert counts[-1] == 9
         assert set(self.member_states(store).values()) == {"started", "waiting"}
-        self.members_end(store, "a")
-        self.settle_all(store)
-        self.members_end(store, *(f"m{number}" for number in range(7)))
-        self.settle_all(store)
-        self.members_end(store, "z")
+        self.end_members(store, "a")
+        self.resolve_all(store)
+        self.end_members(store, *(f"m{number}" for number in range(7)))
+        self.resolve_all(store)
+        self.end_members(store, "z")
         assert self.graph_status(store) == "completed"
 
     @pytest.mark.parametrize("again", [Status.COMPLETED, Status.FAILED])
@@ -371,8 +376,8 @@ class GraphPortionConformance(GraphFixture):
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         both = self.new_member("z", [(["a", "b"], 2)])
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below, both)
-        self.members_end(store, "a", status=Status.FAILED)
-        self.settle_all(store)
+        self.end_members(store, "a", status=Status.FAILED)
+        self.resolve_all(store)
         monkeypatch.setattr(work, "PORTION", 1)
         monkeypatch.setattr(work, "LINKS", 2)
         self.replay_member(store, "a")
@@ -380,7 +385,7 @@ class GraphPortionConformance(GraphFixture):
         self.finish(store, run, status=again)
 
         assert store.check() == []
-        self.settle_all(store)
+        self.resolve_all(store)
         assert store.check() == []
         states = self.member_states(store)
         wanted = "started" if again is Status.COMPLETED else "skipped"
@@ -393,15 +398,15 @@ class GraphPortionConformance(GraphFixture):
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(store, self.new_member("a"), *below)
-        self.members_end(store, "a", status=Status.FAILED)
-        self.settle_all(store)
+        self.end_members(store, "a", status=Status.FAILED)
+        self.resolve_all(store)
         monkeypatch.setattr(work, "PORTION", 1)
         monkeypatch.setattr(work, "LINKS", 1)
         self.replay_member(store, "a")
         for run in self.claim(store):
             self.finish(store, run, status=Status.FAILED)
 
-        while self.settle_graphs(store).more:
+        while self.resolve_graphs(store).more:
             assert store.check() == []
 
         assert self.graph_status(store) == "failed"
@@ -412,8 +417,8 @@ class GraphPortionConformance(GraphFixture):
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below)
-        self.members_end(store, "a", status=Status.FAILED)
-        self.settle_all(store)
+        self.end_members(store, "a", status=Status.FAILED)
+        self.resolve_all(store)
         monkeypatch.setattr(work, "PORTION", 1)
         monkeypatch.setattr(work, "LINKS", 1)
         self.replay_member(store, "a")
@@ -429,31 +434,31 @@ class GraphPortionConformance(GraphFixture):
         )
         assert store.check() == []
 
-        self.settle_all(store)
+        self.resolve_all(store)
         self.extend_prepared(store, 2, revision=2)
-        self.settle_all(store)
+        self.resolve_all(store)
 
         assert store.check() == []
         assert list(self.member_states(store).values()).count("waiting") == 9
-        self.members_end(store, "a")
-        self.settle_all(store)
+        self.end_members(store, "a")
+        self.resolve_all(store)
         assert list(self.member_states(store).values()).count("started") == 10
 
-    def test_a_cancel_during_a_replay_in_portions_lets_nobody_wait_again(
+    def test_a_cancel_during_a_replay_in_portions_lets_no_member_wait_again(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(store, self.new_member("a"), *below)
-        self.members_end(store, "a", status=Status.FAILED)
-        self.settle_all(store)
+        self.end_members(store, "a", status=Status.FAILED)
+        self.resolve_all(store)
         monkeypatch.setattr(work, "PORTION", 1)
         monkeypatch.setattr(work, "LINKS", 1)
         self.replay_member(store, "a")
         self.cancel_graph(store)
 
-        while self.settle_graphs(store).more:
+        while self.resolve_graphs(store).more:
             assert store.check() == []
-        self.members_end(store, "a", status=Status.CANCELLED)
+        self.end_members(store, "a", status=Status.CANCELLED)
 
         assert self.graph_status(store) == "cancelled"
         assert set(self.member_states(store).values()) == {"cancelled", "skipped"}

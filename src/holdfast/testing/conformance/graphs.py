@@ -1,4 +1,4 @@
-"""Graphs: how they are staged, settled, cancelled and done again."""
+"""Conformance of graphs: staging, extension, and resolution of member outcomes."""
 
 from __future__ import annotations
 
@@ -65,30 +65,30 @@ from holdfast.testing.conformance.fixture import MINUTE, ROUTE, HandClock, Store
 Groups = Sequence[tuple[Sequence[str], int] | tuple[Sequence[str], int, str]]
 
 
-def explode(
+def raise_error(
     run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
 ) -> tuple[bytes, list[Payload]]:
-    """Fail as nobody foresaw."""
+    """Compose an input by raising an unexpected error."""
     raise ZeroDivisionError
 
 
 def compose(
     run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
 ) -> tuple[bytes, list[Payload]]:
-    """Put results in their places."""
-    values = {name: msgspec.json.decode(one) for name, (_, one) in results.items()}
+    """Compose the input of a member: replace placeholders by the results of its dependencies."""
+    values = {name: msgspec.json.decode(result) for name, (_, result) in results.items()}
     return msgspec.json.encode(filled(msgspec.json.decode(data), values)), []
 
 
 def refuse(
     run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
 ) -> tuple[bytes, list[Payload]]:
-    """Be somebody who has no key."""
+    """Compose an input as a process without the key of the results: raise ``KeyMissing``."""
     raise KeyMissing(key="k2")
 
 
 class GraphFixture(StoreFixture):
-    """Short words for what is done to graphs."""
+    """Helpers that stage, extend, resolve, cancel and replay graphs."""
 
     def new_member(
         self,
@@ -146,18 +146,18 @@ class GraphFixture(StoreFixture):
         staged: StagedGraph = self.do(store, op)
         return staged
 
-    def settle_graphs(self, store: Store) -> ResolvedGraphs:
-        settled: ResolvedGraphs = self.do(store, ResolveGraphs(compose=compose))
-        return settled
+    def resolve_graphs(self, store: Store) -> ResolvedGraphs:
+        resolved: ResolvedGraphs = self.do(store, ResolveGraphs(compose=compose))
+        return resolved
 
-    def members_end(
+    def end_members(
         self, store: Store, *names: str, status: Status = Status.COMPLETED, graph: str = "g"
     ) -> None:
-        """Let the runs of members end, all at once, and the graph hear of it."""
+        """End the runs of the named members, then resolve their graph once."""
         self.claim(store)
         for name in names:
             self.finish(store, self.get(store, run_of(graph, name)), status)
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
 
     def member_states(self, store: Store, graph: str = "g") -> dict[str, str]:
         whole = store.whole_graph(graph)
@@ -165,9 +165,9 @@ class GraphFixture(StoreFixture):
         return {member.name: member.state.value for member in whole.members.values()}
 
     def graph_status(self, store: Store, graph: str = "g") -> str:
-        found = store.graph(graph)
-        assert found is not None
-        return found.status.value
+        record = store.graph(graph)
+        assert record is not None
+        return record.status.value
 
     def graph_trail(self, store: Store, graph: str = "g") -> list[str]:
         return [f"{event.kind} {event.member or ''}".strip() for event in store.graph_events(graph)]
@@ -197,9 +197,9 @@ class GraphFixture(StoreFixture):
 
 
 class GraphStageConformance(GraphFixture):
-    """All or nothing, and nothing that makes no sense."""
+    """A graph or an extension is written as a whole or refused as a whole."""
 
-    def test_members_that_wait_for_nobody_are_started_the_others_are_rows(
+    def test_members_without_dependencies_are_started_and_the_others_are_rows(
         self, store: Store, clock: HandClock
     ) -> None:
         staged = self.stage_graph(
@@ -210,13 +210,13 @@ class GraphStageConformance(GraphFixture):
         assert self.member_states(store) == {"a": "started", "b": "waiting"}
         assert self.get(store, "g::a").input == b"[1]"
         assert store.run("g::b") is None
-        found = store.graph("g")
-        assert found is not None
-        assert (found.status, found.revision, found.members, found.live) == ("running", 1, 2, 2)
-        assert found.created_at == clock.now()
+        graph = store.graph("g")
+        assert graph is not None
+        assert (graph.status, graph.revision, graph.members, graph.live) == ("running", 1, 2, 2)
+        assert graph.created_at == clock.now()
         assert self.graph_trail(store) == ["graph_started", "member_started a"]
 
-    def test_members_can_be_born_leased(self, store: Store) -> None:
+    def test_members_can_be_leased_at_start(self, store: Store) -> None:
         self.open(store)
         staged = self.stage_graph(store, self.new_member("a"), lease=lambda route: "s1")
 
@@ -231,7 +231,7 @@ class GraphStageConformance(GraphFixture):
             self.stage_graph(store, self.new_member("b"), fingerprint="another")
         assert self.member_states(store) == {"a": "started"}
 
-    def test_what_is_refused_leaves_nothing_behind(self, store: Store) -> None:
+    def test_a_refused_graph_leaves_nothing_behind(self, store: Store) -> None:
         with pytest.raises(GraphCycle):
             self.stage_graph(
                 store,
@@ -259,9 +259,9 @@ class GraphStageConformance(GraphFixture):
             self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         assert store.graph("g") is None
 
-    def test_a_graph_grows_while_it_runs(self, store: Store) -> None:
+    def test_a_graph_is_extended_while_it_runs(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         grown = self.extend_graph(
             store,
             self.new_member("b", [(["a"], 1)]),
@@ -270,8 +270,8 @@ class GraphStageConformance(GraphFixture):
         )
 
         assert (grown.graph.revision, [born.run.id for born in grown.born]) == (2, ["g::b"])
-        self.members_end(store, "b", "z")
-        self.members_end(store, "c")
+        self.end_members(store, "b", "z")
+        self.end_members(store, "c")
         assert self.graph_status(store) == "completed"
 
     def test_a_member_that_waits_can_be_made_to_wait_for_more(self, store: Store) -> None:
@@ -279,10 +279,10 @@ class GraphStageConformance(GraphFixture):
             store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)])
         )
         self.extend_graph(store, more=[("z", NewGroup(("b",), 1))])
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.member_states(store)["z"] == "waiting"
-        self.members_end(store, "b")
+        self.end_members(store, "b")
         assert self.member_states(store)["z"] == "started"
 
     def test_a_stale_revision_is_told_apart_from_a_finished_graph(self, store: Store) -> None:
@@ -291,13 +291,13 @@ class GraphStageConformance(GraphFixture):
         with pytest.raises(GraphChanged) as stale:
             self.extend_graph(store, self.new_member("c"), revision=1)
         assert stale.value.facts == {"graph": "g", "expected": 1, "actual": 2}
-        self.members_end(store, "a", "b")
-        self.members_end(store, "z")
+        self.end_members(store, "a", "b")
+        self.end_members(store, "z")
         with pytest.raises(GraphFinished):
             self.extend_graph(store, self.new_member("c"), revision=1)
         assert self.member_states(store) == {"a": "completed", "b": "completed", "z": "completed"}
 
-    def test_what_cannot_be_added_is_refused_by_name(self, store: Store) -> None:
+    def test_members_that_cannot_be_added_are_refused_by_name(self, store: Store) -> None:
         self.stage_graph(
             store,
             self.new_member("a"),
@@ -321,9 +321,9 @@ class GraphStageConformance(GraphFixture):
             )
         assert (self.member_states(store), self.graph_trail(store)) == before
 
-    def test_what_is_added_and_can_never_start_is_skipped_at_once(self, store: Store) -> None:
+    def test_an_added_member_that_can_never_start_is_skipped_at_once(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b"))
-        self.members_end(store, "a", status=Status.FAILED)
+        self.end_members(store, "a", status=Status.FAILED)
         self.extend_graph(
             store, self.new_member("c", [(["a"], 1)]), self.new_member("d", [(["c"], 1)])
         )
@@ -337,7 +337,7 @@ class GraphStageConformance(GraphFixture):
 
 
 class GraphResolutionConformance(GraphFixture):
-    """What the ends of members lead to."""
+    """The outcomes of members start, skip or cancel other members, and end the graph."""
 
     def test_results_are_there_before_a_dependent_starts(self, store: Store) -> None:
         place = {"$holdfast.result": "a"}
@@ -346,12 +346,14 @@ class GraphResolutionConformance(GraphFixture):
             self.new_member("a"),
             self.new_member("b", [(["a"], 1)], data=[place, 7], takes=["a"]),
         )
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.get(store, "g::b").input == b"[1,7]"
         assert self.member_states(store) == {"a": "completed", "b": "started"}
 
-    def test_an_end_is_heard_of_later_and_once(self, store: Store, clock: HandClock) -> None:
+    def test_a_member_outcome_is_resolved_later_and_once(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         store.hints()
@@ -360,36 +362,36 @@ class GraphResolutionConformance(GraphFixture):
         assert store.hints().graphs
         assert store.next_look().graph == clock.now()
         assert self.member_states(store)["a"] == "started"
-        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
-        assert self.settle_graphs(store) == ResolvedGraphs([], more=False)
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
+        assert self.resolve_graphs(store) == ResolvedGraphs([], more=False)
         assert store.next_look().graph is None
         assert store.next_look().at is None
 
-    def test_all_of_them_any_of_them_so_many_of_them(self, store: Store) -> None:
+    def test_a_group_needs_all_any_or_a_number_of_its_members(self, store: Store) -> None:
         ups = ["a", "b", "c"]
         needs = {"all": 3, "any": 1, "two": 2}
         groups = [self.new_member(name, [(ups, need)]) for name, need in needs.items()]
         self.stage_graph(store, *map(self.new_member, ups), *groups)
 
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         assert {name: self.member_states(store)[name] for name in needs} == {
             "all": "waiting",
             "any": "started",
             "two": "waiting",
         }
-        self.members_end(store, "b", status=Status.FAILED)
+        self.end_members(store, "b", status=Status.FAILED)
         assert {name: self.member_states(store)[name] for name in needs} == {
             "all": "skipped",
             "any": "started",
             "two": "waiting",
         }
-        self.members_end(store, "c", "any")
+        self.end_members(store, "c", "any")
         assert {name: self.member_states(store)[name] for name in needs} == {
             "all": "skipped",
             "any": "completed",
             "two": "started",
         }
-        self.members_end(store, "two")
+        self.end_members(store, "two")
         assert self.graph_status(store) == "failed"
 
     def test_a_group_fires_once(self, store: Store) -> None:
@@ -399,21 +401,23 @@ class GraphResolutionConformance(GraphFixture):
             self.new_member("b"),
             self.new_member("z", [(["a", "b"], 1)]),
         )
-        self.members_end(store, "a")
-        self.members_end(store, "z")
-        self.members_end(store, "b")
+        self.end_members(store, "a")
+        self.end_members(store, "z")
+        self.end_members(store, "b")
 
         assert self.graph_trail(store).count("member_started z") == 1
         assert self.graph_trail(store).count("group_satisfied z") == 1
         assert self.graph_status(store) == "completed"
 
-    def test_who_waits_in_vain_is_skipped_and_all_below(self, store: Store) -> None:
+    def test_a_member_whose_group_cannot_be_met_is_skipped_with_its_dependents(
+        self, store: Store
+    ) -> None:
         chain = [
             self.new_member(name, [([before], 1)])
             for before, name in (("a", "b"), ("b", "c"), ("c", "d"))
         ]
         self.stage_graph(store, self.new_member("a"), *chain)
-        self.members_end(store, "a", status=Status.FAILED)
+        self.end_members(store, "a", status=Status.FAILED)
 
         assert self.member_states(store) == {
             "a": "failed",
@@ -422,8 +426,8 @@ class GraphResolutionConformance(GraphFixture):
             "d": "skipped",
         }
         assert self.graph_status(store) == "failed"
-        found = store.graph("g")
-        assert found is not None and found.summary == b'{"failed":1,"skipped":3}'
+        graph = store.graph("g")
+        assert graph is not None and graph.summary == b'{"failed":1,"skipped":3}'
         assert store.hints().finished >= {"g"}
 
     def test_the_rest_of_a_group_is_cancelled_when_it_is_decided(self, store: Store) -> None:
@@ -437,17 +441,17 @@ class GraphResolutionConformance(GraphFixture):
         )
         self.claim(store, limit=2)
         self.finish(store, self.get(store, "g::a"))
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
 
         assert self.member_states(store)["z"] == "started"
         assert self.status(store, "g::b") == "cancelling"
         assert self.status(store, "g::c") == "cancelled"
         assert self.member_states(store)["late"] == "cancelled"
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
         assert self.member_states(store)["c"] == "cancelled"
         assert self.get(store, "g::d").finished_at is None
 
-    def test_nobody_is_cancelled_whom_others_wait_for(self, store: Store) -> None:
+    def test_a_member_that_another_group_needs_is_not_cancelled(self, store: Store) -> None:
         other = self.new_member("other", [(["b"], 1)])
         self.stage_graph(
             store,
@@ -456,10 +460,10 @@ class GraphResolutionConformance(GraphFixture):
             self.new_member("z", [(["a", "b"], 1, "cancel")]),
             other,
         )
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.get(store, "g::b").cancel_reason is None
-        self.members_end(store, "b")
+        self.end_members(store, "b")
         assert self.member_states(store)["other"] == "started"
 
     def test_a_member_may_wait_for_several_groups(self, store: Store) -> None:
@@ -468,12 +472,12 @@ class GraphResolutionConformance(GraphFixture):
             *map(self.new_member, ["a", "b", "c"]),
             self.new_member("z", [(["a"], 1), (["b", "c"], 1)]),
         )
-        self.members_end(store, "b")
+        self.end_members(store, "b")
         assert self.member_states(store)["z"] == "waiting"
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         assert self.member_states(store)["z"] == "started"
 
-    def test_many_graphs_are_settled_together(self, store: Store) -> None:
+    def test_many_graphs_are_resolved_together(self, store: Store) -> None:
         for number in range(5):
             self.stage_graph(
                 store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=f"g{number}"
@@ -481,13 +485,13 @@ class GraphResolutionConformance(GraphFixture):
         for run in self.claim(store):
             self.finish(store, run)
 
-        assert len(self.settle_graphs(store).born) == 5
+        assert len(self.resolve_graphs(store).born) == 5
 
-    def test_ends_are_settled_in_the_very_transaction_and_leave_no_news(self, store: Store) -> None:
-        first, second = (
-            self.new_member("a"),
-            self.new_member("b", [(["a"], 1)], data=[{PLACE: "a"}], takes=["a"]),
-        )
+    def test_outcomes_resolved_in_their_own_transaction_leave_none_in_the_outbox(
+        self, store: Store
+    ) -> None:
+        first = self.new_member("a")
+        second = self.new_member("b", [(["a"], 1)], data=[{PLACE: "a"}], takes=["a"])
         self.stage_graph(store, first, second)
         (run,) = self.claim(store)
         ends = Advance(
@@ -498,7 +502,7 @@ class GraphResolutionConformance(GraphFixture):
 
         assert [born.run.input for born in answers[1].born] == [b"[7]"]
         assert not store.hints().graphs
-        assert self.settle_graphs(store) == ResolvedGraphs([], more=False)
+        assert self.resolve_graphs(store) == ResolvedGraphs([], more=False)
         assert store.check() == []
 
     def test_the_rest_of_a_group_that_has_not_begun_is_gone_at_once(self, store: Store) -> None:
@@ -524,10 +528,12 @@ class GraphResolutionConformance(GraphFixture):
             "z": "started",
         }
         assert self.member_states(store) == states
-        assert self.settle_graphs(store) == ResolvedGraphs([], more=False)
+        assert self.resolve_graphs(store) == ResolvedGraphs([], more=False)
         assert store.check() == []
 
-    def test_who_cannot_settle_leaves_what_the_transaction_brought(self, store: Store) -> None:
+    def test_a_process_without_a_key_leaves_outcomes_of_its_transaction_in_the_outbox(
+        self, store: Store
+    ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         ends = Advance(
@@ -537,9 +543,11 @@ class GraphResolutionConformance(GraphFixture):
         answers = store.apply([ends, ResolveGraphs(compose=refuse)])
 
         assert set(answers[1].left) == {"g"}
-        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
 
-    def test_who_explodes_while_it_settles_harms_no_end(self, store: Store) -> None:
+    def test_an_error_during_resolution_does_not_affect_the_ends_of_its_batch(
+        self, store: Store
+    ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         store.hints()
@@ -547,39 +555,42 @@ class GraphResolutionConformance(GraphFixture):
             run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
         )
 
-        answers = store.apply([ends, ResolveGraphs(compose=explode), Heartbeat("s1", 1)])
+        answers = store.apply([ends, ResolveGraphs(compose=raise_error), Heartbeat("s1", 1)])
 
         assert [type(answer) for answer in answers] == [Advanced, ZeroDivisionError, bool]
         assert store.hints() == Hints(finished={run.id}, graphs=True)
-        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
         assert store.check() == []
 
-    def test_the_runs_that_nobody_waits_for_are_read_together(self, store: Store) -> None:
+    def test_the_last_runs_of_several_graphs_are_read_together(self, store: Store) -> None:
         for graph in ("g", "h"):
             self.stage_graph(
                 store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=graph
             )
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert store.last_runs(["g", "h", "none"]) == [self.get(store, "g::b")]
-        assert {found.id for found in store.graphs_by_id(["g", "none", "h"])} == {"g", "h"}
+        assert {graph.id for graph in store.graphs_by_id(["g", "none", "h"])} == {"g", "h"}
 
-    def test_a_graph_comes_from_elsewhere_and_hears_who_has_ended_since(self, store: Store) -> None:
+    def test_an_imported_graph_receives_the_outcomes_of_members_that_have_ended(
+        self, store: Store
+    ) -> None:
         self.stage_graph(store, self.new_member("a"))
-        whole, trail = store.whole_graph("g"), store.graph_events("g")
+        whole = store.whole_graph("g")
+        trail = store.graph_events("g")
         assert whole is not None
         assert isinstance(store.apply([ImportGraph(whole, trail)])[0], GraphExists)
-        self.members_end(store, "a")
+        self.end_members(store, "a")
         assert self.do(store, PruneGraphs(before=store.now() + 1)) == 1
 
         self.do(store, ImportGraph(whole, trail))
 
         assert (store.whole_graph("g"), store.graph_events("g")) == (whole, trail)
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
         assert self.graph_status(store) == "completed"
         assert store.check() == []
 
-    def test_whoever_has_no_key_leaves_a_graph_to_others(self, store: Store) -> None:
+    def test_a_process_without_a_key_leaves_a_graph_to_other_processes(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         self.stage_graph(store, self.new_member("a"), graph="h")
         for run in self.claim(store):
@@ -589,7 +600,7 @@ class GraphResolutionConformance(GraphFixture):
         assert list(left.left) == ["g"]
         assert self.graph_status(store, "h") == "completed"
         assert self.member_states(store) == {"a": "started", "b": "waiting"}
-        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
 
     def test_a_lane_that_is_drained_lets_a_graph_go_on(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
@@ -597,7 +608,7 @@ class GraphResolutionConformance(GraphFixture):
         self.do(store, SetLane(Lane(name="default", draining=True)))
         self.finish(store, self.get(store, "g::a"))
 
-        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
 
     def test_a_member_that_cannot_be_started_fails(self, store: Store) -> None:
         broken = self.new_member("b", [(["a"], 1)], budgets=("nobody's",))
@@ -608,7 +619,7 @@ class GraphResolutionConformance(GraphFixture):
             self.new_member("c", [(["b"], 1)]),
             self.new_member("d", [(["a"], 1)]),
         )
-        self.members_end(store, "a")
+        self.end_members(store, "a")
 
         assert self.member_states(store) == {
             "a": "completed",
@@ -617,14 +628,16 @@ class GraphResolutionConformance(GraphFixture):
             "d": "started",
         }
 
-    def test_a_run_that_only_looks_like_a_member_disturbs_nobody(self, store: Store) -> None:
+    def test_a_run_whose_id_only_looks_like_a_member_is_not_resolved(self, store: Store) -> None:
         run = self.hold(store, "nobody::x")
         self.finish(store, run)
 
-        assert self.settle_graphs(store).born == []
+        assert self.resolve_graphs(store).born == []
         assert store.next_look().graph is None
 
-    def test_runs_that_end_in_any_way_are_heard_of(self, store: Store, clock: HandClock) -> None:
+    def test_a_graph_receives_the_outcome_of_a_member_that_ends_in_any_way(
+        self, store: Store, clock: HandClock
+    ) -> None:
         names = ["cancelled", "expired", "overridden"]
         members = [
             self.new_member(name, deadline=MINUTE if name == "expired" else None) for name in names
@@ -641,7 +654,7 @@ class GraphResolutionConformance(GraphFixture):
             result=b"1",
         )
         self.do(store, op)
-        self.settle_graphs(store)
+        self.resolve_graphs(store)
 
         assert self.member_states(store) == {
             "cancelled": "cancelled",

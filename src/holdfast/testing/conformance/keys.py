@@ -1,4 +1,4 @@
-"""Keys that sign tokens."""
+"""Conformance of signing keys: creation, rotation, expiry and resealing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OTHER = OfferedKey("k2", b"another secret, just as long")
 
 
 class KeyConformance(StoreFixture):
-    """Making and replacing keys."""
+    """A key is created once, and a rotated key stays valid until its grace period is over."""
 
-    def rotated(self, store: Store, key: OfferedKey, grace: int = 0) -> RotatedKey:
-        found: RotatedKey = self.do(store, RotateKey(key, grace))
-        return found
+    def rotate(self, store: Store, key: OfferedKey, grace: int = 0) -> RotatedKey:
+        rotation: RotatedKey = self.do(store, RotateKey(key, grace))
+        return rotation
 
     def test_the_first_key_is_made_when_it_is_needed_and_stays(self, store: Store) -> None:
         assert store.keys() == []
@@ -37,53 +37,54 @@ class KeyConformance(StoreFixture):
     ) -> None:
         self.do(store, NeedKey(OFFERED))
 
-        done = self.rotated(store, OTHER, 10 * SECOND)
+        done = self.rotate(store, OTHER, 10 * SECOND)
 
         until = store.now() + 10 * SECOND
         assert done == RotatedKey("k2", True, "k1", until, [])
-        assert [(one.kid, one.expires_at) for one in store.keys()] == [("k1", until), ("k2", None)]
+        assert [(key.kid, key.expires_at) for key in store.keys()] == [("k1", until), ("k2", None)]
 
     def test_a_rotation_may_make_the_first_key(self, store: Store) -> None:
-        assert self.rotated(store, OFFERED, SECOND) == RotatedKey("k1", True)
+        assert self.rotate(store, OFFERED, SECOND) == RotatedKey("k1", True)
 
     def test_the_same_key_again_changes_nothing(self, store: Store) -> None:
-        self.rotated(store, OFFERED)
-        self.rotated(store, OTHER, SECOND)
+        self.rotate(store, OFFERED)
+        self.rotate(store, OTHER, SECOND)
         before = store.keys()
 
-        assert not self.rotated(store, OTHER).changed
-        assert not self.rotated(store, OFFERED).changed
+        assert not self.rotate(store, OTHER).changed
+        assert not self.rotate(store, OFFERED).changed
         assert store.keys() == before
 
     def test_the_name_of_a_key_with_another_secret_is_refused(self, store: Store) -> None:
-        self.rotated(store, OFFERED)
+        self.rotate(store, OFFERED)
         before = store.keys()
 
         with pytest.raises(KeyExists):
-            self.rotated(store, OfferedKey("k1", b"not the secret of that key"))
+            self.rotate(store, OfferedKey("k1", b"not the secret of that key"))
 
         assert store.keys() == before
 
-    def test_keys_whose_time_is_over_go_with_the_next_rotation(
+    def test_expired_keys_are_deleted_by_the_next_rotation(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.rotated(store, OFFERED)
-        self.rotated(store, OTHER, SECOND)
+        self.rotate(store, OFFERED)
+        self.rotate(store, OTHER, SECOND)
         clock.move(SECOND)
         assert (
-            self.rotated(store, OfferedKey("k3", b"yet another of these secrets"), SECOND).dropped
+            self.rotate(store, OfferedKey("k3", b"yet another of these secrets"), SECOND).dropped
             == []
-        )  # good to the last
+        )  # a key is valid up to and including its last instant
         clock.move(1)
 
-        done = self.rotated(store, OfferedKey("k4", b"yet another of those secrets"), SECOND)
+        done = self.rotate(store, OfferedKey("k4", b"yet another of those secrets"), SECOND)
 
         assert done.dropped == ["k1"]
-        assert [one.kid for one in store.keys()] == ["k2", "k3", "k4"]
+        assert [key.kid for key in store.keys()] == ["k2", "k3", "k4"]
 
-    def test_keys_move_with_the_installation(self, store: Store) -> None:
-        self.rotated(store, OFFERED)
-        before, rows = store.keys(), store.standing()
+    def test_a_copy_keeps_signing_keys(self, store: Store) -> None:
+        self.rotate(store, OFFERED)
+        before = store.keys()
+        rows = store.standing()
 
         self.end_sessions(store)
         self.do(store, BeginCopy([Lane(name="mail")], rows))
@@ -92,7 +93,7 @@ class KeyConformance(StoreFixture):
         assert store.keys() == before
 
     def test_a_refused_rotation_leaves_its_neighbours_alone(self, store: Store) -> None:
-        self.rotated(store, OFFERED)
+        self.rotate(store, OFFERED)
 
         wrong = RotateKey(OfferedKey("k1", b"not the secret of that key"), 0)
         answers = store.apply([wrong, NeedKey(OTHER), RotateKey(OTHER, 0)])
@@ -100,7 +101,7 @@ class KeyConformance(StoreFixture):
         assert isinstance(answers[0], KeyExists)
         assert (answers[1].kid, answers[2].kid) == ("k1", "k2")
 
-    def test_a_key_is_there_for_whoever_opens_the_store_next(
+    def test_a_key_is_visible_to_another_process_that_opens_the_store(
         self, store: Store, reopen: OpenStore
     ) -> None:
         made = self.do(store, NeedKey(OFFERED))
@@ -108,7 +109,7 @@ class KeyConformance(StoreFixture):
         assert reopen().keys() == [made]
 
     def test_a_secret_gets_another_seal_unless_it_has_changed(self, store: Store) -> None:
-        self.rotated(store, OFFERED)
+        self.rotate(store, OFFERED)
 
         assert not self.do(store, ResealKey("k1", b"not what is stored there", b"sealed"))
         assert not self.do(store, ResealKey("k2", OFFERED.secret, b"sealed"))
@@ -123,7 +124,7 @@ class KeyConformance(StoreFixture):
         assert store.keys_in_use() == {"e1": 1}
 
     def test_a_rotation_compares_secrets_as_they_are_revealed(self, store: Store) -> None:
-        self.rotated(store, OFFERED)
+        self.rotate(store, OFFERED)
         again = OfferedKey("k1", b"sealed " + OFFERED.secret)
 
         def reveal(key: SigningKey) -> bytes:

@@ -1,5 +1,4 @@
-"""What a store promises about shares of lanes, lanes that are drained, and starts that are
-gathered."""
+"""Conformance of lanes: fair shares, drained lanes, and debounced starts."""
 
 from __future__ import annotations
 
@@ -25,47 +24,46 @@ from holdfast.testing.conformance.fixture import MINUTE, ROUTE, SECOND, HandCloc
 
 
 class ShareConformance(StoreFixture):
-    """Shares take turns, each within its own limits, and nobody's place leaks."""
+    """Shares of a lane take turns, each within its own limits, and the places of an ended session
+    become free."""
 
-    def lane(self, store: Store, **settings: Any) -> None:
+    def set_lane(self, store: Store, **settings: Any) -> None:
         self.do(store, SetLane(Lane(name="default", **settings)))
 
-    def queue(self, store: Store, **shares: int) -> None:
-        """Start so many runs for each share, one share after the other."""
+    def start_shares(self, store: Store, **shares: int) -> None:
+        """Start the given number of runs for each share, one share after the other."""
         for share, count in shares.items():
             self.do(
                 store,
                 StartRuns([self.new(f"{share}{place}", share=share) for place in range(count)]),
             )
 
-    def test_shares_take_turns_though_one_came_with_all_of_its_runs_first(
-        self, store: Store
-    ) -> None:
-        self.queue(store, a=4, b=2, c=1)
+    def test_shares_take_turns_even_if_all_runs_of_one_share_came_first(self, store: Store) -> None:
+        self.start_shares(store, a=4, b=2, c=1)
 
         assert self.claimed(store) == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
 
-    def test_who_comes_late_need_not_wait_for_the_backlog_of_another(
+    def test_a_late_share_does_not_wait_for_the_backlog_of_another(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.queue(store, a=10)
+        self.start_shares(store, a=10)
         clock.move(MINUTE)
         assert self.claimed(store, limit=3) == ["a0", "a1", "a2"]
 
-        self.queue(store, b=2)
+        self.start_shares(store, b=2)
 
         assert self.claimed(store, limit=4) == ["b0", "a3", "b1", "a4"]
 
     def test_a_share_that_weighs_more_gets_more(self, store: Store) -> None:
-        self.lane(store, concurrency=100, weights=msgspec.json.encode({"a": 3}).decode())
-        self.queue(store, a=6, b=6)
+        self.set_lane(store, concurrency=100, weights=msgspec.json.encode({"a": 3}).decode())
+        self.start_shares(store, a=6, b=6)
 
         first = self.claimed(store, limit=8)
 
         assert (sum(run.startswith("a") for run in first), len(first)) == (6, 8)
 
-    def test_a_lane_that_was_idle_begins_anew(self, store: Store) -> None:
-        self.queue(store, a=100)
+    def test_an_idle_lane_forgets_past_turns_of_its_shares(self, store: Store) -> None:
+        self.start_shares(store, a=100)
         self.claimed(store)
 
         for run_id, share in (("x", "a"), ("y", "a"), ("z", "b")):
@@ -74,8 +72,8 @@ class ShareConformance(StoreFixture):
         assert self.claimed(store) == ["x", "z", "y"]
 
     def test_no_more_runs_of_a_share_work_at_once_than_its_limit(self, store: Store) -> None:
-        self.lane(store, per_share=2)
-        self.queue(store, a=250, b=1)
+        self.set_lane(store, per_share=2)
+        self.start_shares(store, a=250, b=1)
         self.start(store, "nobody")
 
         claimed = self.claimed(store)
@@ -89,8 +87,8 @@ class ShareConformance(StoreFixture):
     def test_the_places_of_a_worker_come_back_with_its_session(
         self, store: Store, crashed: bool
     ) -> None:
-        self.lane(store, per_share=1, concurrency=2)
-        self.queue(store, a=2, b=2)
+        self.set_lane(store, per_share=1, concurrency=2)
+        self.start_shares(store, a=2, b=2)
         assert sorted(self.claimed(store)) == ["a0", "b0"]
 
         self.do(store, EndSession("s1", crashed=crashed))
@@ -106,8 +104,8 @@ class ShareConformance(StoreFixture):
     def test_a_share_begins_no_more_runs_per_time_than_its_rate(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.lane(store, share_rate_limit=2, share_rate_per=MINUTE)
-        self.queue(store, a=4, b=1)
+        self.set_lane(store, share_rate_limit=2, share_rate_per=MINUTE)
+        self.start_shares(store, a=4, b=1)
 
         assert sorted(self.claimed(store)) == ["a0", "a1", "b0"]
         assert self.claimed(store) == []
@@ -117,11 +115,9 @@ class ShareConformance(StoreFixture):
 
         assert self.claimed(store) == ["a2", "a3"]
 
-    def test_a_lane_that_is_drained_takes_no_new_runs_but_those_of_runs_that_are_there(
-        self, store: Store
-    ) -> None:
+    def test_a_drained_lane_takes_only_children_of_existing_runs(self, store: Store) -> None:
         parent = self.hold(store)
-        self.lane(store, draining=True)
+        self.set_lane(store, draining=True)
 
         for started in (
             [self.new("r2")],
@@ -134,28 +130,31 @@ class ShareConformance(StoreFixture):
         self.start(store, "r1")
         self.do(store, StartRuns([self.child_of(parent, "r6"), self.child_of(parent, "r7")]))
         assert sorted(self.claimed(store)) == ["elsewhere", "r6", "r7"]
-        self.lane(store)
+        self.set_lane(store)
 
         assert self.start(store, "r8").created is True
 
 
 class DebounceConformance(StoreFixture):
-    """Starts of one key go into one run until it begins."""
+    """Debounced starts with one key are merged into one run until that run begins."""
 
-    def gather(self, store: Store, run_id: str, data: bytes, **options: Any) -> Started:
+    def debounce_start(self, store: Store, run_id: str, data: bytes, **options: Any) -> Started:
         options = {"quiet": 5 * SECOND, "longest": MINUTE, **options}
-        found: Started = self.do(
+        started: Started = self.do(
             store, DebounceStart(run=self.new(run_id, input=data), key="k", **options)
         )[0]
-        return found
+        return started
 
-    def test_the_last_of_many_starts_stands_and_begins_when_it_is_quiet(
+    def test_the_last_debounced_input_wins_and_the_run_begins_after_the_quiet_period(
         self, store: Store, clock: HandClock
     ) -> None:
-        assert self.gather(store, "r1", b"[1]").created is True
+        assert self.debounce_start(store, "r1", b"[1]").created is True
         for place in range(3):
             clock.move(4 * SECOND)
-            assert (self.gather(store, f"x{place}", b"[%d]" % place).id, self.claimed(store)) == (
+            assert (
+                self.debounce_start(store, f"x{place}", b"[%d]" % place).id,
+                self.claimed(store),
+            ) == (
                 "r1",
                 [],
             )
@@ -164,15 +163,15 @@ class DebounceConformance(StoreFixture):
         (run,) = self.claim(store)
 
         assert (run.id, run.input) == ("r1", b"[2]")
-        assert self.gather(store, "r2", b"[9]").id == "r2"
+        assert self.debounce_start(store, "r2", b"[9]").id == "r2"
 
-    def test_it_begins_in_the_end_though_it_is_never_quiet(
+    def test_a_debounced_run_begins_after_the_longest_delay_at_the_latest(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.gather(store, "r1", b"[1]", longest=12 * SECOND)
+        self.debounce_start(store, "r1", b"[1]", longest=12 * SECOND)
         for _ in range(3):
             clock.move(4 * SECOND)
-            self.gather(store, "x", b"[2]", longest=12 * SECOND)
+            self.debounce_start(store, "x", b"[2]", longest=12 * SECOND)
 
         assert self.claimed(store) == ["r1"]
 
@@ -183,7 +182,9 @@ class DebounceConformance(StoreFixture):
             return old + b"x", []
 
         options = {"quiet": MINUTE, "longest": MINUTE, "size": 3, "merge": adding}
-        assert [self.gather(store, f"r{place}", b"x", **options).id for place in range(4)] == [
+        assert [
+            self.debounce_start(store, f"r{place}", b"x", **options).id for place in range(4)
+        ] == [
             "r0",
             "r0",
             "r0",
@@ -195,14 +196,14 @@ class DebounceConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.claimed(store) == ["r3"]
 
-    def test_a_run_that_was_cancelled_gathers_nothing_more(self, store: Store) -> None:
-        self.gather(store, "r1", b"[1]")
+    def test_a_cancelled_run_takes_no_more_debounced_starts(self, store: Store) -> None:
+        self.debounce_start(store, "r1", b"[1]")
         self.do(store, RequestCancel("r1", "enough"))
 
-        assert self.gather(store, "r2", b"[2]").id == "r2"
+        assert self.debounce_start(store, "r2", b"[2]").id == "r2"
 
-    def test_keys_belong_to_their_workflow(self, store: Store) -> None:
-        self.gather(store, "r1", b"[1]")
+    def test_a_debounce_key_belongs_to_its_workflow(self, store: Store) -> None:
+        self.debounce_start(store, "r1", b"[1]")
         other = msgspec.structs.replace(ROUTE, workflow="other")
 
         op = DebounceStart(run=self.new("r2", route=other), key="k", quiet=SECOND, longest=SECOND)

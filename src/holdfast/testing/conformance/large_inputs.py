@@ -1,5 +1,5 @@
-"""What a run is started with is there as long as the run is, however long it is and wherever a
-store keeps it."""
+"""Conformance of large inputs: the input of a run exists as long as the run, whatever its length
+and wherever the store keeps it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, Stor
 SIZES = (1, 600, 601, 5_000, 200_000)
 
 
-def of(size: int, letter: str = "x") -> bytes:
-    """Return an input of so many bytes."""
+def input_of(size: int, letter: str = "x") -> bytes:
+    """Return an input of *size* bytes."""
     return letter.encode() * size
 
 
 class LargeInputConformance(StoreFixture):
-    """Inputs come back as they were given."""
+    """An input of any length is read as it was written, and is deleted with its run."""
 
     @pytest.mark.parametrize("size", SIZES)
-    def test_an_input_stays_as_it_is_whatever_becomes_of_its_run(
-        self, store: Store, size: int
-    ) -> None:
-        data = of(size)
+    def test_an_input_is_unchanged_in_every_state_of_its_run(self, store: Store, size: int) -> None:
+        data = input_of(size)
         self.start(store, input=data)
         seen = [self.get(store).input]
 
@@ -45,74 +43,78 @@ class LargeInputConformance(StoreFixture):
 
     @pytest.mark.parametrize("size", SIZES)
     def test_a_run_is_recognised_by_its_input(self, store: Store, size: int) -> None:
-        self.start(store, key="k", input=of(size))
+        self.start(store, key="k", input=input_of(size))
 
-        assert not self.start(store, input=of(size)).created
-        assert self.start(store, "r2", key="k", input=of(size)).id == "r1"
+        assert not self.start(store, input=input_of(size)).created
+        assert self.start(store, "r2", key="k", input=input_of(size)).id == "r1"
         for run_id, key in (("r1", None), ("r2", "k")):
             with pytest.raises(RunExists):
-                self.start(store, run_id, key=key, input=of(size, "y"))
-        assert self.get(store).input == of(size)
+                self.start(store, run_id, key=key, input=input_of(size, "y"))
+        assert self.get(store).input == input_of(size)
 
-    def test_many_runs_have_each_its_own(self, store: Store) -> None:
-        self.start(store, "r7", input=of(900))
+    def test_many_runs_each_keep_their_own_large_input(self, store: Store) -> None:
+        self.start(store, "r7", input=input_of(900))
         inputs = {
-            f"r{number}": of(300 * number + 1) if number != 7 else of(900) for number in range(20)
+            f"r{number}": input_of(300 * number + 1) if number != 7 else input_of(900)
+            for number in range(20)
         }
 
         started = self.do(
             store, StartRuns([self.new(run_id, input=data) for run_id, data in inputs.items()])
         )
 
-        assert [one.id for one in started if not one.created] == ["r7"]
+        assert [answer.id for answer in started if not answer.created] == ["r7"]
         assert {run_id: self.get(store, run_id).input for run_id in inputs} == inputs
 
     @pytest.mark.parametrize("others", [0, 10])
     @pytest.mark.parametrize(("first", "second"), [(10, 900), (900, 10), (900, 901), (900, 900)])
-    def test_of_two_with_the_same_id_the_first_counts(
+    def test_two_starts_of_one_id_in_one_batch_must_have_the_same_large_input(
         self, store: Store, first: int, second: int, others: int
     ) -> None:
-        more = [self.new(f"other{number}", input=of(900)) for number in range(others)]
-        both = StartRuns([*more, self.new(input=of(first)), self.new(input=of(second))])
+        more = [self.new(f"other{number}", input=input_of(900)) for number in range(others)]
+        both = StartRuns([*more, self.new(input=input_of(first)), self.new(input=input_of(second))])
         if first == second:
-            assert [one.created for one in self.do(store, both)][-2:] == [True, False]
-            assert self.get(store).input == of(first)
+            assert [answer.created for answer in self.do(store, both)][-2:] == [True, False]
+            assert self.get(store).input == input_of(first)
             return
 
         with pytest.raises(RunExists):
             self.do(store, both)
         assert store.run("r1") is None
 
-    def test_a_refused_start_leaves_none(self, store: Store) -> None:
-        self.start(store, "r2", input=of(900))
+    def test_a_refused_start_leaves_no_large_input(self, store: Store) -> None:
+        self.start(store, "r2", input=input_of(900))
 
         with pytest.raises(RunExists):
             self.do(
-                store, StartRuns([self.new("r1", input=of(900)), self.new("r2", input=of(901))])
+                store,
+                StartRuns(
+                    [self.new("r1", input=input_of(900)), self.new("r2", input=input_of(901))]
+                ),
             )
 
         assert store.run("r1") is None
-        assert self.start(store, "r1", input=of(902)).created
-        assert self.get(store).input == of(902)
+        assert self.start(store, "r1", input=input_of(902)).created
+        assert self.get(store).input == input_of(902)
 
-    def test_a_start_within_a_transaction_brings_it(self, store: Store) -> None:
+    def test_a_start_within_a_transaction_writes_its_large_input(self, store: Store) -> None:
         with pytest.raises(ZeroDivisionError), self.transaction(store) as connection:
-            store.start_within(connection, [self.new(input=of(5_000))])
+            store.start_within(connection, [self.new(input=input_of(5_000))])
             raise ZeroDivisionError
         assert store.run("r1") is None
 
         with self.transaction(store) as connection:
-            store.start_within(connection, [self.new(input=of(6_000))])
+            store.start_within(connection, [self.new(input=input_of(6_000))])
 
-        assert self.get(store).input == of(6_000)
+        assert self.get(store).input == input_of(6_000)
 
-    def test_it_can_be_replaced(self, store: Store) -> None:
-        self.start(store, input=of(5_000))
+    def test_a_large_input_can_be_resealed(self, store: Store) -> None:
+        self.start(store, input=input_of(5_000))
 
         for old, new in (
-            (of(5_000), of(7_000, "y")),
-            (of(7_000, "y"), of(10)),
-            (of(10), of(9_000)),
+            (input_of(5_000), input_of(7_000, "y")),
+            (input_of(7_000, "y"), input_of(10)),
+            (input_of(10), input_of(9_000)),
         ):
             assert (
                 self.do(store, Reseal("r1", [ValueChange("run_input", b"another", b"wrong")])) == 0
@@ -120,35 +122,37 @@ class LargeInputConformance(StoreFixture):
             assert self.do(store, Reseal("r1", [ValueChange("run_input", old, new)])) == 1
             assert self.get(store).input == new
 
-    def test_what_is_gathered_takes_its_place(self, store: Store) -> None:
-        for data in (of(5_000), of(10), of(6_000, "y")):
+    def test_a_debounced_start_replaces_the_large_input(self, store: Store) -> None:
+        for data in (input_of(5_000), input_of(10), input_of(6_000, "y")):
             self.do(
                 store,
                 DebounceStart(run=self.new(input=data), key="k", quiet=SECOND, longest=MINUTE),
             )
 
-        assert self.get(store).input == of(6_000, "y")
+        assert self.get(store).input == input_of(6_000, "y")
 
-    def test_a_copy_has_it(self, store: Store) -> None:
-        self.start(store, input=of(5_000))
+    def test_an_imported_run_keeps_its_large_input(self, store: Store) -> None:
+        self.start(store, input=input_of(5_000))
         whole = {**msgspec.structs.asdict(self.get(store)), "id": "r2"}
 
         self.do(store, ImportRun(msgspec.convert(whole, type(self.get(store))), {}, []))
 
-        assert self.get(store, "r2").input == of(5_000)
+        assert self.get(store, "r2").input == input_of(5_000)
 
-    def test_it_counts_and_goes_with_its_run(self, store: Store, clock: HandClock) -> None:
-        self.finish(store, self.hold(store, input=of(5_000)))
+    def test_a_large_input_counts_as_used_bytes_and_is_pruned_with_its_run(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.finish(store, self.hold(store, input=input_of(5_000)))
         assert store.used_bytes() > 5_000
         clock.move(MINUTE)
 
         self.do(store, Prune(store.now(), [Status.COMPLETED]))
 
         assert (store.run("r1"), store.used_bytes()) == (None, 0)
-        self.start(store, input=of(10))
-        assert self.get(store).input == of(10)
+        self.start(store, input=input_of(10))
+        assert self.get(store).input == input_of(10)
 
-    def test_what_is_sealed_in_it_is_found(self, store: Store) -> None:
-        self.start(store, input=b"\x00k1\x00p" + of(5_000))
+    def test_the_key_of_a_sealed_large_input_counts_as_in_use(self, store: Store) -> None:
+        self.start(store, input=b"\x00k1\x00p" + input_of(5_000))
 
         assert store.keys_in_use() == {"k1": 1}

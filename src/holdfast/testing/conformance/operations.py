@@ -1,4 +1,4 @@
-"""What operators do: resume, replay, copy, prune."""
+"""Conformance of operations of operators: resume, replay, import, copy, prune."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from holdfast.testing.conformance.fixture import (
 
 
 class OperatorConformance(StoreFixture):
-    """What people do."""
+    """Runs are resumed, replayed, and imported with staged histories."""
 
     def test_a_stuck_run_is_resumed(self, store: Store) -> None:
         self.stuck(store)
@@ -72,7 +72,7 @@ class OperatorConformance(StoreFixture):
         assert store.hints().ready
         assert self.claimed(store) == ["r1"]
 
-    def test_a_run_that_got_stuck_in_its_undoing_goes_on_with_that(self, store: Store) -> None:
+    def test_a_run_that_got_stuck_in_compensation_resumes_compensation(self, store: Store) -> None:
         run = self.hold(store)
         self.do(store, RequestCancel("r1", "enough"))
         self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False)
@@ -120,7 +120,7 @@ class OperatorConformance(StoreFixture):
         with pytest.raises(RunNotFound):
             self.do(store, ReplayRun("none", []))
 
-    def test_a_run_comes_from_elsewhere_as_it_was(self, store: Store, clock: HandClock) -> None:
+    def test_an_imported_run_is_as_it_was_exported(self, store: Store, clock: HandClock) -> None:
         run = RunRecord(
             id="r1",
             namespace="n",
@@ -173,10 +173,10 @@ class OperatorConformance(StoreFixture):
         ]
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING, Status.CANCELLING])
-    def test_what_was_at_work_elsewhere_can_be_claimed_here(
+    def test_an_imported_run_that_was_running_can_be_claimed(
         self, store: Store, status: Status
     ) -> None:
-        run = msgspec.structs.replace(self.foreign(status), session_id="there", generation=4)
+        run = msgspec.structs.replace(self.foreign_run(status), session_id="there", generation=4)
 
         self.do(store, ImportRun(run, {}, []))
 
@@ -187,12 +187,12 @@ class OperatorConformance(StoreFixture):
         )
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING, Status.CANCELLING])
-    def test_what_waited_elsewhere_waits_here(
+    def test_an_imported_run_that_was_waiting_waits(
         self, store: Store, clock: HandClock, status: Status
     ) -> None:
         waits = None if status is Status.PENDING else WAITS
         run = msgspec.structs.replace(
-            self.foreign(status), waits=waits, wake_at=clock.now() + MINUTE
+            self.foreign_run(status), waits=waits, wake_at=clock.now() + MINUTE
         )
 
         self.do(store, ImportRun(run, {}, []))
@@ -201,7 +201,7 @@ class OperatorConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.claimed(store) == ["r1"]
 
-    def test_what_was_reached_elsewhere_is_looked_at_here(self, store: Store) -> None:
+    def test_an_imported_run_with_an_unprocessed_notification_is_woken(self, store: Store) -> None:
         self.park(store, self.hold(store), keep=True)
         untouched = store.is_touched("r1")
         self.do(store, SignalRun("r1", "paid", b"1"))
@@ -221,7 +221,7 @@ class OperatorConformance(StoreFixture):
         )
         assert self.claimed(store, "s2") == ["touched"]
 
-    def test_nobody_sees_staged_events_before_a_run_has_them(self, store: Store) -> None:
+    def test_staged_events_are_invisible_before_their_run_is_imported(self, store: Store) -> None:
         events = [
             Event(EventKind.MARKED, "a", b"1", started_at=6, at=7, seq=seq) for seq in (1, 2, 3)
         ]
@@ -229,7 +229,7 @@ class OperatorConformance(StoreFixture):
             events[:2],
             events[:2],
             events[2:],
-        ):  # the same part again is not written again
+        ):  # a repeated part is not written twice
             self.do(store, StageEvents("r1::(stage)", part))
         assert store.check() == []
         seen, edge = store.events(store.place(BEGINNING), EventFilter())
@@ -237,7 +237,7 @@ class OperatorConformance(StoreFixture):
 
         forked = Event(EventKind.RUN_FORKED, at=8, seq=4)
         op = ImportRun(
-            self.foreign(Status.PENDING), {}, [forked], staged=StagedEvents("r1::(stage)", 3)
+            self.foreign_run(Status.PENDING), {}, [forked], staged=StagedEvents("r1::(stage)", 3)
         )
         self.do(store, op)
 
@@ -247,13 +247,13 @@ class OperatorConformance(StoreFixture):
         self.sweep(store)
 
     def sweep(self, store: Store) -> None:
-        """Delete what is left of stages."""
+        """Delete the stage of ``r1`` in portions; the laws hold after each of them."""
         while self.do(store, SweepStages("r1::(stage)")):
             assert store.check() == []
         assert store.history("r1::(stage)") == []
         assert "graph_stage" not in store.standing()
 
-    def test_staged_events_that_are_not_whole_are_no_history(self, store: Store) -> None:
+    def test_incomplete_staged_events_are_not_accepted_as_a_history(self, store: Store) -> None:
         self.do(store, StageEvents("r1::(stage)", [Event(EventKind.MARKED, at=7, seq=1)]))
 
         for stage, count in (("r1::(stage)", 2), ("r1::(other)", 1)):
@@ -261,7 +261,7 @@ class OperatorConformance(StoreFixture):
                 self.do(
                     store,
                     ImportRun(
-                        self.foreign(Status.PENDING), {}, [], staged=StagedEvents(stage, count)
+                        self.foreign_run(Status.PENDING), {}, [], staged=StagedEvents(stage, count)
                     ),
                 )
             assert (store.run("r1"), store.history("r1")) == (None, [])
@@ -280,7 +280,9 @@ class OperatorConformance(StoreFixture):
         self.do(store, SweepStages("r1::(stage)", give_up=True))
         with pytest.raises(StageGone):
             self.do(store, StageEvents("r1::(stage)", [Event(EventKind.MARKED, at=7, seq=4)]))
-        op = ImportRun(self.foreign(Status.PENDING), {}, [], staged=StagedEvents("r1::(stage)", 2))
+        op = ImportRun(
+            self.foreign_run(Status.PENDING), {}, [], staged=StagedEvents("r1::(stage)", 2)
+        )
         with pytest.raises(StageGone):
             self.do(store, op)
 
@@ -299,12 +301,12 @@ class OperatorConformance(StoreFixture):
                 [run.id for run in view.runs(RunFilter())],
             )
         assert seen == (msgspec.structs.replace(self.get(store), revision=0), None, [], ["r1"])
-        assert ([one.name for one in store.signals("r1")], self.get(store, "r2").id) == (
+        assert ([signal.name for signal in store.signals("r1")], self.get(store, "r2").id) == (
             ["paid"],
             "r2",
         )
 
-    def foreign(self, status: Status) -> RunRecord:
+    def foreign_run(self, status: Status) -> RunRecord:
         return RunRecord(
             id="r1",
             namespace="n",
@@ -330,7 +332,7 @@ class OperatorConformance(StoreFixture):
             self.do(
                 store,
                 ImportRun(
-                    self.foreign(Status.FAILED), {"a": "b"}, [Event(EventKind.MARKED, seq=1)]
+                    self.foreign_run(Status.FAILED), {"a": "b"}, [Event(EventKind.MARKED, seq=1)]
                 ),
             )
 
@@ -339,11 +341,13 @@ class OperatorConformance(StoreFixture):
 
 
 class CopyConformance(StoreFixture):
-    """All that one store holds can be written into another."""
+    """The data of one store can be copied into another, where its runs continue."""
 
-    def furnish(self, store: Store) -> RunRecord:
-        """A parent that waits for a map of which one child is open, with tags, and with signals
-        taken and not taken."""
+    def create_family(self, store: Store) -> RunRecord:
+        """Start a parent that waits for a map with one open child; return the parent.
+
+        The parent has tags, one taken signal and one signal that is not taken.
+        """
         parent = self.hold(store, "r1", key="k", tags={"b": "2", "a": "1"})
         self.do(store, SignalRun("r1", "paid", b"1", key="taken"))
         self.do(store, SignalRun("r1", "paid", b"2", key="left"))
@@ -358,60 +362,69 @@ class CopyConformance(StoreFixture):
         self.do(store, EndSession("s1", crashed=True))
         return self.get(store)
 
-    def whole(self, store: Store) -> list[RunSnapshot]:
+    def snapshots(self, store: Store) -> list[RunSnapshot]:
         return store.dossiers("", 100, 1 << 20)
 
-    def test_a_dossier_has_all_about_a_run(self, store: Store) -> None:
-        parent = self.furnish(store)
+    def test_a_snapshot_of_a_run_has_all_of_its_data(self, store: Store) -> None:
+        parent = self.create_family(store)
 
-        found = {one.run.id: one for one in self.whole(store)}
+        snapshots = {snapshot.run.id: snapshot for snapshot in self.snapshots(store)}
 
-        one = found["r1"]
-        assert list(found) == ["r1", "r1-0", "r1-1"]
-        events = [msgspec.structs.replace(event, id=0) for event in one.events]
-        assert (one.run, events, one.fanouts) == (
+        parent_snapshot = snapshots["r1"]
+        assert list(snapshots) == ["r1", "r1-0", "r1-1"]
+        events = [msgspec.structs.replace(event, id=0) for event in parent_snapshot.events]
+        assert (parent_snapshot.run, events, parent_snapshot.fanouts) == (
             parent,
             store.history("r1"),
             [Fanout("call", 1, eager=False)],
         )
-        assert list(one.tags.items()) == [("a", "1"), ("b", "2")]
-        assert [(signal.payload, signal.key, signal.taken) for signal in one.signals] == [
+        assert list(parent_snapshot.tags.items()) == [("a", "1"), ("b", "2")]
+        assert [
+            (signal.payload, signal.key, signal.taken) for signal in parent_snapshot.signals
+        ] == [
             (b"1", "taken", True),
             (b"2", "left", False),
         ]
-        assert (found["r1-1"].crash_seq, found["r1-1"].run.crashes, found["r1-1"].rank) == (
+        assert (
+            snapshots["r1-1"].crash_seq,
+            snapshots["r1-1"].run.crashes,
+            snapshots["r1-1"].rank,
+        ) == (
             1,
             1,
             store.now(),
         )
 
-    def test_dossiers_come_in_portions_of_so_many_and_so_much(self, store: Store) -> None:
+    def test_snapshots_are_read_in_portions_limited_by_count_and_size(self, store: Store) -> None:
         for place in range(5):
             self.start(store, f"r{place}", input=b"x" * 1000)
 
         def portion(after: str, limit: int, size: int) -> list[str]:
-            return [one.run.id for one in store.dossiers(after, limit, size)]
+            return [snapshot.run.id for snapshot in store.dossiers(after, limit, size)]
 
         assert portion("", 2, 1 << 20) == ["r0", "r1"]
         assert portion("r1", 9, 2500) == ["r2", "r3"]
         assert portion("r3", 9, 10) == ["r4"]
         assert portion("r4", 9, 1 << 20) == []
 
-    def test_what_is_written_from_dossiers_is_the_same_and_goes_on(
+    def test_runs_copied_from_snapshots_are_equal_and_continue(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.furnish(store)
+        self.create_family(store)
         self.do(store, SetLane(Lane(name="l", concurrency=3, rate_limit=1, rate_per=MINUTE)))
-        there, lanes = self.whole(store), store.lanes()
+        there = self.snapshots(store)
+        lanes = store.lanes()
         self.execute(store, "DELETE FROM holdfast.run")
 
         self.do(store, BeginCopy(lanes))
         self.do(store, CopyRuns(there))
         self.do(store, EndCopy())
 
-        here = self.whole(store)
-        for one in (*there, *here):
-            one.signals = [msgspec.structs.replace(signal, id=0) for signal in one.signals]
+        here = self.snapshots(store)
+        for snapshot in (*there, *here):
+            snapshot.signals = [
+                msgspec.structs.replace(signal, id=0) for signal in snapshot.signals
+            ]
         assert (here, store.lanes()) == (there, lanes)
         assert self.do(store, SignalRun("r1", "paid", b"1", key="taken")).new is False
         assert self.start(store, "other", key="k").id == "r1"
@@ -435,22 +448,22 @@ class CopyConformance(StoreFixture):
             False,
         )
 
-    def test_a_copy_that_did_not_end_is_known_and_the_next_one_begins_anew(
+    def test_an_unfinished_copy_is_detected_and_the_next_copy_starts_over(
         self, store: Store, reopen: OpenStore
     ) -> None:
         self.do(store, BeginCopy([Lane(name="old", concurrency=1)]))
-        self.do(store, CopyRuns([self.dossier("r1"), self.dossier("r2")]))
+        self.do(store, CopyRuns([self.new_snapshot("r1"), self.new_snapshot("r2")]))
         assert store.is_half_copied() and reopen().is_half_copied()
 
         self.do(store, BeginCopy([]))
-        assert (self.whole(store), store.lanes(), store.is_half_copied()) == ([], [], True)
-        self.do(store, CopyRuns([self.dossier("r1")]))
+        assert (self.snapshots(store), store.lanes(), store.is_half_copied()) == ([], [], True)
+        self.do(store, CopyRuns([self.new_snapshot("r1")]))
         self.do(store, EndCopy())
 
         assert (store.is_half_copied(), store.counts()) == (False, {"pending": 1})
 
     @pytest.mark.parametrize("begin", [BeginCopy([]), BeginImport()])
-    def test_nobody_works_on_a_store_before_a_copy_has_ended(
+    def test_a_store_refuses_work_until_a_copy_has_ended(
         self, store: Store, begin: Operation
     ) -> None:
         self.open(store, "early")
@@ -467,7 +480,7 @@ class CopyConformance(StoreFixture):
         self.do(store, EndCopy())
         self.open(store, "late")
 
-    def test_a_store_with_runs_takes_in_no_open_ones(self, store: Store) -> None:
+    def test_a_store_with_runs_refuses_to_begin_an_import(self, store: Store) -> None:
         self.start(store)
 
         with pytest.raises(StoreNotEmpty):
@@ -475,15 +488,15 @@ class CopyConformance(StoreFixture):
 
         assert not store.is_half_copied()
 
-    def test_if_one_is_there_already_none_is_written(self, store: Store) -> None:
+    def test_a_copy_with_an_existing_run_writes_nothing(self, store: Store) -> None:
         self.start(store)
 
         with pytest.raises(RunExists):
-            self.do(store, CopyRuns([self.dossier("r0"), self.dossier("r1")]))
+            self.do(store, CopyRuns([self.new_snapshot("r0"), self.new_snapshot("r1")]))
 
-        assert [one.run.id for one in self.whole(store)] == ["r1"]
+        assert [snapshot.run.id for snapshot in self.snapshots(store)] == ["r1"]
 
-    def dossier(self, run_id: str) -> RunSnapshot:
+    def new_snapshot(self, run_id: str) -> RunSnapshot:
         run = RunRecord(
             id=run_id,
             namespace="n",
@@ -509,7 +522,7 @@ class CopyConformance(StoreFixture):
 
 
 class PruneConformance(StoreFixture):
-    """What has ended long ago goes, whole trees at a time."""
+    """Runs that ended before an instant are deleted, in whole trees."""
 
     def prune(self, store: Store, clock: HandClock, **options: Any) -> Pruned:
         which = {
@@ -520,7 +533,7 @@ class PruneConformance(StoreFixture):
         pruned: Pruned = self.do(store, Prune(**which))
         return pruned
 
-    def ended(
+    def run_to_end(
         self,
         store: Store,
         clock: HandClock,
@@ -531,7 +544,7 @@ class PruneConformance(StoreFixture):
         self.finish(store, self.hold(store, run_id, **options), status)
         clock.move(1)
 
-    def test_what_ended_before_goes_with_all_that_belongs_to_it(
+    def test_runs_that_ended_before_the_cutoff_are_pruned_with_all_of_their_rows(
         self, store: Store, clock: HandClock
     ) -> None:
         run = self.hold(store, tags={"a": "b"}, key="k")
@@ -550,22 +563,24 @@ class PruneConformance(StoreFixture):
         )
         assert self.start(store, "r3", key="k", input=b"[3]").created
 
-    def test_what_ended_later_or_otherwise_or_elsewhere_stays(
+    def test_runs_that_do_not_match_the_prune_are_kept(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.ended(store, clock, "old", route=Route("mine", "greet", "1", "default"))
-        self.ended(store, clock, "elsewhere")
-        self.ended(
+        self.run_to_end(store, clock, "old", route=Route("mine", "greet", "1", "default"))
+        self.run_to_end(store, clock, "elsewhere")
+        self.run_to_end(
             store, clock, "failed", Status.FAILED, route=Route("mine", "greet", "1", "default")
         )
         before = clock.now()
-        self.ended(store, clock, "late", route=Route("mine", "greet", "1", "default"))
+        self.run_to_end(store, clock, "late", route=Route("mine", "greet", "1", "default"))
 
         self.prune(store, clock, before=before, statuses=["completed"], namespace="mine")
 
         assert [run.id for run in store.runs(RunFilter())] == ["late", "failed", "elsewhere"]
 
-    def test_a_tree_goes_when_all_of_it_has_ended(self, store: Store, clock: HandClock) -> None:
+    def test_a_tree_is_pruned_when_all_of_its_runs_have_ended(
+        self, store: Store, clock: HandClock
+    ) -> None:
         parent = self.hold(store)
         self.advance(
             store,
@@ -590,7 +605,7 @@ class PruneConformance(StoreFixture):
         assert self.prune(store, clock).runs == 3
         assert store.counts() == {}
 
-    def test_a_tree_ended_when_the_last_of_it_ended(self, store: Store, clock: HandClock) -> None:
+    def test_a_tree_ends_when_its_last_run_ends(self, store: Store, clock: HandClock) -> None:
         parent = self.hold(store)
         self.advance(
             store,
@@ -606,9 +621,9 @@ class PruneConformance(StoreFixture):
         assert self.prune(store, clock, before=between).runs == 0
         assert self.prune(store, clock).runs == 2
 
-    def test_it_goes_in_portions(self, store: Store, clock: HandClock) -> None:
+    def test_pruning_goes_in_portions(self, store: Store, clock: HandClock) -> None:
         for number in range(5):
-            self.ended(store, clock, f"r{number}")
+            self.run_to_end(store, clock, f"r{number}")
 
         first = self.prune(store, clock, limit=2)
         second = self.prune(store, clock, limit=2, after=first.last)
@@ -616,14 +631,14 @@ class PruneConformance(StoreFixture):
 
         assert [first, second, third] == [Pruned(2, "r1"), Pruned(2, "r3"), Pruned(1, None)]
 
-    def test_a_tree_that_stays_does_not_stop_the_others_from_going(
+    def test_a_tree_that_is_kept_does_not_keep_others_from_being_pruned(
         self, store: Store, clock: HandClock
     ) -> None:
         parent = self.hold(store, "r0")
         self.advance(store, parent, children=[self.child_of(parent, "c1", on_parent_end="leave")])
         self.finish(store, parent)
         clock.move(1)
-        self.ended(store, clock, "r1")
+        self.run_to_end(store, clock, "r1")
 
         first = self.prune(store, clock, limit=1)
         second = self.prune(store, clock, limit=1, after=first.last)
@@ -631,8 +646,8 @@ class PruneConformance(StoreFixture):
         assert [first, second] == [Pruned(0, "r0"), Pruned(1, "r1")]
 
     def large_tree(self, store: Store, clock: HandClock, run_id: str = "r1") -> None:
-        """A tree of eight runs that has ended: a root, three children, and four below one of
-        these."""
+        """Create a tree of eight finished runs: a root, three children, and four children of one of
+        them."""
         parent = self.hold(store, run_id)
         for number in range(3):
             self.advance(
@@ -651,13 +666,13 @@ class PruneConformance(StoreFixture):
             self.finish(store, self.get(store, run_id + name))
         clock.move(1)
 
-    def test_a_large_tree_goes_in_parts_and_its_root_at_last(
+    def test_a_large_tree_is_pruned_in_parts_and_its_root_last(
         self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(trees, "RUNS", 3)
-        self.ended(store, clock, "r0")
+        self.run_to_end(store, clock, "r0")
         self.large_tree(store, clock)
-        self.ended(store, clock, "r2")
+        self.run_to_end(store, clock, "r2")
         gone: list[int] = []
         after: str | None = ""
         while after is not None:
@@ -669,7 +684,7 @@ class PruneConformance(StoreFixture):
         assert gone == [1, 3, 3, 3]
         assert store.counts() == {}
 
-    def test_what_is_left_of_a_large_tree_has_no_history_to_replay(
+    def test_a_partly_pruned_tree_has_no_history_to_replay(
         self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(trees, "RUNS", 3)
@@ -679,7 +694,7 @@ class PruneConformance(StoreFixture):
         assert self.kinds(store) == [EventKind.HISTORY_DELETED]
         assert {run.id for run in store.runs(RunFilter())} == {"r1", "r1c0", "r1c1", "r1c2", "r1a0"}
 
-    def test_trees_that_are_large_together_go_one_after_another(
+    def test_trees_that_are_large_together_are_pruned_one_after_another(
         self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(trees, "RUNS", 10)

@@ -1,5 +1,4 @@
-"""Values that are kept apart, what is deleted of finished runs, and duties that one does for
-all."""
+"""Conformance of payloads: offloaded values, resealing, retention, and maintenance locks."""
 
 from __future__ import annotations
 
@@ -44,34 +43,35 @@ ENDED = sorted(status.value for status in FINAL)
 
 
 def payload_of(content: bytes, size: int = 4) -> Payload:
-    """Return a payload in several parts."""
+    """Return a payload of *content* in parts of *size* bytes."""
     parts = [content[place : place + size] for place in range(0, len(content), size)]
     return Payload(hashlib.sha256(content).digest(), "", "p", len(content), parts)
 
 
 def reference_to(payload: Payload) -> bytes:
-    """Return what stands in the column of a value that is kept apart."""
+    """Return the reference that the column of an offloaded value holds."""
     return reference(payload.key, payload.digest, payload.size)
 
 
-BIG, OTHER = payload_of(b'"a very large value"'), payload_of(b'"another large value"')
+BIG = payload_of(b'"a very large value"')
+OTHER = payload_of(b'"another large value"')
 
 
 class PayloadConformance(StoreFixture):
-    """What is kept apart is there as long as a run refers to it, and no longer."""
+    """A payload exists as long as a run refers to it, and no longer."""
 
-    def big(self, run_id: str = "r1", payload: Payload = BIG, **options: Any) -> Any:
+    def new_big_run(self, run_id: str = "r1", payload: Payload = BIG, **options: Any) -> Any:
         return self.new(run_id, input=reference_to(payload), payloads=(payload,), **options)
 
     def start_big(
         self, store: Store, run_id: str = "r1", payload: Payload = BIG, **options: Any
     ) -> Any:
-        return self.do(store, StartRuns([self.big(run_id, payload, **options)]))[0]
+        return self.do(store, StartRuns([self.new_big_run(run_id, payload, **options)]))[0]
 
     def finished_big(self, store: Store, run_id: str = "r1", **options: Any) -> RunRecord:
-        """Start a run with a large input and finish it with the same as its result."""
+        """Start a run with a large input, claim it and finish it; return its record."""
         self.start_big(store, run_id)
-        (run,) = [one for one in self.claim(store) if one.id == run_id]
+        (run,) = [claimed for claimed in self.claim(store) if claimed.id == run_id]
         self.finish(store, run, **options)
         return self.get(store, run_id)
 
@@ -102,9 +102,7 @@ class PayloadConformance(StoreFixture):
 
         assert store.payload(BIG.digest) is None
 
-    def test_a_run_is_recognised_by_what_its_input_says_whatever_seal_it_is_in(
-        self, store: Store
-    ) -> None:
+    def test_a_run_is_recognised_by_its_input_under_any_seal(self, store: Store) -> None:
         self.start_big(store)
         seen: list[Any] = []
 
@@ -176,11 +174,11 @@ class PayloadConformance(StoreFixture):
 
         assert store.payloads_of("r2") == [BIG.digest]
 
-    def test_a_transactional_step_may_return_what_is_kept_apart(self, store: Store) -> None:
+    def test_a_transactional_step_may_return_an_offloaded_value(self, store: Store) -> None:
         run = self.hold(store)
 
-        def seal(data: bytes, found: list[Payload]) -> bytes:
-            found.append(BIG)
+        def seal(data: bytes, payloads: list[Payload]) -> bytes:
+            payloads.append(BIG)
             return reference_to(BIG)
 
         event = self.event(store, kind=EventKind.STEP_COMPLETED)
@@ -194,13 +192,13 @@ class PayloadConformance(StoreFixture):
 
     def test_runs_started_within_a_transaction_bring_theirs(self, store: Store) -> None:
         with self.transaction(store) as connection:
-            store.start_within(connection, [self.big()])
+            store.start_within(connection, [self.new_big_run()])
 
         assert store.payload(BIG.digest) == BIG
 
     def test_a_transaction_that_is_rolled_back_keeps_nothing(self, store: Store) -> None:
         with pytest.raises(ZeroDivisionError), self.transaction(store) as connection:
-            store.start_within(connection, [self.big()])
+            store.start_within(connection, [self.new_big_run()])
             raise ZeroDivisionError
 
         assert store.payload(BIG.digest) is None
@@ -250,7 +248,7 @@ class PayloadConformance(StoreFixture):
         self.do(store, ImportRun(lost, {}, [], payloads=[OTHER]))
         assert store.payload(OTHER.digest) == OTHER
 
-    def test_payloads_are_told_in_order(self, store: Store) -> None:
+    def test_payloads_are_listed_in_order(self, store: Store) -> None:
         self.start_big(store, "r1", BIG)
         self.start_big(store, "r2", OTHER)
         digests = sorted([BIG.digest, OTHER.digest])
@@ -272,13 +270,14 @@ class PayloadConformance(StoreFixture):
         assert store.payload(BIG.digest) is None
         self.do(store, EndCopy())
 
-    def test_whoever_begins_to_refer_to_a_payload_while_it_is_pruned_finds_it(
+    def test_a_payload_that_is_referred_to_during_a_prune_is_kept(
         self, store: Store, reopen: OpenStore, clock: HandClock
     ) -> None:
-        """One process starts and finishes runs with the same large input, another prunes them, all
-        the time."""
+        """One process starts and finishes runs with the same large input, while another process
+        prunes them in a loop."""
         other = reopen(clock)
-        rounds, trouble = 40, []
+        rounds = 40
+        errors: list[Exception] = []
         done = threading.Event()
 
         def prune() -> None:
@@ -286,13 +285,13 @@ class PayloadConformance(StoreFixture):
                 while not done.is_set():
                     self.prune_all(other)
             except Exception as error:
-                trouble.append(error)
+                errors.append(error)
 
         pruner = threading.Thread(target=prune)
         pruner.start()
         try:
             for number in range(rounds):
-                self.start_big(store, f"run {number}", session_id=self.session_of(store))
+                self.start_big(store, f"run {number}", session_id=self.open_first_session(store))
                 run = self.get(store, f"run {number}")
                 assert store.payload(BIG.digest) == BIG
                 self.finish(store, run)
@@ -301,19 +300,19 @@ class PayloadConformance(StoreFixture):
             done.set()
             pruner.join()
 
-        assert trouble == []
+        assert errors == []
         self.prune_all(store)
         assert store.counts() == {}
 
-    def session_of(self, store: Store) -> str:
+    def open_first_session(self, store: Store) -> str:
         self.open(store, "s1")
         return "s1"
 
 
 class ResealConformance(StoreFixture):
-    """Values can be put into another seal while others work."""
+    """Values can be sealed with another key while workers write."""
 
-    def test_a_value_is_changed_if_it_is_what_it_was(self, store: Store) -> None:
+    def test_a_value_is_resealed_only_if_it_has_not_changed(self, store: Store) -> None:
         run = self.hold(store, input=b"[1]")
         self.advance(
             store, run, events=[self.event(store, kind=EventKind.STEP_COMPLETED, data=b"1")]
@@ -332,8 +331,9 @@ class ResealConformance(StoreFixture):
         assert store.signals("r1")[0].payload == b"7"
         assert self.do(store, Reseal("r1", changes)) == 0
 
-    def test_what_nobody_refers_to_any_more_goes(self, store: Store) -> None:
-        old, new = reference_to(BIG), reference_to(OTHER)
+    def test_a_payload_is_deleted_with_its_last_reference(self, store: Store) -> None:
+        old = reference_to(BIG)
+        new = reference_to(OTHER)
         self.do(
             store,
             StartRuns(
@@ -372,9 +372,9 @@ class ResealConformance(StoreFixture):
 
 
 class RetentionConformance(StoreFixture):
-    """What rules say goes, and nothing else."""
+    """Retention deletes the data that a rule names, and no other data."""
 
-    def over(self, store: Store, run_id: str, **options: Any) -> None:
+    def run_to_completion(self, store: Store, run_id: str, **options: Any) -> None:
         self.finish(store, self.hold(store, run_id, **options))
 
     def test_a_rule_comes_back_as_it_was_made(self, store: Store) -> None:
@@ -402,7 +402,7 @@ class RetentionConformance(StoreFixture):
             self.do(store, RemoveRetention("old"))
 
     def test_pruning_can_name_a_workflow(self, store: Store, clock: HandClock) -> None:
-        self.over(store, "r1")
+        self.run_to_completion(store, "r1")
         clock.move(MINUTE)
         prune = Prune(store.now(), ENDED, workflow="other")
 
@@ -444,14 +444,14 @@ class RetentionConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.do(store, Forget("events", store.now(), ENDED)).runs == 2
 
-    def test_what_is_unknown_cannot_be_forgotten(self, store: Store) -> None:
+    def test_an_unknown_kind_of_data_cannot_be_forgotten(self, store: Store) -> None:
         with pytest.raises(BadOption):
             self.do(store, Forget("dreams", store.now(), ENDED))
 
     def test_the_nth_newest_is_found_by_when_it_ended(self, store: Store, clock: HandClock) -> None:
         times = []
         for number in range(3):
-            self.over(store, f"r{9 - number}")
+            self.run_to_completion(store, f"r{9 - number}")
             times.append(store.now())
             clock.move(MINUTE)
 
@@ -462,21 +462,21 @@ class RetentionConformance(StoreFixture):
         ]
         assert store.nth_newest("greet", ["failed"], 1) is None
 
-    def test_the_oldest_are_told_with_what_they_take(self, store: Store, clock: HandClock) -> None:
-        self.over(store, "r2", input=b"x" * 5000)
-        clock.move(MINUTE)
-        self.over(store, "r1")
-        clock.move(MINUTE)
-        found = store.oldest_finished(None, ENDED, 0, store.now(), 10)
-
-        assert [(tree.id, tree.runs) for tree in found] == [("r2", 1), ("r1", 1)]
-        assert found[0].bytes - found[1].bytes > 4000
-        assert sum(tree.bytes for tree in found) <= store.used_bytes()
-
-    def test_what_the_data_takes_gets_less_when_it_is_deleted(
+    def test_the_oldest_trees_are_listed_with_their_size(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.over(store, "r1", input=b"x" * 5000)
+        self.run_to_completion(store, "r2", input=b"x" * 5000)
+        clock.move(MINUTE)
+        self.run_to_completion(store, "r1")
+        clock.move(MINUTE)
+        trees = store.oldest_finished(None, ENDED, 0, store.now(), 10)
+
+        assert [(tree.id, tree.runs) for tree in trees] == [("r2", 1), ("r1", 1)]
+        assert trees[0].bytes - trees[1].bytes > 4000
+        assert sum(tree.bytes for tree in trees) <= store.used_bytes()
+
+    def test_used_bytes_shrink_when_data_is_deleted(self, store: Store, clock: HandClock) -> None:
+        self.run_to_completion(store, "r1", input=b"x" * 5000)
         before = store.used_bytes()
         clock.move(MINUTE)
         self.do(store, Prune(store.now(), ENDED))
@@ -484,7 +484,7 @@ class RetentionConformance(StoreFixture):
         assert before > 5000
         assert store.used_bytes() == 0
 
-    def test_a_duty_is_one_sessions_until_its_time_is_up(
+    def test_a_maintenance_lock_belongs_to_one_session_until_it_expires(
         self, store: Store, clock: HandClock
     ) -> None:
         for session in ("s1", "s2"):
@@ -495,7 +495,7 @@ class RetentionConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.do(store, take[1]) is True
 
-    def test_a_duty_is_taken_over_when_its_session_has_ended(self, store: Store) -> None:
+    def test_a_maintenance_lock_is_free_when_its_session_has_ended(self, store: Store) -> None:
         for session in ("s1", "s2"):
             self.open(store, session)
         self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE))
@@ -503,7 +503,7 @@ class RetentionConformance(StoreFixture):
 
         assert self.do(store, TakeMaintenanceLock("retention", "s2", MINUTE)) is True
 
-    def test_a_duty_that_is_done_is_due_again_after_a_while(
+    def test_finished_maintenance_is_due_again_after_its_interval(
         self, store: Store, clock: HandClock
     ) -> None:
         self.open(store, "s1")
@@ -524,21 +524,23 @@ class RetentionConformance(StoreFixture):
 
 
 class PayloadLawConformance(StoreFixture):
-    """What is wrong with payloads is found."""
+    """``check`` finds broken laws about payloads and reports its progress."""
 
-    def test_a_reference_that_is_not_noted_is_told(self, bare_store: Store) -> None:
+    def test_a_reference_without_a_payload_use_row_breaks_a_law(self, bare_store: Store) -> None:
         self.do(bare_store, StartRuns([self.new("r1", input=reference_to(BIG), payloads=(BIG,))]))
         assert bare_store.check() == []
         self.execute(bare_store, "DELETE FROM holdfast.payload_use")
 
-        assert any(told.startswith("what a run refers to is noted") for told in bare_store.check())
+        assert any(
+            finding.startswith("what a run refers to is noted") for finding in bare_store.check()
+        )
 
-    def test_progress_is_told_law_by_law(self, store: Store) -> None:
-        told: list[tuple[int, int]] = []
-        store.check(lambda done, total: told.append((done, total)))
+    def test_progress_of_a_check_is_reported_law_by_law(self, store: Store) -> None:
+        progress: list[tuple[int, int]] = []
+        store.check(lambda done, total: progress.append((done, total)))
 
-        assert told[0][0] == 0
-        assert told[-1][0] == told[-1][1] == len(told) - 1
+        assert progress[0][0] == 0
+        assert progress[-1][0] == progress[-1][1] == len(progress) - 1
 
 
 def _fields(run: RunRecord) -> dict[str, Any]:

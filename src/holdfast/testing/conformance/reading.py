@@ -1,4 +1,4 @@
-"""What can be read, when something is due, and what a look at the laws finds."""
+"""Conformance of queries: reads, the next due instant, the clock, and ``check`` of the laws."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from holdfast.testing.conformance.fixture import MINUTE, MORNING, HandClock, Ope
 
 
 class ReadConformance(StoreFixture):
-    """Every answer is a committed state."""
+    """Each query returns one committed state."""
 
-    def test_what_is_not_there_is_none_or_empty(self, store: Store) -> None:
+    def test_queries_about_unknown_ids_return_none_or_empty(self, store: Store) -> None:
         assert (
             store.run("none"),
             store.history("none"),
@@ -44,14 +44,15 @@ class ReadConformance(StoreFixture):
     def test_runs_are_listed_from_new_to_old_page_by_page(self, store: Store) -> None:
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(5)]))
 
-        pages, before = [], None
+        pages = []
+        before = None
         while page := store.runs(RunFilter(limit=2, before=before)):
             pages.append([run.id for run in page])
             before = page[-1].id
 
         assert pages == [["r4", "r3"], ["r2", "r1"], ["r0"]]
 
-    def test_a_page_is_not_disturbed_by_what_comes_meanwhile(self, store: Store) -> None:
+    def test_a_page_is_not_affected_by_runs_started_meanwhile(self, store: Store) -> None:
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(4)]))
         first = store.runs(RunFilter(limit=2))
         self.start(store, "r9")
@@ -76,21 +77,21 @@ class ReadConformance(StoreFixture):
         self.advance(store, parent, children=[self.child_of(parent, "r3")])
         self.do(store, RequestCancel("r0", "enough"))
 
-        def found(**which: Any) -> list[str]:
+        def ids_of(**which: Any) -> list[str]:
             return [run.id for run in store.runs(RunFilter(**which))]
 
-        assert found(namespace="shop") == ["r1"]
-        assert found(workflow="greet") == ["r3", "r2", "r0"]
-        assert found(statuses=["cancelled", Status.RUNNING]) == ["r2", "r0"]
-        assert found(tags={"city": "Ulm"}) == ["r1", "r0"]
-        assert found(tags={"city": "Ulm", "kind": "b"}) == ["r1"]
-        assert found(since=clock.now()) == ["r3", "r2", "r1"]
-        assert found(until=clock.now()) == ["r0"]
-        assert found(worker="ann") == found(worker="s1") == ["r2"]
-        assert found(parent_id="r2") == ["r3"]
-        assert found(roots=True) == ["r2", "r1", "r0"]
-        assert found(roots=True, workflow="greet", before="r2", limit=5) == ["r0"]
-        assert found(tags={"city": "x' OR '1'='1"}) == []
+        assert ids_of(namespace="shop") == ["r1"]
+        assert ids_of(workflow="greet") == ["r3", "r2", "r0"]
+        assert ids_of(statuses=["cancelled", Status.RUNNING]) == ["r2", "r0"]
+        assert ids_of(tags={"city": "Ulm"}) == ["r1", "r0"]
+        assert ids_of(tags={"city": "Ulm", "kind": "b"}) == ["r1"]
+        assert ids_of(since=clock.now()) == ["r3", "r2", "r1"]
+        assert ids_of(until=clock.now()) == ["r0"]
+        assert ids_of(worker="ann") == ids_of(worker="s1") == ["r2"]
+        assert ids_of(parent_id="r2") == ["r3"]
+        assert ids_of(roots=True) == ["r2", "r1", "r0"]
+        assert ids_of(roots=True, workflow="greet", before="r2", limit=5) == ["r0"]
+        assert ids_of(tags={"city": "x' OR '1'='1"}) == []
 
     def test_runs_are_counted_by_status(self, store: Store) -> None:
         self.do(store, StartRuns([self.new("r1"), self.new("r2")]))
@@ -118,17 +119,17 @@ class ReadConformance(StoreFixture):
 
         self.start(store)
 
-        assert (self.hears(other), other.changed()) == (True, False)
+        assert (self.notices_commit(other), other.changed()) == (True, False)
         assert other.run("r1") == store.run("r1")
         assert not other.hints().ready
 
-    def test_what_this_process_commits_is_no_change_to_it(self, store: Store) -> None:
+    def test_commits_of_this_process_are_not_reported_as_changes(self, store: Store) -> None:
         store.changed()
         self.start(store)
 
         assert not store.changed()
 
-    def test_what_one_session_touches_the_other_process_hears(
+    def test_a_holder_is_notified_of_a_signal_that_another_process_sends(
         self, store: Store, reopen: OpenStore, clock: HandClock
     ) -> None:
         other = reopen(clock)
@@ -136,7 +137,7 @@ class ReadConformance(StoreFixture):
 
         self.do(other, SignalRun("r1", "paid", b"1"))
 
-        assert self.hears(store)
+        assert self.notices_commit(store)
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
 
     def test_the_facts_say_what_the_store_is(self, store: Store) -> None:
@@ -147,10 +148,10 @@ class ReadConformance(StoreFixture):
 
 
 class ClockConformance(StoreFixture):
-    """The clock of a store never goes back."""
+    """The clock of a store never goes back, even if the clock of its machine does."""
 
     @pytest.mark.parametrize("trace", ["event", "run", "session"])
-    def test_it_is_never_behind_what_was_written(
+    def test_the_clock_is_never_behind_a_written_instant(
         self, store: Store, reopen: OpenStore, clock: HandClock, trace: str
     ) -> None:
         run = self.hold(store)
@@ -166,7 +167,9 @@ class ClockConformance(StoreFixture):
 
         assert other.now() >= MORNING + MINUTE
 
-    def test_a_store_of_the_future_is_followed(self, store: Store, reopen: OpenStore) -> None:
+    def test_the_clock_follows_a_process_whose_clock_is_ahead(
+        self, store: Store, reopen: OpenStore
+    ) -> None:
         self.start(store)
 
         assert reopen(HandClock(MORNING + MINUTE)).now() == MORNING + MINUTE
@@ -345,14 +348,14 @@ BROKEN = {
     ),
     **BROKEN_BUDGETS,
 }
-"""One way to break each law."""
+"""One statement per law that breaks it."""
 
 
 class LawConformance(StoreFixture):
-    """``check`` finds what should never be."""
+    """``check`` names each broken law."""
 
     def populate(self, store: Store) -> None:
-        """One run of each kind, all lawful."""
+        """Write one run of each kind; no law is broken."""
         self.start(store, "pending")
         held = self.hold(store, "held")
         wait = WaitRecord(
@@ -368,7 +371,7 @@ class LawConformance(StoreFixture):
         self.do(store, NeedKey(OfferedKey("k1", b"x" * 32)))
         self.do(store, SetLane(Lane(name="rated", share_rate_limit=1, share_rate_per=MINUTE)))
 
-    def test_a_lawful_database_breaks_none(self, bare_store: Store) -> None:
+    def test_a_valid_database_breaks_no_law(self, bare_store: Store) -> None:
         self.populate(bare_store)
 
         assert bare_store.check() == []
@@ -380,5 +383,7 @@ class LawConformance(StoreFixture):
         self.execute(bare_store, BROKEN[law])
 
         assert [
-            found for found in bare_store.check() if found.startswith(law.replace("_", " ") + ":")
+            finding
+            for finding in bare_store.check()
+            if finding.startswith(law.replace("_", " ") + ":")
         ]

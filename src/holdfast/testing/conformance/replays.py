@@ -1,4 +1,4 @@
-"""Replaying a run and its children: in one transaction, or not at all."""
+"""Conformance of replays: a run and its children are replayed in one transaction or not at all."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from holdfast.testing.conformance.fixture import StoreFixture
 
 
 class ChildReplayConformance(StoreFixture):
-    """What becomes of the children of a run that is replayed."""
+    """The children of a replayed run are replayed with it, left running, or detached."""
 
     def failed_family(self, store: Store, count: int = 2) -> RunRecord:
-        """Start a run with a map of *count* children, all of which fail, and the run after them."""
+        """Start a run with a map of *count* children, then fail the children and the run."""
         parent = self.hold(store)
         children = [
             self.child_of(parent, f"c{index}", parent_index=index, session_id="s1")
@@ -123,7 +123,9 @@ class ChildReplayConformance(StoreFixture):
             self.replay(
                 store,
                 seen=seen["r1"],
-                children=[ReplayRun(one, [], seen=seen[one]) for one in ("c0", "c1")],
+                children=[
+                    ReplayRun(child_id, [], seen=seen[child_id]) for child_id in ("c0", "c1")
+                ],
             )
 
         assert refused.value.facts["run"] == grown
@@ -156,7 +158,7 @@ class ChildReplayConformance(StoreFixture):
 
         assert store.children("r1", ["call"]) == []
         assert [child.id for child in store.children("r1")] == ["c0", "c1"]
-        assert all(not one.fanouts for one in store.dossiers("", 10, 100_000))
+        assert all(not snapshot.fanouts for snapshot in store.dossiers("", 10, 100_000))
         self.do(store, ReplayRun("c0", []))
         assert store.check() == []
 

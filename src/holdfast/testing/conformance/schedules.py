@@ -1,5 +1,4 @@
-"""What a store promises about schedules: each tick has one run, written together with the next
-tick."""
+"""Conformance of schedules: each tick has one run, written in one commit with the next tick."""
 
 from __future__ import annotations
 
@@ -52,13 +51,13 @@ BROKEN = {
         "UPDATE holdfast.schedule SET last_at = next_at"
     ),
 }
-"""One way to break each law."""
+"""One statement per law about schedules that breaks it."""
 
 
 def hourly(name: str = "hourly", **options: Any) -> Schedule:
-    """A schedule that ticks once an hour from its making on."""
+    """Return a schedule that ticks once an hour from its creation on."""
     rule = options.pop("every", HOUR)
-    given = {
+    fields = {
         "namespace": "default",
         "workflow": "greet",
         "version": "1",
@@ -67,25 +66,25 @@ def hourly(name: str = "hourly", **options: Any) -> Schedule:
         "rule": f'{{"interval":{rule}}}',
         **options,
     }
-    return Schedule(name=name, **given)
+    return Schedule(name=name, **fields)
 
 
 class ScheduleConformance(StoreFixture):
-    """Schedules."""
+    """A tick starts one run, subject to the overlap and misfire policies of its schedule."""
 
     def tick_ids(self) -> Callable[[], str]:
-        """Return what gives out ids: t1, t2, ..."""
+        """Return a function that returns the ids t1, t2, ... in turn."""
         count = iter(range(1, 10_000))
         return lambda: f"t{next(count)}"
 
-    def make(self, store: Store, **options: Any) -> Schedule:
+    def set_schedule(self, store: Store, **options: Any) -> Schedule:
         self.do(store, SetSchedule(hourly(**options)))
         return self.schedule(store, options.get("name", "hourly"))
 
     def schedule(self, store: Store, name: str = "hourly") -> Schedule:
-        found = store.schedule("default", name)
-        assert found is not None
-        return found
+        schedule = store.schedule("default", name)
+        assert schedule is not None
+        return schedule
 
     def fire(self, store: Store, new_id: Callable[[], str], limit: int = 50) -> list[str]:
         started: list[str] = self.do(store, FireSchedules(new_id, limit))
@@ -95,12 +94,12 @@ class ScheduleConformance(StoreFixture):
         return sorted(run.key or "" for run in store.runs(RunFilter(limit=1000)))
 
     def end_run(self, store: Store, run_id: str) -> None:
-        """Work on a run and end it, as its holder would."""
-        found = {run.id: run for run in self.claim(store)}
-        self.finish(store, found.get(run_id) or self.get(store, run_id), scheduled=True)
+        """Claim a run if it is ready, and finish it as its holder."""
+        claimed = {run.id: run for run in self.claim(store)}
+        self.finish(store, claimed.get(run_id) or self.get(store, run_id), scheduled=True)
 
     def test_a_tick_starts_a_run_and_sets_the_next(self, store: Store, clock: HandClock) -> None:
-        made = self.make(store, tags={"team": "7"}, priority=5, deadline=MINUTE)
+        made = self.set_schedule(store, tags={"team": "7"}, priority=5, deadline=MINUTE)
         assert (made.next_at, store.next_wake(), store.next_look()) == (
             MORNING + HOUR,
             MORNING + HOUR,
@@ -127,20 +126,18 @@ class ScheduleConformance(StoreFixture):
         assert self.fire(store, self.tick_ids()) == []
         assert self.claimed(store) == ["t1"]
 
-    def test_two_who_see_to_a_tick_start_one_run(
+    def test_two_processes_that_fire_one_tick_start_one_run(
         self, store: Store, clock: HandClock, reopen: OpenStore
     ) -> None:
-        self.make(store)
+        self.set_schedule(store)
         other = reopen(clock)
         clock.move(HOUR)
 
         assert [*self.fire(store, lambda: "a"), *self.fire(other, lambda: "b")] == ["a"]
 
-    def test_several_schedules_are_seen_to_in_portions(
-        self, store: Store, clock: HandClock
-    ) -> None:
+    def test_several_schedules_are_fired_in_portions(self, store: Store, clock: HandClock) -> None:
         for number in range(5):
-            self.make(store, name=f"s{number}")
+            self.set_schedule(store, name=f"s{number}")
         clock.move(HOUR)
         new_id = self.tick_ids()
 
@@ -151,10 +148,10 @@ class ScheduleConformance(StoreFixture):
         [("once", [10]), ("all", [8, 9, 10]), ("none", [])],
         ids=["once", "all", "none"],
     )
-    def test_ticks_that_nobody_saw_to(
+    def test_missed_ticks_follow_the_misfire_policy(
         self, store: Store, clock: HandClock, misfire: str, ticks: list[int]
     ) -> None:
-        self.make(store, misfire=misfire, catch_up=3, overlap="allow")
+        self.set_schedule(store, misfire=misfire, catch_up=3, overlap="allow")
         clock.move(10 * HOUR + HOUR // 2)
 
         self.fire(store, self.tick_ids())
@@ -167,7 +164,7 @@ class ScheduleConformance(StoreFixture):
     def test_a_tick_is_skipped_while_the_last_run_is_at_work(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store, overlap="skip")
+        self.set_schedule(store, overlap="skip")
         new_id = self.tick_ids()
         clock.move(HOUR)
         self.fire(store, new_id)
@@ -184,8 +181,10 @@ class ScheduleConformance(StoreFixture):
         clock.move(HOUR)
         assert len(self.fire(store, new_id)) == 1
 
-    def test_ticks_wait_in_order_and_no_more_than_may(self, store: Store, clock: HandClock) -> None:
-        self.make(store, overlap="queue", queue_limit=2)
+    def test_ticks_are_queued_in_order_up_to_the_limit(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.set_schedule(store, overlap="queue", queue_limit=2)
         new_id = self.tick_ids()
         for _ in range(4):
             clock.move(HOUR)
@@ -207,10 +206,10 @@ class ScheduleConformance(StoreFixture):
             [],
         )
 
-    def test_a_tick_goes_on_when_the_run_before_it_is_cancelled_by_somebody(
+    def test_a_queued_tick_fires_when_the_run_before_it_is_cancelled(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store, overlap="queue")
+        self.set_schedule(store, overlap="queue")
         new_id = self.tick_ids()
         for _ in range(2):
             clock.move(HOUR)
@@ -225,7 +224,7 @@ class ScheduleConformance(StoreFixture):
     def test_a_tick_cancels_the_run_before_it_and_begins_when_that_has_ended(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store, overlap="cancel")
+        self.set_schedule(store, overlap="cancel")
         new_id = self.tick_ids()
         clock.move(HOUR)
         self.fire(store, new_id)
@@ -243,8 +242,10 @@ class ScheduleConformance(StoreFixture):
             key_of("hourly", MORNING + 3 * HOUR)
         ]
 
-    def test_a_tick_cancels_at_once_what_never_began(self, store: Store, clock: HandClock) -> None:
-        self.make(store, overlap="cancel")
+    def test_a_tick_cancels_at_once_a_run_that_never_began(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.set_schedule(store, overlap="cancel")
         new_id = self.tick_ids()
         clock.move(HOUR)
         self.fire(store, new_id)
@@ -258,7 +259,7 @@ class ScheduleConformance(StoreFixture):
         )
 
     def test_many_runs_at_once_are_allowed(self, store: Store, clock: HandClock) -> None:
-        self.make(store, overlap="allow")
+        self.set_schedule(store, overlap="allow")
         new_id = self.tick_ids()
         for _ in range(3):
             clock.move(HOUR)
@@ -269,7 +270,7 @@ class ScheduleConformance(StoreFixture):
     def test_a_paused_schedule_starts_nothing_and_goes_on_from_then(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store)
+        self.set_schedule(store)
         self.do(store, PauseSchedule("default", "hourly", "holidays"))
         assert store.next_wake() is None
         clock.move(3 * HOUR)
@@ -287,7 +288,7 @@ class ScheduleConformance(StoreFixture):
     def test_the_same_schedule_again_keeps_its_next_tick(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store)
+        self.set_schedule(store)
         clock.move(HOUR + MINUTE)
 
         assert self.do(store, SetSchedule(hourly())) == "unchanged"
@@ -298,16 +299,16 @@ class ScheduleConformance(StoreFixture):
         assert self.get(store, "t1").input == b"[2]"
 
     def test_another_rule_counts_from_now_on(self, store: Store, clock: HandClock) -> None:
-        self.make(store)
+        self.set_schedule(store)
         clock.move(HOUR + MINUTE)
 
-        self.make(store, every=2 * HOUR)
+        self.set_schedule(store, every=2 * HOUR)
 
         assert self.schedule(store).next_at == MORNING + 3 * HOUR + MINUTE
         assert self.fire(store, self.tick_ids()) == []
 
-    def test_a_call_does_not_change_what_the_code_declares(self, store: Store) -> None:
-        self.make(store, origin="code")
+    def test_a_call_does_not_change_a_schedule_that_code_declares(self, store: Store) -> None:
+        self.set_schedule(store, origin="code")
 
         with pytest.raises(BadSchedule):
             self.do(store, SetSchedule(hourly(origin="call")))
@@ -321,11 +322,11 @@ class ScheduleConformance(StoreFixture):
         self.do(store, RemoveSchedule("default", "hourly"))
         assert store.schedules() == []
 
-    def test_what_a_person_paused_stays_paused(self, store: Store) -> None:
-        self.make(store, origin="code")
+    def test_a_schedule_that_a_person_paused_stays_paused(self, store: Store) -> None:
+        self.set_schedule(store, origin="code")
         self.do(store, PauseSchedule("default", "hourly", "holidays"))
 
-        self.make(store, origin="code")
+        self.set_schedule(store, origin="code")
 
         assert self.schedule(store).paused == "holidays"
 
@@ -335,7 +336,7 @@ class ScheduleConformance(StoreFixture):
         with pytest.raises(BadSchedule):
             self.do(store, SetSchedule(hourly(rule='{"dates":[1]}')))
         assert store.schedules() == []
-        self.make(store, rule=f'{{"dates":[{MORNING + HOUR}]}}')
+        self.set_schedule(store, rule=f'{{"dates":[{MORNING + HOUR}]}}')
         clock.move(2 * HOUR)
 
         assert self.fire(store, self.tick_ids()) == ["t1"]
@@ -345,7 +346,7 @@ class ScheduleConformance(StoreFixture):
             == "unchanged"
         )
 
-    def test_what_is_not_there_is_not_found(self, store: Store) -> None:
+    def test_an_unknown_schedule_is_not_found(self, store: Store) -> None:
         ops: list[Operation] = [
             PauseSchedule("default", "none", "x"),
             ResumeSchedule("default", "none"),
@@ -361,7 +362,7 @@ class ScheduleConformance(StoreFixture):
     def test_a_trigger_starts_a_run_now_even_when_paused(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store, paused="holidays")
+        self.set_schedule(store, paused="holidays")
 
         tick = self.do(store, TriggerSchedule("default", "hourly", "t1"))
 
@@ -376,7 +377,7 @@ class ScheduleConformance(StoreFixture):
         )
 
     def test_a_trigger_waits_where_a_tick_would(self, store: Store, clock: HandClock) -> None:
-        self.make(store, overlap="queue", queue_limit=1)
+        self.set_schedule(store, overlap="queue", queue_limit=1)
         self.do(store, TriggerSchedule("default", "hourly", "t1"))
         clock.move(SECOND)
 
@@ -388,8 +389,10 @@ class ScheduleConformance(StoreFixture):
         assert self.fire(store, lambda: "t4") == ["t4"]
         assert self.schedule(store).next_at == MORNING + HOUR
 
-    def test_a_backfill_starts_what_was_never_started(self, store: Store, clock: HandClock) -> None:
-        self.make(store)
+    def test_a_backfill_starts_ticks_that_were_never_started(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.set_schedule(store)
         clock.move(HOUR)
         self.fire(store, lambda: "t1")
         clock.move(2 * HOUR)
@@ -405,13 +408,13 @@ class ScheduleConformance(StoreFixture):
 
         self.end_run(store, "t1")
         assert self.fire(store, lambda: "t2") == ["t2"], (
-            "what is made up for keeps no tick from its run"
+            "a backfill does not keep a queued tick from its run"
         )
 
-    def test_a_tick_that_was_made_up_for_before_it_was_seen_to_is_not_started_again(
+    def test_a_tick_that_was_backfilled_before_it_fired_is_not_started_again(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store)
+        self.set_schedule(store)
         clock.move(HOUR)
         self.do(store, BackfillSchedule("default", "hourly", [MORNING + HOUR], ["b1"]))
 
@@ -421,24 +424,25 @@ class ScheduleConformance(StoreFixture):
     def test_schedules_of_two_namespaces_may_share_a_name(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.make(store)
-        self.make(store, namespace="other", every=2 * HOUR)
+        self.set_schedule(store)
+        self.set_schedule(store, namespace="other", every=2 * HOUR)
         clock.move(2 * HOUR)
 
         assert len(self.fire(store, self.tick_ids())) == 2
         assert {run.namespace for run in store.runs(RunFilter())} == {"default", "other"}
 
-    def test_schedules_move_with_the_installation(
+    def test_a_copy_keeps_schedules(
         self, store: Store, clock: HandClock, open_store: OpenStore
     ) -> None:
-        self.make(store, overlap="queue")
+        self.set_schedule(store, overlap="queue")
         new_id = self.tick_ids()
         for _ in range(2):
             clock.move(HOUR)
             self.fire(store, new_id)
-        standing, runs = store.standing(), store.dossiers("", 100, 10**6)
+        standing = store.standing()
+        runs = store.dossiers("", 100, 10**6)
         assert [row[1] for row in standing["schedule"]] == ["hourly"]
-        assert [one.below["tick"][0][1] for one in runs] == ["hourly"]
+        assert [snapshot.below["tick"][0][1] for snapshot in runs] == ["hourly"]
         before = self.schedule(store)
         self.do(store, Prune(clock.now() + 1, ["cancelled"]))
         self.do(store, RequestCancel("t1", "it moves", force=True))

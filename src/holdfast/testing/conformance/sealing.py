@@ -1,4 +1,4 @@
-"""A sealed store: every write is refused, whichever process makes it, and reading goes on."""
+"""Conformance of a sealed store: writes of every process are refused, reads are served."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.testing.conformance.fixture import OpenStore, StoreFixture
 
 
 class SealConformance(StoreFixture):
-    """What a store does from the commit on that seals it."""
+    """From the commit that seals it on, a store refuses writes and names where its runs are."""
 
     def seal(self, store: Store, **options: Any) -> bool:
         seal = Seal(
@@ -111,11 +111,11 @@ class SealConformance(StoreFixture):
         self.start(store)
         seen: list[dict[str, int]] = []
 
-        def look() -> bool:
+        def record_counts() -> bool:
             seen.append(dict(store.counts()))
             return True
 
-        self.seal(store, check=look)
+        self.seal(store, check=record_counts)
 
         assert seen[-1] == {"pending": 1}
 

@@ -1,4 +1,4 @@
-"""Who holds runs and dies, and what runs have below them."""
+"""Conformance of sessions and children: leases of ended sessions, crashes, and parent runs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from holdfast.testing.conformance.fixture import MINUTE, SECOND, WAITS, HandCloc
 
 
 class SessionConformance(StoreFixture):
-    """A session holds leases as long as it lives."""
+    """A session holds its leases until it ends; then its runs have no holder."""
 
-    def end(
+    def end_session(
         self, store: Store, session_id: str = "s1", *, crashed: bool = False, limit: int = 5
     ) -> list[str]:
         freed: list[str] = self.do(store, EndSession(session_id, crashed, limit))
         return freed
 
-    def test_the_limit_of_crashes_is_that_of_the_session_whoever_ends_it(
+    def test_the_crash_limit_is_the_one_that_the_session_was_opened_with(
         self, store: Store
     ) -> None:
         self.do(
@@ -49,7 +49,7 @@ class SessionConformance(StoreFixture):
         session = self.open(store)
         assert store.sessions() == [session]
 
-        assert self.end(store) == []
+        assert self.end_session(store) == []
 
         assert store.sessions() == []
 
@@ -82,23 +82,23 @@ class SessionConformance(StoreFixture):
 
     def test_a_beat_of_a_session_that_was_taken_over_is_false(self, store: Store) -> None:
         self.open(store)
-        self.end(store, crashed=True)
+        self.end_session(store, crashed=True)
 
         assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is False
         assert store.sessions() == []
 
-    def test_a_beat_forgets_the_knocks_that_were_answered(self, store: Store) -> None:
+    def test_a_heartbeat_deletes_the_notifications_that_were_seen(self, store: Store) -> None:
         self.hold(store)
         for _ in range(3):
             self.do(store, SignalRun("r1", "paid", b"1"))
-        knocks = store.knocks("s1", 0)
+        notifications = store.knocks("s1", 0)
 
-        self.do(store, Heartbeat("s1", MINUTE, seen_knock=knocks[1][0]))
+        self.do(store, Heartbeat("s1", MINUTE, seen_knock=notifications[1][0]))
 
-        assert knocks[0] not in store.knocks("s1", 0)
-        assert store.knocks("s1", knocks[1][0]) == knocks[2:]
+        assert notifications[0] not in store.knocks("s1", 0)
+        assert store.knocks("s1", notifications[1][0]) == notifications[2:]
 
-    def test_a_knock_after_a_beat_is_newer_than_those_that_were_answered(
+    def test_a_notification_after_a_heartbeat_is_newer_than_those_that_were_seen(
         self, store: Store
     ) -> None:
         self.hold(store)
@@ -112,11 +112,13 @@ class SessionConformance(StoreFixture):
         assert [run_id for _, run_id in store.knocks("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
-    def test_what_was_at_work_is_pending_and_nobodys(self, store: Store, crashed: bool) -> None:
+    def test_a_running_run_of_an_ended_session_is_pending_without_a_holder(
+        self, store: Store, crashed: bool
+    ) -> None:
         run = self.hold(store)
         store.hints()
 
-        assert self.end(store, crashed=crashed) == ["r1"]
+        assert self.end_session(store, crashed=crashed) == ["r1"]
 
         freed = self.get(store)
         assert (freed.status, freed.session_id, freed.generation) == (
@@ -131,12 +133,12 @@ class SessionConformance(StoreFixture):
         assert self.claimed(store, "s2") == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
-    def test_what_was_waiting_goes_on_waiting(
+    def test_a_waiting_run_of_an_ended_session_keeps_waiting(
         self, store: Store, clock: HandClock, crashed: bool
     ) -> None:
         self.park(store, self.hold(store), keep=True, wake_at=clock.now() + MINUTE)
 
-        assert self.end(store, crashed=crashed) == ["r1"]
+        assert self.end_session(store, crashed=crashed) == ["r1"]
 
         run = self.get(store)
         assert (run.status, run.session_id, run.waits, run.crashes) == (
@@ -151,15 +153,15 @@ class SessionConformance(StoreFixture):
 
     @pytest.mark.parametrize("crashed", [False, True])
     @pytest.mark.parametrize("seen", [False, True])
-    def test_what_was_touched_while_it_was_waiting_wakes(
+    def test_a_run_notified_while_waiting_wakes_when_its_session_ends(
         self, store: Store, crashed: bool, seen: bool
     ) -> None:
         self.park(store, self.hold(store), keep=True)
         self.do(store, SignalRun("r1", "paid", b"1"))
-        if seen:  # its holder has heard the knock, and died before it could do anything about it
+        if seen:  # the holder has read the notification and died before it could act
             self.do(store, Heartbeat("s1", MINUTE, seen_knock=store.knocks("s1", 0)[-1][0]))
 
-        self.end(store, crashed=crashed)
+        self.end_session(store, crashed=crashed)
 
         assert (self.status(store), self.get(store).crashes, self.get(store).waits) == (
             Status.PENDING,
@@ -167,21 +169,21 @@ class SessionConformance(StoreFixture):
             None,
         )
 
-    def test_what_was_touched_before_it_was_parked_goes_on_waiting(self, store: Store) -> None:
+    def test_a_run_notified_before_it_was_parked_keeps_waiting(self, store: Store) -> None:
         run = self.hold(store)
         self.do(store, SignalRun("r1", "other", b"1"))
         self.park(store, run, keep=True)
 
-        self.end(store)
+        self.end_session(store)
 
         assert self.status(store) is Status.WAITING
 
-    def test_what_waited_in_the_middle_of_its_undoing_goes_on_waiting(self, store: Store) -> None:
+    def test_a_run_that_waits_during_compensation_keeps_waiting(self, store: Store) -> None:
         self.hold(store)
         self.do(store, RequestCancel("r1", "enough"))
         self.park(store, self.get(store), keep=True, status=Status.CANCELLING)
 
-        self.end(store, crashed=True)
+        self.end_session(store, crashed=True)
 
         assert (self.status(store), self.get(store).crashes, self.claimed(store, "s2")) == (
             Status.CANCELLING,
@@ -189,13 +191,13 @@ class SessionConformance(StoreFixture):
             [],
         )
 
-    def test_what_was_cancelled_while_it_was_waiting_is_undone_by_somebody_else(
+    def test_a_run_cancelled_while_waiting_is_compensated_by_another_worker(
         self, store: Store
     ) -> None:
         self.park(store, self.hold(store), keep=True)
         self.do(store, RequestCancel("r1", "enough"))
 
-        self.end(store, crashed=True)
+        self.end_session(store, crashed=True)
 
         assert self.claimed(store, "s2") == ["r1"]
         assert self.status(store) is Status.CANCELLING
@@ -204,7 +206,7 @@ class SessionConformance(StoreFixture):
         self.start(store)
         for crash in range(3):
             assert self.claimed(store, f"s{crash}") == ["r1"]
-            self.end(store, f"s{crash}", crashed=True, limit=3)
+            self.end_session(store, f"s{crash}", crashed=True, limit=3)
 
         run = self.get(store)
         assert (run.status, run.crashes, self.kinds(store)) == (
@@ -222,7 +224,7 @@ class SessionConformance(StoreFixture):
             (run,) = self.claim(store, f"s{crash}")
             if crash % 2:
                 self.advance(store, run)
-            self.end(store, f"s{crash}", crashed=True, limit=3)
+            self.end_session(store, f"s{crash}", crashed=True, limit=3)
 
         assert (self.status(store), self.get(store).crashes) == (Status.PENDING, 1)
 
@@ -231,49 +233,49 @@ class SessionConformance(StoreFixture):
         for crash in range(3):
             (run,) = self.claim(store, f"s{crash}")
             self.advance(store, run, events=[self.event(store, run.id, EventKind.STEP_STARTED)])
-            self.end(store, f"s{crash}", crashed=True, limit=3)
+            self.end_session(store, f"s{crash}", crashed=True, limit=3)
 
         assert (self.status(store), self.get(store).crashes) == (Status.STUCK, 3)
 
-    def test_what_operators_note_is_no_progress(self, store: Store) -> None:
+    def test_events_of_operators_are_not_progress(self, store: Store) -> None:
         self.start(store)
         for crash in range(3):
             self.do(store, SetPriority(run_id="r1", namespace="default", priority=crash + 1))
             self.claim(store, f"s{crash}")
             self.do(store, RevokeLease(run_id="r1", namespace="default", reason="look"))
             self.claim(store, f"s{crash}")
-            self.end(store, f"s{crash}", crashed=True, limit=3)
+            self.end_session(store, f"s{crash}", crashed=True, limit=3)
 
         assert (self.status(store), self.get(store).crashes) == (Status.STUCK, 3)
 
-    def test_a_step_that_still_runs_keeps_other_suspects_away(self, store: Store) -> None:
+    def test_no_other_suspect_is_claimed_while_a_step_of_one_still_runs(self, store: Store) -> None:
         self.do(store, StartRuns([self.new("r0"), self.new("r1")]))
         for crash in range(2):
             self.claim(store, f"s{crash}")
-            self.end(store, f"s{crash}", crashed=True)
+            self.end_session(store, f"s{crash}", crashed=True)
         (run,) = self.claim(store, "s2")
         self.advance(store, run, events=[self.event(store, run.id, EventKind.STEP_STARTED)])
 
         assert self.claimed(store, "s2") == []
 
-    def test_progress_counts_even_if_the_run_was_handed_over_in_peace_afterwards(
+    def test_progress_counts_even_if_the_run_was_handed_over_without_a_crash_afterwards(
         self, store: Store
     ) -> None:
         self.start(store)
         self.claim(store, "s0")
-        self.end(store, "s0", crashed=True)
+        self.end_session(store, "s0", crashed=True)
         self.advance(store, self.claim(store, "s1")[0])
-        self.end(store, "s1")
+        self.end_session(store, "s1")
         self.claim(store, "s2")
-        self.end(store, "s2", crashed=True)
+        self.end_session(store, "s2", crashed=True)
 
         assert self.get(store).crashes == 1
 
-    def test_what_may_have_killed_its_worker_is_claimed_alone(self, store: Store) -> None:
+    def test_a_run_that_may_have_killed_its_worker_is_claimed_alone(self, store: Store) -> None:
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(3)]))
         for crash in range(2):
             assert len(self.claim(store, f"s{crash}")) == 3
-            self.end(store, f"s{crash}", crashed=True)
+            self.end_session(store, f"s{crash}", crashed=True)
         self.start(store, "z")
 
         first = self.claim(store, "s2")
@@ -293,7 +295,7 @@ class SessionConformance(StoreFixture):
         for number in range(20):
             claimed = self.claim(store, f"s{number}")
             if any(run.id == "poison" for run in claimed):
-                self.end(store, f"s{number}", crashed=True)
+                self.end_session(store, f"s{number}", crashed=True)
                 continue
             for run in claimed:
                 self.finish(store, run)
@@ -301,19 +303,19 @@ class SessionConformance(StoreFixture):
         assert store.counts() == {"completed": 5, "stuck": 1}
         assert self.status(store, "poison") is Status.STUCK
 
-    def test_only_what_a_session_held_is_freed(self, store: Store) -> None:
+    def test_only_the_runs_of_the_ended_session_are_released(self, store: Store) -> None:
         self.hold(store, "r1", "s1")
         self.hold(store, "r2", "s2")
 
-        assert self.end(store) == ["r1"]
+        assert self.end_session(store) == ["r1"]
 
         assert store.held("s2") == [("r2", 1, 0)]
 
-    def test_whoever_ends_a_session_second_frees_nothing(self, store: Store) -> None:
+    def test_ending_a_session_twice_releases_nothing_the_second_time(self, store: Store) -> None:
         self.hold(store)
-        self.end(store, crashed=True)
+        self.end_session(store, crashed=True)
 
-        assert self.end(store, crashed=True) == []
+        assert self.end_session(store, crashed=True) == []
         assert self.get(store).crashes == 1
 
     def test_a_process_is_alive_as_long_as_it_has_its_place(self, store: Store) -> None:
@@ -326,12 +328,12 @@ class SessionConformance(StoreFixture):
 
 
 class ChildConformance(StoreFixture):
-    """A parent hears of its children, and takes them with it when it ends."""
+    """A parent is woken or notified by the ends of its children, and cancels them when it ends."""
 
     def with_children(
         self, store: Store, count: int, *, eager: bool = False, keep: bool = False
     ) -> list[RunRecord]:
-        """Start a parent that is parked on a map, with its children held by another session."""
+        """Start a parent that is parked on a map; return its children, held by session ``s2``."""
         parent = self.hold(store)
         self.open(store, "s2")
         children = [
@@ -345,10 +347,10 @@ class ChildConformance(StoreFixture):
     def test_children_start_with_the_write_and_know_their_parent(self, store: Store) -> None:
         parent = self.hold(store)
 
-        born = self.child_of(parent, "c2", session_id="s1", on_parent_end="leave")
-        answer = self.advance(store, parent, children=[self.child_of(parent, "c1"), born])
+        leased = self.child_of(parent, "c2", session_id="s1", on_parent_end="leave")
+        answer = self.advance(store, parent, children=[self.child_of(parent, "c1"), leased])
 
-        assert [(one.id, one.created, one.leased) for one in answer.started] == [
+        assert [(started.id, started.created, started.leased) for started in answer.started] == [
             ("c1", True, False),
             ("c2", True, True),
         ]
@@ -402,7 +404,7 @@ class ChildConformance(StoreFixture):
             b'{"type":"ValueError","message":"no"}',
         )
 
-    def test_the_end_of_a_child_knocks_at_the_holder_of_its_parent(self, store: Store) -> None:
+    def test_the_end_of_a_child_notifies_the_holder_of_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
         self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
         self.park(store, parent, keep=True)
@@ -421,7 +423,7 @@ class ChildConformance(StoreFixture):
 
         assert self.status(store) is Status.PENDING
 
-    def test_of_many_the_last_that_completes_wakes_the_parent(self, store: Store) -> None:
+    def test_the_last_of_many_children_to_complete_wakes_the_parent(self, store: Store) -> None:
         children = self.with_children(store, 3)
 
         seen = []
@@ -431,14 +433,14 @@ class ChildConformance(StoreFixture):
 
         assert seen == [Status.WAITING, Status.WAITING, Status.PENDING]
 
-    def test_of_many_the_first_that_fails_wakes_the_parent(self, store: Store) -> None:
+    def test_the_first_of_many_children_to_fail_wakes_the_parent(self, store: Store) -> None:
         children = self.with_children(store, 3)
 
         self.finish(store, children[1], Status.FAILED)
 
         assert self.status(store) is Status.PENDING
 
-    def test_an_eager_parent_hears_of_each(self, store: Store) -> None:
+    def test_an_eager_parent_is_notified_of_each_child(self, store: Store) -> None:
         children = self.with_children(store, 3, eager=True, keep=True)
 
         for child in children:
@@ -446,7 +448,7 @@ class ChildConformance(StoreFixture):
 
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"] * 3
 
-    def test_a_parent_that_is_not_eager_is_knocked_at_once(self, store: Store) -> None:
+    def test_a_parent_that_is_not_eager_is_notified_only_once(self, store: Store) -> None:
         children = self.with_children(store, 3, keep=True)
 
         for child in children:
@@ -466,7 +468,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "c1"))
         assert self.status(store) is Status.PENDING
 
-    def test_children_that_were_there_before_are_not_counted_again(self, store: Store) -> None:
+    def test_existing_children_are_not_counted_again(self, store: Store) -> None:
         parent = self.hold(store)
         first = [self.child_of(parent, "c0", parent_index=0, session_id="s1")]
         self.advance(store, parent, children=first, fanouts=[Fanout("call", 1, False)])
@@ -475,12 +477,13 @@ class ChildConformance(StoreFixture):
         both = [*first, self.child_of(parent, "c1", parent_index=1)]
         answer = self.advance(store, parent, children=both, fanouts=[Fanout("call", 2, False)])
 
-        assert [one.created for one in answer.started] == [False, True]
+        assert [started.created for started in answer.started] == [False, True]
         assert store.check() == []
 
     def test_a_parent_that_ends_takes_its_children_with_it(self, store: Store) -> None:
         parent = self.hold(store)
-        young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
+        young = self.child_of(parent, "young")
+        old = self.child_of(parent, "old", session_id="s1")
         self.advance(
             store,
             parent,
@@ -495,7 +498,8 @@ class ChildConformance(StoreFixture):
 
     def test_a_run_cancels_its_children_and_goes_on(self, store: Store) -> None:
         parent = self.hold(store)
-        young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
+        young = self.child_of(parent, "young")
+        old = self.child_of(parent, "old", session_id="s1")
         self.advance(
             store, parent, children=[old, self.child_of(parent, "kept", on_parent_end="leave")]
         )

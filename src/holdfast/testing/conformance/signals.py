@@ -1,4 +1,4 @@
-"""What reaches a run from outside: signals, requests to stop, deadlines."""
+"""Conformance of requests from outside a run: signals, cancels, deadlines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.testing.conformance.fixture import MINUTE, STUCK, WAITS, HandClock
 
 
 class SignalConformance(StoreFixture):
-    """A signal may come at any time, and is never slept through."""
+    """A signal may arrive at any time, and a run that waits for it never misses it."""
 
     def signal(
         self, store: Store, name: str = "paid", run_id: str = "r1", key: str | None = None
@@ -96,7 +96,7 @@ class SignalConformance(StoreFixture):
 
         assert self.claimed(store) == []
 
-    def test_a_signal_knocks_at_the_holder_of_a_run(self, store: Store) -> None:
+    def test_a_signal_notifies_the_holder_of_a_run(self, store: Store) -> None:
         self.hold(store)
         store.hints()
 
@@ -157,13 +157,11 @@ class SignalConformance(StoreFixture):
         assert self.signal(store, key="k") is False
         assert len(store.signals("r1")) == 1
 
-    def test_a_signal_to_nobody_is_refused(self, store: Store) -> None:
+    def test_a_signal_to_an_unknown_run_is_refused(self, store: Store) -> None:
         with pytest.raises(RunNotFound):
             self.signal(store)
 
-    def test_a_signal_wakes_a_run_that_waits_in_the_middle_of_its_undoing(
-        self, store: Store
-    ) -> None:
+    def test_a_signal_wakes_a_run_that_waits_during_compensation(self, store: Store) -> None:
         self.hold(store)
         self.do(store, RequestCancel("r1", "enough"))
         self.park(store, self.get(store), status=Status.CANCELLING)
@@ -180,21 +178,23 @@ class SignalConformance(StoreFixture):
         assert self.signal(store) is True
         assert (self.status(store), len(store.signals("r1"))) == (Status.STUCK, 1)
 
-    def test_knocks_have_growing_numbers_and_go_to_the_holder_only(self, store: Store) -> None:
+    def test_notifications_have_growing_numbers_and_go_to_the_holder_only(
+        self, store: Store
+    ) -> None:
         self.hold(store, "r1", "s1")
         self.hold(store, "r2", "s2")
         for run_id in ("r1", "r2", "r1"):
             self.signal(store, run_id=run_id)
 
-        knocks = store.knocks("s1", 0)
-        assert [run_id for _, run_id in knocks] == ["r1", "r1"]
-        assert knocks[0][0] < knocks[1][0]
-        assert store.knocks("s1", knocks[0][0]) == knocks[1:]
+        notifications = store.knocks("s1", 0)
+        assert [run_id for _, run_id in notifications] == ["r1", "r1"]
+        assert notifications[0][0] < notifications[1][0]
+        assert store.knocks("s1", notifications[0][0]) == notifications[1:]
         assert [run_id for _, run_id in store.knocks("s2", 0)] == ["r2"]
 
 
 class CancelConformance(StoreFixture):
-    """A run can be asked to stop, whatever it is doing."""
+    """A run can be cancelled in every state that is not final."""
 
     def cancel(
         self, store: Store, run_id: str = "r1", reason: str = "enough", *, force: bool = False
@@ -219,7 +219,7 @@ class CancelConformance(StoreFixture):
         assert (self.kinds(store), store.hints().finished) == ([EventKind.RUN_CANCELLED], {"r1"})
         assert store.next_wake() is None
 
-    def test_a_parked_run_is_woken_to_undo_what_it_did(self, store: Store) -> None:
+    def test_a_cancelled_parked_run_is_woken_to_run_its_compensations(self, store: Store) -> None:
         self.parked(store)
         store.hints()
 
@@ -230,7 +230,7 @@ class CancelConformance(StoreFixture):
         (run,) = self.claim(store)
         assert (run.status, run.cancel_reason) == (Status.CANCELLING, "enough")
 
-    def test_the_holder_of_a_run_is_told(self, store: Store) -> None:
+    def test_the_holder_of_a_cancelled_run_is_notified(self, store: Store) -> None:
         run = self.hold(store)
         self.park(store, run, keep=True)
 
@@ -248,7 +248,7 @@ class CancelConformance(StoreFixture):
 
         assert self.status(store) is Status.CANCELLED
 
-    def test_a_run_that_completes_before_it_hears_of_the_cancel_has_completed(
+    def test_a_run_that_completes_before_it_sees_the_cancel_has_completed(
         self, store: Store
     ) -> None:
         run = self.hold(store)
@@ -258,7 +258,9 @@ class CancelConformance(StoreFixture):
 
         assert (self.status(store), self.get(store).cancel_reason) == (Status.COMPLETED, "enough")
 
-    def test_a_second_cancel_wakes_nobody_and_the_first_reason_stands(self, store: Store) -> None:
+    def test_a_second_cancel_changes_nothing_and_the_first_reason_stands(
+        self, store: Store
+    ) -> None:
         self.hold(store)
         self.cancel(store)
         self.park(store, self.get(store), status=Status.CANCELLING)
@@ -309,7 +311,8 @@ class CancelConformance(StoreFixture):
         self, store: Store
     ) -> None:
         parent = self.hold(store)
-        young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
+        young = self.child_of(parent, "young")
+        old = self.child_of(parent, "old", session_id="s1")
         self.advance(
             store,
             parent,
@@ -357,7 +360,7 @@ class CancelConformance(StoreFixture):
 
 
 class DeadlineConformance(StoreFixture):
-    """What has passed its deadline ends."""
+    """A run past its deadline expires or is asked to stop."""
 
     def test_a_run_that_never_started_expires_at_once(self, store: Store, clock: HandClock) -> None:
         self.start(store, deadline=clock.now() + MINUTE)
@@ -385,7 +388,7 @@ class DeadlineConformance(StoreFixture):
         assert glance.cancelled_at == self.get(store).deadline
         assert self.claimed(store) == ["r1"]
 
-    def test_it_is_asked_once_even_if_it_waits_in_the_middle_of_its_undoing(
+    def test_an_expired_run_is_asked_to_stop_once_even_if_it_waits_during_compensation(
         self, store: Store, clock: HandClock
     ) -> None:
         self.parked(store, deadline=clock.now() + MINUTE)
@@ -401,7 +404,7 @@ class DeadlineConformance(StoreFixture):
             [],
         )
 
-    def test_the_deadline_of_a_held_run_is_its_holders(
+    def test_the_deadline_of_a_held_run_is_left_to_its_holder(
         self, store: Store, clock: HandClock
     ) -> None:
         self.hold(store, deadline=clock.now() + MINUTE)
@@ -429,7 +432,9 @@ class DeadlineConformance(StoreFixture):
 
         assert self.status(store, "c1") is Status.EXPIRED
 
-    def test_only_so_many_expire_at_once(self, store: Store, clock: HandClock) -> None:
+    def test_one_operation_expires_a_limited_number_of_runs(
+        self, store: Store, clock: HandClock
+    ) -> None:
         for number in range(5):
             self.start(store, f"r{number}", deadline=clock.now() + 1)
         clock.move(1)

@@ -1,4 +1,4 @@
-"""How runs come into being."""
+"""Conformance of starts: ids and keys, leases at start, delays, and user transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.testing.conformance.fixture import MINUTE, ROUTE, SECOND, HandCloc
 
 
 class StartConformance(StoreFixture):
-    """Runs are created once."""
+    """A run is created once per id and once per key."""
 
     def test_a_started_run_is_as_it_was_ordered(self, store: Store, clock: HandClock) -> None:
         route = Route("shop", "order", "7", "slow", ("gpu", "net"))
@@ -160,7 +160,7 @@ class StartConformance(StoreFixture):
 
         assert (self.get(store, "r3").version, self.get(store, "r4").version) == ("3", "2")
 
-    def test_of_many_those_that_exist_are_recognised_and_the_others_are_new(
+    def test_in_a_start_of_many_existing_runs_are_recognised_and_the_others_are_new(
         self, store: Store
     ) -> None:
         self.open(store)
@@ -193,9 +193,7 @@ class StartConformance(StoreFixture):
             ("r1", False),
         ]
 
-    def test_of_many_that_are_started_those_that_are_there_are_recognised(
-        self, store: Store
-    ) -> None:
+    def test_in_a_start_of_twenty_runs_the_existing_one_is_recognised(self, store: Store) -> None:
         self.start(store, "r05")
 
         answers = self.do(store, StartRuns([self.new(f"r{number:02}") for number in range(20)]))
@@ -203,7 +201,7 @@ class StartConformance(StoreFixture):
         assert [answer.id for answer in answers if not answer.created] == ["r05"]
         assert len(store.runs(RunFilter(limit=100))) == 20
 
-    def test_a_run_that_is_born_leased_is_at_work(self, store: Store, clock: HandClock) -> None:
+    def test_a_run_that_is_leased_at_start_is_running(self, store: Store, clock: HandClock) -> None:
         self.open(store)
 
         started = self.start(store, session_id="s1")
@@ -219,7 +217,7 @@ class StartConformance(StoreFixture):
         assert store.held("s1") == [("r1", 1, 0)]
         assert self.claimed(store, "s2") == []
 
-    def test_a_run_is_not_born_leased_to_a_session_that_was_ended(self, store: Store) -> None:
+    def test_a_run_is_not_leased_at_start_to_an_ended_session(self, store: Store) -> None:
         self.open(store)
         self.do(store, EndSession("s1", crashed=True))
 
@@ -235,7 +233,7 @@ class StartConformance(StoreFixture):
             {"share_rate_limit": 2, "share_rate_per": SECOND},
         ],
     )
-    def test_runs_are_born_leased_within_the_limits_of_their_lane(
+    def test_runs_are_leased_at_start_within_the_limits_of_their_lane(
         self, store: Store, limits: dict[str, Any]
     ) -> None:
         self.open(store)
@@ -245,7 +243,7 @@ class StartConformance(StoreFixture):
 
         assert not self.start(
             store, "r4", session_id="s1", share="b"
-        ).leased  # it does not go before those that wait
+        ).leased  # a new run does not overtake runs that wait
         assert [self.status(store, name) for name in ("r1", "r3")] == [
             Status.RUNNING,
             Status.PENDING,
@@ -254,15 +252,15 @@ class StartConformance(StoreFixture):
             ["r4"] if "concurrency" not in limits and "rate_limit" not in limits else []
         )
 
-    def test_what_does_not_fit_as_a_whole_waits_as_a_whole(self, store: Store) -> None:
+    def test_runs_that_do_not_all_fit_into_their_lane_are_all_queued(self, store: Store) -> None:
         self.open(store)
         self.do(store, SetLane(Lane(name="default", concurrency=2)))
         started = self.do(store, StartRuns([self.new(f"r{n}", session_id="s1") for n in range(3)]))
 
-        assert [one.leased for one in started] == [False] * 3
+        assert [answer.leased for answer in started] == [False] * 3
         assert self.claimed(store, "s1") == ["r0", "r1"]
 
-    def test_what_is_there_already_takes_no_place_again(
+    def test_starting_an_existing_run_does_not_count_towards_the_rate(
         self, store: Store, clock: HandClock
     ) -> None:
         self.open(store)
@@ -270,21 +268,21 @@ class StartConformance(StoreFixture):
         for _ in range(3):
             self.start(store, "r1", session_id="s1")
 
-        assert self.start(store, "r2", session_id="s1").leased  # the second one of two
+        assert self.start(
+            store, "r2", session_id="s1"
+        ).leased  # the second run that the rate admits
         assert not self.start(store, "r3", session_id="s1").leased
         clock.move(MINUTE)
         assert self.claimed(store, "s1") == ["r3"]
 
-    def test_no_run_is_born_leased_in_a_lane_that_is_paused(self, store: Store) -> None:
+    def test_no_run_is_leased_at_start_in_a_paused_lane(self, store: Store) -> None:
         self.open(store)
         self.do(store, SetLane(Lane(name="default", paused=True)))
 
         assert not self.start(store, session_id="s1").leased
         assert self.status(store) is Status.PENDING
 
-    def test_who_claims_in_vain_is_told_whether_some_wait_for_their_lane(
-        self, store: Store
-    ) -> None:
+    def test_an_empty_claim_says_whether_runs_wait_for_their_lane(self, store: Store) -> None:
         self.open(store)
         self.do(store, SetLane(Lane(name="default", per_share=1)))
         routes = [(1, "default")]
@@ -293,8 +291,8 @@ class StartConformance(StoreFixture):
         self.start(store, "r2", share="a")
         routes = [(number, route.lane) for number, route in store.routes().items()]
 
-        found = self.do(store, Claim("s1", routes, 10))
-        assert (found, found.behind) == ([], True)
+        claimed = self.do(store, Claim("s1", routes, 10))
+        assert (claimed, claimed.behind) == ([], True)
         self.finish(store, self.get(store, "r1"))
         assert [run.id for run in self.do(store, Claim("s1", routes, 10))] == ["r2"]
         assert not self.do(store, Claim("s1", routes, 10)).behind
@@ -311,13 +309,13 @@ class StartConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.claimed(store) == ["r1"]
 
-    def test_a_delay_that_is_over_is_none(self, store: Store, clock: HandClock) -> None:
+    def test_a_delay_that_has_passed_has_no_effect(self, store: Store, clock: HandClock) -> None:
         self.start(store, available_at=clock.now())
 
         assert store.next_wake() is None
         assert self.claimed(store) == ["r1"]
 
-    def test_a_route_is_what_it_offers_in_any_order(self, store: Store) -> None:
+    def test_a_route_is_the_same_for_any_order_of_its_capabilities(self, store: Store) -> None:
         for number, capabilities in enumerate([("b", "a"), ("a", "b"), ("a",), ()]):
             self.start(
                 store, f"r{number}", route=Route("default", "greet", "1", "default", capabilities)
@@ -325,7 +323,7 @@ class StartConformance(StoreFixture):
 
         assert [route.capabilities for route in store.routes().values()] == [("a", "b"), ("a",), ()]
 
-    def test_starting_is_hinted_at_when_somebody_should_claim(self, store: Store) -> None:
+    def test_a_start_gives_a_hint_if_a_worker_should_claim(self, store: Store) -> None:
         self.hold(store)
         assert not store.hints().ready
 
@@ -334,9 +332,9 @@ class StartConformance(StoreFixture):
 
 
 class UserTransactionConformance(StoreFixture):
-    """Runs are created in the caller's own transaction."""
+    """Runs are created in a transaction of the caller: they exist if and only if it commits."""
 
-    def test_runs_are_there_when_the_caller_has_committed(self, store: Store) -> None:
+    def test_runs_exist_when_the_caller_has_committed(self, store: Store) -> None:
         with self.transaction(store) as connection:
             answers = store.start_within(
                 connection, [self.new("r1", tags={"a": "b"}), self.new("r2")]
@@ -346,7 +344,7 @@ class UserTransactionConformance(StoreFixture):
         assert [(answer.id, answer.created) for answer in answers] == [("r1", True), ("r2", True)]
         assert store.tags("r1") == {"a": "b"}
         assert self.claimed(store) == ["r1", "r2"]
-        assert self.hears(store)
+        assert self.notices_commit(store)
 
     def test_nothing_is_left_when_the_caller_rolls_back(self, store: Store) -> None:
         with pytest.raises(KeyError), self.transaction(store) as connection:
@@ -357,7 +355,7 @@ class UserTransactionConformance(StoreFixture):
 
         assert (store.counts(), store.routes()) == ({}, {})
 
-    def test_nobody_is_leased_what_may_never_be_committed(self, store: Store) -> None:
+    def test_a_run_started_in_a_user_transaction_is_not_leased(self, store: Store) -> None:
         self.open(store)
 
         with self.transaction(store) as connection:

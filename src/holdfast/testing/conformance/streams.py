@@ -1,4 +1,4 @@
-"""The output of runs: appended by who holds them, trimmed, closed, superseded."""
+"""Conformance of streams: the output of runs is appended, trimmed, closed and superseded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BROKEN |= {
 
 
 class StreamConformance(StoreFixture):
-    """Frames are appended in order by whoever holds the run, and by nobody else."""
+    """Frames are appended in order by the holder of the run only."""
 
     def output(
         self,
@@ -67,8 +67,8 @@ class StreamConformance(StoreFixture):
         progress: Progress | None = None,
         **part: Any,
     ) -> Output:
-        """What one attempt at a step puts out."""
-        frames = [NewFrame(0, "event", mode, one, 7) for one in data]
+        """Return the output of one attempt of a step, with one frame per item of *data*."""
+        frames = [NewFrame(0, "event", mode, payload, 7) for payload in data]
         return Output([StreamPart(step, attempt, generation, **part)], frames, progress)
 
     def append(self, store: Store, run: RunRecord, *data: bytes, **options: Any) -> Appended:
@@ -78,12 +78,12 @@ class StreamConformance(StoreFixture):
         )
         return answer
 
-    def shown(self, store: Store, run_id: str = "r1", **options: Any) -> list[bytes]:
+    def frame_data(self, store: Store, run_id: str = "r1", **options: Any) -> list[bytes]:
         return [frame.data for frame in store.frames(run_id, **options)]
 
     def stream(self, store: Store, run_id: str = "r1") -> StreamRecord:
-        (found,) = store.streams(run_id)
-        return found
+        (stream,) = store.streams(run_id)
+        return stream
 
     def test_frames_come_back_as_they_were_appended(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
@@ -136,11 +136,11 @@ class StreamConformance(StoreFixture):
         self.append(store, run, b"3", step="other", mode=StreamMode.BEST_EFFORT)
         self.append(store, run, b"4")
 
-        assert self.shown(store, after=1, until=3) == [b"2", b"3"]
-        assert self.shown(store, limit=2) == [b"1", b"2"]
-        assert self.shown(store, step="talk") == [b"1", b"2", b"4"]
-        assert self.shown(store, best_effort=False) == [b"1", b"2", b"4"]
-        assert self.shown(store, after=4) == []
+        assert self.frame_data(store, after=1, until=3) == [b"2", b"3"]
+        assert self.frame_data(store, limit=2) == [b"1", b"2"]
+        assert self.frame_data(store, step="talk") == [b"1", b"2", b"4"]
+        assert self.frame_data(store, best_effort=False) == [b"1", b"2", b"4"]
+        assert self.frame_data(store, after=4) == []
 
     def test_a_stale_holder_appends_nothing(self, store: Store) -> None:
         run = self.hold(store)
@@ -152,7 +152,7 @@ class StreamConformance(StoreFixture):
         assert store.frames("r1") == []
         assert store.streams("r1") == []
 
-    def test_who_never_held_it_appends_nothing(self, store: Store) -> None:
+    def test_a_worker_that_never_held_the_run_appends_nothing(self, store: Store) -> None:
         self.start(store)
 
         with pytest.raises(LeaseLost):
@@ -167,7 +167,7 @@ class StreamConformance(StoreFixture):
         with pytest.raises(StreamClosed):
             self.append(store, run, b"2")
 
-        assert self.shown(store) == [b"1"]
+        assert self.frame_data(store) == [b"1"]
         assert (self.stream(store).reason, self.stream(store).frames) == ("completed", 1)
 
     def test_refused_output_harms_none_of_its_neighbours(self, store: Store) -> None:
@@ -187,7 +187,7 @@ class StreamConformance(StoreFixture):
         assert isinstance(answers[1], StreamClosed)
         assert isinstance(answers[2], LeaseLost)
         assert answers[3] == Appended(2)
-        assert [self.shown(store, name) for name in ("r1", "r2", "r3")] == [
+        assert [self.frame_data(store, name) for name in ("r1", "r2", "r3")] == [
             [b"1", b"4"],
             [b"0"],
             [],
@@ -203,7 +203,7 @@ class StreamConformance(StoreFixture):
             ]
         )
 
-        assert [self.shown(store, run.id) for run in runs] == [
+        assert [self.frame_data(store, run.id) for run in runs] == [
             [b"1", run.id.encode()] for run in runs
         ]
 
@@ -220,7 +220,7 @@ class StreamConformance(StoreFixture):
         self.append(store, run, b"4", mode=mode, keep={mode.value: 2})
         self.append(store, run, b"5", b"6", b"7", mode=mode, keep={mode.value: 2})
 
-        assert self.shown(store) == [b"0", b"0", b"6", b"7"]
+        assert self.frame_data(store) == [b"0", b"0", b"6", b"7"]
         assert self.stream(store).kept == {mode.value: 2, **{other.value: 1 for other in others}}
         assert self.stream(store).frames == 9
         assert self.append(store, run, b"8").last_seq == 10
@@ -232,9 +232,9 @@ class StreamConformance(StoreFixture):
                 store, run, step.encode(), step=step, keep={"durable": 2} if step == "a" else {}
             )
 
-        assert self.shown(store) == [b"b", b"a", b"b", b"a"]
+        assert self.frame_data(store) == [b"b", b"a", b"b", b"a"]
 
-    def test_progress_is_what_was_said_last(self, store: Store) -> None:
+    def test_progress_keeps_the_last_value_of_each_field(self, store: Store) -> None:
         run = self.hold(store)
         assert store.progress("r1") is None
         self.append(store, run, progress=Progress(10.0, "begins", 1))
@@ -243,7 +243,9 @@ class StreamConformance(StoreFixture):
 
         assert store.progress("r1") == Progress(50.0, "begins", 2)
 
-    def test_output_is_written_with_what_it_led_to_or_not_at_all(self, store: Store) -> None:
+    def test_output_is_written_with_the_advance_that_carries_it_or_not_at_all(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         self.advance(store, run, output=self.output(b"1", close="completed"))
         stale = self.output(b"2", attempt=2)
@@ -253,7 +255,7 @@ class StreamConformance(StoreFixture):
                 store, Advance(run_id="r1", generation=9, events=[self.event(store)], output=stale)
             )
 
-        assert self.shown(store) == [b"1"]
+        assert self.frame_data(store) == [b"1"]
         assert self.stream(store).reason == "completed"
 
     def test_the_end_of_a_run_closes_its_streams(self, store: Store) -> None:
@@ -265,7 +267,7 @@ class StreamConformance(StoreFixture):
 
         assert [stream.reason for stream in store.streams("r1")] == ["completed", "completed"]
 
-    def test_a_takeover_closes_what_steps_put_out_and_their_next_attempt_supersedes_it(
+    def test_a_takeover_closes_the_streams_of_steps_and_their_next_attempt_supersedes_them(
         self, store: Store
     ) -> None:
         run = self.hold(store)
@@ -286,7 +288,7 @@ class StreamConformance(StoreFixture):
         )
         assert (new.supersedes, new.generation, new.closed_at) == (1, again.generation, None)
 
-    def test_a_session_that_ends_in_peace_releases_its_streams(self, store: Store) -> None:
+    def test_a_session_that_ends_without_a_crash_releases_its_streams(self, store: Store) -> None:
         run = self.hold(store)
         other = self.hold(store, "r2", "s2")
         self.append(store, run, b"1")
@@ -296,9 +298,7 @@ class StreamConformance(StoreFixture):
 
         assert (self.stream(store).reason, self.stream(store, "r2").reason) == ("released", None)
 
-    def test_whoever_ends_a_run_by_force_closes_its_streams(
-        self, store: Store, clock: HandClock
-    ) -> None:
+    def test_ending_a_run_by_force_closes_its_streams(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
         self.append(store, run, b"1")
         clock.move(SECOND)
@@ -312,7 +312,7 @@ class StreamConformance(StoreFixture):
         with pytest.raises(LeaseLost):
             self.append(store, run, b"2")
 
-    def test_a_stuck_run_closes_what_its_steps_put_out(self, store: Store) -> None:
+    def test_a_stuck_run_closes_the_streams_of_its_steps(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1")
         self.append(store, run, b"2", step="", generation=0)
@@ -322,7 +322,7 @@ class StreamConformance(StoreFixture):
 
         assert [stream.reason for stream in store.streams("r1")] == ["stuck", None]
 
-    def test_output_goes_with_its_run(self, store: Store, clock: HandClock) -> None:
+    def test_output_is_pruned_with_its_run(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", close="completed")
         self.finish(store, run)
@@ -335,17 +335,22 @@ class StreamConformance(StoreFixture):
         assert store.belongings("r1") == {}
         assert store.progress("r1") is None
 
-    def test_output_moves_with_its_run(self, store: Store) -> None:
+    def test_output_is_imported_with_its_run(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", b"2", progress=Progress(5.0, "x", 3), close="completed")
         self.finish(store, run)
-        (whole,) = store.dossiers("", 10, 10**6)
-        frames, streams = store.frames("r1"), store.streams("r1")
+        (snapshot,) = store.dossiers("", 10, 10**6)
+        frames = store.frames("r1")
+        streams = store.streams("r1")
 
         self.do(
             store,
             ImportRun(
-                RunRecord(**{**_fields(whole.run), "id": "r2"}), {}, whole.events, (), whole.below
+                RunRecord(**{**_fields(snapshot.run), "id": "r2"}),
+                {},
+                snapshot.events,
+                (),
+                snapshot.below,
             ),
         )
 

@@ -1,4 +1,5 @@
-"""The events of all runs: told in order, at least once, to whoever reads them under a name."""
+"""Conformance of subscriptions: a named cursor reads the events of all runs in order, at least
+once; webhooks deliver them."""
 
 from __future__ import annotations
 
@@ -75,31 +76,31 @@ HOOK = "https://example.org/hook"
 
 
 class SubscriptionConformance(StoreFixture):
-    """Whoever reads events misses none."""
+    """A reader of events misses none, and gets the events of each run in order."""
 
-    def told(
+    def read_events(
         self,
         store: Store,
         which: EventFilter = ALL,
         after: EventCursor | str = BEGINNING,
         window: int = 500,
     ) -> list[tuple[str, int]]:
-        """Read page after page, to the end."""
-        found: list[tuple[str, int]] = []
+        """Read all pages after a cursor; return the run and the number of each event."""
+        positions: list[tuple[str, int]] = []
         place = store.place(after)
         while True:
             events, edge = store.events(place, which, window)
-            found += [(event.run_id, event.seq) for event in events]
+            positions += [(event.run_id, event.seq) for event in events]
             if edge == place:
-                return found
+                return positions
             place = edge
 
-    def hook(self, store: Store, name: str = "hook", **options: Any) -> Subscription:
-        given = {"start": NOW, "url": HOOK, "secret": "s" * 16, "attempt_limit": 3, **options}
-        found: Subscription = self.do(store, AddSubscription(name, WEBHOOK, ALL, **given))
-        return found
+    def add_webhook(self, store: Store, name: str = "hook", **options: Any) -> Subscription:
+        terms = {"start": NOW, "url": HOOK, "secret": "s" * 16, "attempt_limit": 3, **options}
+        subscription: Subscription = self.do(store, AddSubscription(name, WEBHOOK, ALL, **terms))
+        return subscription
 
-    def test_events_are_told_as_they_were_written(self, store: Store, clock: HandClock) -> None:
+    def test_events_are_read_as_they_were_written(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store, route=SHOP)
         self.advance(
             store, run, events=[Event(EventKind.STEP_FAILED, "a", b"1", b"{}", 2, 5, seq=1)]
@@ -126,14 +127,14 @@ class SubscriptionConformance(StoreFixture):
         assert store.events(edge, ALL) == ([], edge)
 
     @pytest.mark.parametrize("window", [1, 2, 3, 100])
-    def test_pages_of_any_size_tell_every_event_once_and_in_order(
+    def test_pages_of_any_size_return_every_event_once_and_in_order(
         self, store: Store, window: int
     ) -> None:
         runs = [self.hold(store, name) for name in ("a", "b", "c")]
         for run in [*runs, *runs]:
             self.advance(store, run)
 
-        assert self.told(store, window=window) == [
+        assert self.read_events(store, window=window) == [
             ("a", 1),
             ("b", 1),
             ("c", 1),
@@ -142,7 +143,7 @@ class SubscriptionConformance(StoreFixture):
             ("c", 2),
         ]
 
-    def test_events_of_one_batch_are_told_in_the_order_of_their_runs_histories(
+    def test_events_of_one_batch_are_read_in_the_order_of_their_runs_histories(
         self, store: Store
     ) -> None:
         runs = [self.hold(store, name) for name in ("a", "b")]
@@ -157,12 +158,12 @@ class SubscriptionConformance(StoreFixture):
             ]
         )
 
-        told = self.told(store)
+        positions = self.read_events(store)
 
-        assert [seq for run_id, seq in told if run_id == "a"] == [1, 2, 3]
-        assert [seq for run_id, seq in told if run_id == "b"] == [1, 2, 3]
+        assert [seq for run_id, seq in positions if run_id == "a"] == [1, 2, 3]
+        assert [seq for run_id, seq in positions if run_id == "b"] == [1, 2, 3]
 
-    def test_only_those_that_are_meant_are_told_and_the_others_are_passed(
+    def test_only_matching_events_are_returned_and_the_cursor_passes_the_others(
         self, store: Store
     ) -> None:
         shop = self.hold(store, "shop", route=SHOP, tags={"customer": "7", "city": "Ulm"})
@@ -171,35 +172,35 @@ class SubscriptionConformance(StoreFixture):
             self.advance(store, run)
             self.finish(store, run)
 
-        assert self.told(store, EventFilter(workflow="order")) == [("shop", 1), ("shop", 2)]
-        assert self.told(
+        assert self.read_events(store, EventFilter(workflow="order")) == [("shop", 1), ("shop", 2)]
+        assert self.read_events(
             store, EventFilter(namespace="shop", kinds=(EventKind.RUN_COMPLETED,))
         ) == [("shop", 2)]
-        assert self.told(
+        assert self.read_events(
             store, EventFilter(run_id="other", kinds=(EventKind.MARKED, EventKind.RUN_FAILED))
         ) == [("other", 1)]
-        assert self.told(store, EventFilter(tags={"customer": "7", "city": "Ulm"})) == [
+        assert self.read_events(store, EventFilter(tags={"customer": "7", "city": "Ulm"})) == [
             ("shop", 1),
             ("shop", 2),
         ]
-        assert self.told(store, EventFilter(tags={"customer": "8"}), window=1) == []
-        assert self.told(
+        assert self.read_events(store, EventFilter(tags={"customer": "8"}), window=1) == []
+        assert self.read_events(
             store, EventFilter(tags={"customer": "7"}, kinds=(EventKind.RUN_COMPLETED,))
         ) == [
             ("shop", 2),
             ("other", 2),
         ]
 
-    def test_who_begins_now_hears_only_what_comes(self, store: Store) -> None:
+    def test_a_reader_that_begins_now_gets_only_later_events(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
         now = store.place(NOW)
 
         self.advance(store, run)
 
-        assert self.told(store, after=now) == [("r1", 2)]
+        assert self.read_events(store, after=now) == [("r1", 2)]
 
-    def test_numbers_are_not_given_out_twice(self, store: Store, clock: HandClock) -> None:
+    def test_event_numbers_are_not_reused(self, store: Store, clock: HandClock) -> None:
         self.finish(store, self.hold(store, "a"))
         self.finish(store, self.hold(store, "b"))
         place = store.place(NOW)
@@ -210,8 +211,8 @@ class SubscriptionConformance(StoreFixture):
         self.advance(store, run)
         self.finish(store, run)
 
-        assert self.told(store, after=place) == [("c", 1), ("c", 2)]
-        assert self.told(store) == [("c", 1), ("c", 2)]
+        assert self.read_events(store, after=place) == [("c", 1), ("c", 2)]
+        assert self.read_events(store) == [("c", 1), ("c", 2)]
 
     def test_a_takeover_is_an_event_and_no_progress(self, store: Store) -> None:
         run = self.hold(store)
@@ -227,28 +228,32 @@ class SubscriptionConformance(StoreFixture):
             self.do(store, EndSession(f"t{number}", crashed=True))
             assert self.get(store).crashes == crashes
 
-    def test_who_parks_or_stops_in_peace_loses_no_lease(self, store: Store) -> None:
+    def test_a_parked_run_or_a_session_that_ends_without_a_crash_loses_no_lease(
+        self, store: Store
+    ) -> None:
         self.park(store, self.hold(store), keep=True)
         self.hold(store, "r2", "s2")
         self.do(store, EndSession("s1", crashed=True))
         self.do(store, EndSession("s2", crashed=False))
 
-        assert self.told(store, EventFilter(kinds=(EventKind.LEASE_LOST,))) == []
+        assert self.read_events(store, EventFilter(kinds=(EventKind.LEASE_LOST,))) == []
 
-    # Under a name
+    # Named cursors
 
-    def test_a_name_goes_on_where_it_has_come(self, store: Store) -> None:
+    def test_a_named_cursor_continues_where_it_stopped(self, store: Store) -> None:
         self.finish(store, self.hold(store))
         opened = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
         _, edge = store.events(opened.place, ALL)
 
         self.do(store, MoveCursor("me", edge))
-        self.do(store, MoveCursor("me", opened.place))  # one who was slower
+        self.do(
+            store, MoveCursor("me", opened.place)
+        )  # a slower reader cannot move the cursor back
 
         again = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
         assert (opened.place, again.place) == (store.place(BEGINNING), edge)
         assert store.subscription("me") == again
-        assert [one.name for one in store.subscriptions()] == ["me"]
+        assert [subscription.name for subscription in store.subscriptions()] == ["me"]
 
     def test_a_name_belongs_to_one_kind_of_reader_of_certain_events(self, store: Store) -> None:
         self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
@@ -256,7 +261,7 @@ class SubscriptionConformance(StoreFixture):
         with pytest.raises(SubscriptionExists):
             self.do(store, AddSubscription("me", CURSOR, EventFilter(workflow="other"), BEGINNING))
         with pytest.raises(SubscriptionExists):
-            self.hook(store, "me")
+            self.add_webhook(store, "me")
         with pytest.raises(SubscriptionNotFound):
             self.do(store, MoveCursor("nobody", EventCursor(1, 1)))
         with pytest.raises(SubscriptionNotFound):
@@ -267,17 +272,17 @@ class SubscriptionConformance(StoreFixture):
         self.do(store, RemoveSubscription("me"))
         assert store.subscriptions() == []
 
-    # In the same transaction
+    # Callbacks in the same transaction
 
-    def test_what_is_written_about_events_and_the_cursor_are_one(self, store: Store) -> None:
+    def test_writes_of_a_callback_and_the_cursor_are_committed_together(self, store: Store) -> None:
         self.execute(store, "CREATE TABLE ledger (line TEXT)")
         run = self.hold(store)
         for _ in range(3):
             self.advance(store, run)
-        told: list[int] = []
+        received: list[int] = []
 
         def note(connection: Any, events: list[RunEvent]) -> None:
-            told.extend(event.seq for event in events)
+            received.extend(event.seq for event in events)
             for event in events:
                 connection.execute(
                     f"INSERT INTO ledger (line) VALUES ('{event.run_id} {event.seq}')"
@@ -297,12 +302,12 @@ class SubscriptionConformance(StoreFixture):
         assert self.do(store, consume) == Consumed(1, more=True)
         assert self.do(store, consume) == Consumed(0, more=False)
 
-        assert told == [1, 2, 1, 2, 3, 3]
+        assert received == [1, 2, 1, 2, 3, 3]
         with self.transaction(store) as connection:
             lines = connection.execute("SELECT line FROM ledger ORDER BY line").fetchall()
         assert [line[0] for line in lines] == ["r1 1", "r1 2", "r1 3"]
 
-    def test_a_callback_that_is_refused_harms_none_of_its_neighbours(self, store: Store) -> None:
+    def test_a_callback_that_raises_does_not_affect_other_operations(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
 
@@ -319,9 +324,9 @@ class SubscriptionConformance(StoreFixture):
 
         assert isinstance(answers[0], Advanced)
         assert isinstance(answers[1], ValueError)
-        assert [one.name for one in store.subscriptions()] == ["other"]
+        assert [subscription.name for subscription in store.subscriptions()] == ["other"]
 
-    def test_events_that_are_not_meant_are_passed_without_a_call(self, store: Store) -> None:
+    def test_events_that_do_not_match_are_passed_without_a_call(self, store: Store) -> None:
         self.advance(store, self.hold(store))
 
         def never(connection: Any, events: list[RunEvent]) -> None:
@@ -334,7 +339,7 @@ class SubscriptionConformance(StoreFixture):
     # Webhooks
 
     def test_one_session_at_a_time_delivers_a_webhook(self, store: Store) -> None:
-        self.hook(store)
+        self.add_webhook(store)
         self.open(store, "s1")
         self.open(store, "s2")
 
@@ -350,19 +355,19 @@ class SubscriptionConformance(StoreFixture):
             self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 1)))
 
         self.do(store, EndSession("s2", crashed=False))
-        found = store.subscription("hook")
-        assert found is not None and found.session_id is None
+        subscription = store.subscription("hook")
+        assert subscription is not None and subscription.session_id is None
 
     def append_events(self, store: Store, count: int) -> None:
-        """Append events, so that subscriptions can have read them."""
+        """Append *count* events: a law forbids cursors beyond the last event."""
         run = self.hold(store, route=SHOP)
         events = [
             Event(EventKind.MARKED, str(number), seq=number) for number in range(1, count + 1)
         ]
         self.advance(store, run, events=events)
 
-    def test_how_a_delivery_went_is_written_down(self, store: Store, clock: HandClock) -> None:
-        self.hook(store)
+    def test_the_result_of_a_delivery_is_recorded(self, store: Store, clock: HandClock) -> None:
+        self.add_webhook(store)
         self.append_events(store, 8)
         self.open(store)
         self.do(store, ClaimWebhooks("s1"))
@@ -388,10 +393,10 @@ class SubscriptionConformance(StoreFixture):
             None,
         )
 
-    def test_what_cannot_be_delivered_is_kept_and_can_be_delivered_again(
+    def test_an_undeliverable_event_is_kept_as_a_dead_letter_and_can_be_redelivered(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.hook(store)
+        self.add_webhook(store)
         self.append_events(store, 8)
         self.open(store)
         self.do(store, ClaimWebhooks("s1"))
@@ -405,21 +410,21 @@ class SubscriptionConformance(StoreFixture):
         ]
         assert store.letters("hook", again=True) == []
         assert self.do(store, RedeliverDeadLetters("hook")) == 1
-        assert [one.again for one in store.letters("hook", again=True)] == [True]
+        assert [letter.again for letter in store.letters("hook", again=True)] == [True]
 
         once_more = DeadLetter("hook", "r1", 3, b"{}", 1, "still no answer", 0)
         self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), letter=once_more))
-        (found,) = store.letters("hook")
-        assert (found.attempts, found.error, found.again) == (4, "still no answer", False)
+        (letter,) = store.letters("hook")
+        assert (letter.attempts, letter.error, letter.again) == (4, "still no answer", False)
 
         self.do(store, RedeliverDeadLetters("hook"))
-        self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), delivered=found))
+        self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), delivered=letter))
         assert store.letters("hook") == []
 
     def test_the_secret_of_a_webhook_gets_another_seal_unless_it_has_changed(
         self, store: Store
     ) -> None:
-        self.hook(store)
+        self.add_webhook(store)
 
         assert not self.do(store, ResealWebhook("hook", "not what is stored", "sealed"))
         assert not self.do(store, ResealWebhook("other", "s" * 16, "sealed"))
@@ -428,8 +433,8 @@ class SubscriptionConformance(StoreFixture):
         assert [webhook.secret for webhook in store.subscriptions()] == ["\x01e1\x01sealed"]
         assert store.keys_in_use() == {"e1": 1}
 
-    def test_who_unsubscribes_leaves_no_letters(self, store: Store) -> None:
-        self.hook(store)
+    def test_unsubscribing_deletes_dead_letters(self, store: Store) -> None:
+        self.add_webhook(store)
         self.open(store)
         self.do(store, ClaimWebhooks("s1"))
         letter = DeadLetter("hook", "r1", 3, b"{}", 3, "no answer", 0)
@@ -440,7 +445,7 @@ class SubscriptionConformance(StoreFixture):
         assert store.letters("hook") == []
         assert store.standing() == {}
 
-    # Moving house
+    # Copies
 
     def test_copied_events_keep_their_order_and_come_before_new_ones(self, store: Store) -> None:
         events = {
@@ -471,10 +476,14 @@ class SubscriptionConformance(StoreFixture):
         run, _ = self.claim(store)
         self.advance(store, run)
 
-        found = store.subscription("me")
-        assert found is not None
-        assert self.told(store) == [("a", 1), ("b", 1), ("a", 2), ("b", 2), (run.id, 3)]
-        assert self.told(store, after=found.place) == [("a", 2), ("b", 2), (run.id, 3)]
+        subscription = store.subscription("me")
+        assert subscription is not None
+        assert self.read_events(store) == [("a", 1), ("b", 1), ("a", 2), ("b", 2), (run.id, 3)]
+        assert self.read_events(store, after=subscription.place) == [
+            ("a", 2),
+            ("b", 2),
+            (run.id, 3),
+        ]
         numbers = [event.id for whole in store.dossiers("", 10, 10**6) for event in whole.events]
         assert len(set(numbers)) == len(numbers)
         assert max(numbers) > 14

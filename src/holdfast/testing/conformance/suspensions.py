@@ -1,5 +1,5 @@
-"""Leased runs that wait, held by nobody: whoever delivers signals wakes them, time ends them; and
-leases of one very run."""
+"""Conformance of suspended tasks: runs that wait without a holder, woken by signals and ended by
+timeouts; and leases of one named run."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ BROKEN |= {
 
 
 class SuspensionConformance(StoreFixture):
+    """A suspended run is woken by its condition, and woken or ended by its timeout."""
+
     def suspend(
         self,
         store: Store,
@@ -50,13 +52,15 @@ class SuspensionConformance(StoreFixture):
         until: int | None = None,
         on_timeout: str = "continue",
     ) -> Any:
-        wanted = Suspension(step="wait 1", condition=condition, until=until, on_timeout=on_timeout)
+        suspension = Suspension(
+            step="wait 1", condition=condition, until=until, on_timeout=on_timeout
+        )
         now = store.now()
         event = Event(
-            EventKind.WAIT_OPENED, wanted.step, wanted.told(), seq=self.seq(store, run.id)
+            EventKind.WAIT_OPENED, suspension.step, suspension.told(), seq=self.seq(store, run.id)
         )
         row = WaitRecord(
-            run_id=run.id, step=wanted.step, id=None, name="x", opened_at=now, until=until
+            run_id=run.id, step=suspension.step, id=None, name="x", opened_at=now, until=until
         )
         return self.do(
             store,
@@ -67,31 +71,33 @@ class SuspensionConformance(StoreFixture):
                 status=Status.WAITING,
                 keep=False,
                 closes="released",
-                waits=wanted.waits(now, sealed=False),
-                alarm=wanted.due(now),
+                waits=suspension.waits(now, sealed=False),
+                alarm=suspension.due(now),
                 opened=[row],
             ),
         )
 
-    def take(self, store: Store, judge: Judge | None = None, **options: Any) -> list[LeasedTask]:
+    def lease_tasks(
+        self, store: Store, judge: Judge | None = None, **options: Any
+    ) -> list[LeasedTask]:
         if "s9" not in {session.id for session in store.sessions()}:
             self.open(store, "s9")
         routes = [(number, route.lane) for number, route in store.routes().items()]
-        found: list[LeasedTask] = self.do(
+        leased: list[LeasedTask] = self.do(
             store, ClaimLeases("s9", routes, 10, judge=judge, **options)
         )
-        return found
+        return leased
 
-    def show(self, store: Store, run: RunRecord, *data: bytes, **part: Any) -> Appended:
+    def append_output(self, store: Store, run: RunRecord, *data: bytes, **part: Any) -> Appended:
         frames = [
-            NewFrame(0, "event", "summary" if "since" in part else "durable", one, 7)
-            for one in data
+            NewFrame(0, "event", "summary" if "since" in part else "durable", payload, 7)
+            for payload in data
         ]
         output = Output([StreamPart("", 1, run.generation, **part)], frames)
         answer: Appended = self.do(store, AppendFrames(run.id, run.generation, output))
         return answer
 
-    def test_a_condition_wakes_a_suspended_run_when_it_is_whole(
+    def test_a_condition_wakes_a_suspended_run_when_it_is_met(
         self, store: Store, clock: HandClock
     ) -> None:
         self.suspend(
@@ -107,14 +113,16 @@ class SuspensionConformance(StoreFixture):
         assert self.do(store, SignalRun("r1", "b", b"2")).effect == "satisfied"
         assert self.status(store) is Status.PENDING
         clock.move(MINUTE)
-        assert self.do(store, ExpireAttempts(0.5)) == 0  # it waits no more
+        assert self.do(store, ExpireAttempts(0.5)) == 0  # the run no longer waits
         assert self.status(store) is Status.PENDING
 
     @pytest.mark.parametrize("action", ["continue", "fail", "cancel", "expire", "escalate"])
-    def test_time_is_up(self, store: Store, clock: HandClock, action: str) -> None:
+    def test_a_timeout_of_a_suspended_run_takes_its_action(
+        self, store: Store, clock: HandClock, action: str
+    ) -> None:
         parent = self.hold(store, "p", "s0")
         self.advance(store, parent, children=[self.child_of(parent, "kid")])
-        (kid,) = (one.run for one in self.take(store) if one.run.id == "kid")
+        (kid,) = (task.run for task in self.lease_tasks(store) if task.run.id == "kid")
         self.suspend(store, kid, SignalNamed("a"), until=clock.now() + MINUTE, on_timeout=action)
         assert self.do(store, ExpireAttempts(0.5)) == 0
         clock.move(MINUTE)
@@ -133,11 +141,12 @@ class SuspensionConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.do(store, ExpireAttempts(0.5)) == 0
 
-    def test_what_can_no_longer_be_met_is_given_up_and_what_can_waits_on(
+    def test_a_condition_that_can_no_longer_be_met_ends_early_and_others_keep_waiting(
         self, store: Store, clock: HandClock
     ) -> None:
         self.do(store, NeedKey(OfferedKey("k1", b"x" * 32)))
-        soon, late = clock.now() + MINUTE, clock.now() + 9 * MINUTE
+        soon = clock.now() + MINUTE
+        late = clock.now() + 9 * MINUTE
         for name, members in (("gone", (SignalNamed("a"),)), ("open", ())):
             run = self.hold(store, name, f"s {name}")
             handed = WaitRecord(
@@ -162,13 +171,13 @@ class SuspensionConformance(StoreFixture):
         )
         assert store.next_attempt_end() == late
 
-    def test_a_person_lets_a_suspended_run_go(self, store: Store) -> None:
+    def test_a_person_releases_a_suspended_run(self, store: Store) -> None:
         self.suspend(store, self.hold(store), SignalNamed("a"))
         self.do(store, ReleaseWait(run_id="r1", step="wait 1", payload=b"1", by="ann"))
 
         assert self.status(store) is Status.PENDING
 
-    def test_what_a_wait_came_to_is_written_with_the_claim(self, store: Store) -> None:
+    def test_the_outcome_of_a_wait_is_written_with_the_claim(self, store: Store) -> None:
         self.suspend(store, self.hold(store), SignalNamed("a"))
         self.do(store, SignalRun("r1", "a", b"7"))
         self.start(store, "new")
@@ -177,12 +186,12 @@ class SuspensionConformance(StoreFixture):
         def judge(
             leased: LeasedTask, history: list[Event], signals: Callable[[], list[Signal]]
         ) -> Advance:
-            found = signals()
+            pending = signals()
             asked.append(
                 (
                     leased.run.id,
                     [event.kind for event in history],
-                    [signal.payload for signal in found],
+                    [signal.payload for signal in pending],
                 )
             )
             event = Event(EventKind.WAIT_SATISFIED, "wait 1", b"{}", seq=leased.seq + 1)
@@ -191,16 +200,16 @@ class SuspensionConformance(StoreFixture):
                 generation=leased.run.generation,
                 events=[event],
                 status=Status.RUNNING,
-                taken=[signal.id for signal in found],
+                taken=[signal.id for signal in pending],
                 closed=[("wait 1", "its signals")],
             )
 
-        assert {one.run.id for one in self.take(store, judge)} == {"r1", "new"}
+        assert {task.run.id for task in self.lease_tasks(store, judge)} == {"r1", "new"}
         assert asked == [("r1", [EventKind.WAIT_OPENED], [b"7"])]
         assert self.kinds(store) == [EventKind.WAIT_OPENED, EventKind.WAIT_SATISFIED]
         assert (self.status(store), store.signals("r1")) == (Status.RUNNING, [])
 
-    def test_whoever_judges_is_told_of_the_last_wait_and_of_failures_before_it(
+    def test_the_judge_receives_the_last_wait_and_the_failures_before_it(
         self, store: Store
     ) -> None:
         run = self.hold(store)
@@ -215,39 +224,42 @@ class SuspensionConformance(StoreFixture):
         for number in range(2):
             self.suspend(store, run, SignalNamed("a"))
             self.do(store, SignalRun("r1", "a", b"7"))
-            told: list[list[str]] = []
+            histories: list[list[str]] = []
 
             def judge(
-                leased: LeasedTask, history: list[Event], _: object, told: list[list[str]] = told
+                leased: LeasedTask,
+                history: list[Event],
+                _: object,
+                histories: list[list[str]] = histories,
             ) -> None:
-                told.append([f"{event.kind} {event.seq}" for event in history])
+                histories.append([f"{event.kind} {event.seq}" for event in history])
 
-            (run,) = (one.run for one in self.take(store, judge))
-            assert told == [["attempt_failed 1", f"wait_opened {number + 3}"]]
+            (run,) = (task.run for task in self.lease_tasks(store, judge))
+            assert histories == [["attempt_failed 1", f"wait_opened {number + 3}"]]
         self.finish(store, run)
         self.do(store, ReplayRun("r1", [4, 5]))
-        self.take(store, judge)
-        assert told[-1] == [f"{event.kind} {event.seq}" for event in store.history("r1")]
+        self.lease_tasks(store, judge)
+        assert histories[-1] == [f"{event.kind} {event.seq}" for event in store.history("r1")]
 
-    def test_one_very_run_is_leased(self, store: Store) -> None:
+    def test_a_lease_can_name_one_run(self, store: Store) -> None:
         for name in ("a", "b", "held"):
             self.start(store, name)
         self.do(store, SetPriority(run_id="held", namespace="default", priority=9))
         self.claimed(store, "s1", limit=1)
 
-        assert [one.run.id for one in self.take(store, run_id="b")] == ["b"]
+        assert [task.run.id for task in self.lease_tasks(store, run_id="b")] == ["b"]
         for name in ("b", "held", "nobody"):
-            assert self.take(store, run_id=name) == []
+            assert self.lease_tasks(store, run_id=name) == []
         self.do(store, EndSession("s9", crashed=False))
         self.do(store, EndSession("s1", crashed=False))
         assert self.claimed(store, "s2") == ["held", "a", "b"]
 
-    def test_who_ends_a_lease_closes_what_its_attempt_put_out(
+    def test_ending_a_lease_closes_the_streams_of_its_attempt(
         self, store: Store, clock: HandClock
     ) -> None:
         runs = [self.hold(store, f"r{number}", "s1") for number in range(4)]
         for run in runs:
-            self.show(store, run, b"1")
+            self.append_output(store, run, b"1")
         done = Event(EventKind.RUN_COMPLETED, seq=1)
         put = Event(EventKind.RUN_DELAYED, data=msgspec.json.encode({"until": 1}), seq=1)
         ops: list[Operation] = [
@@ -286,7 +298,7 @@ class SuspensionConformance(StoreFixture):
         reasons = [store.streams(run.id)[0].reason for run in runs]
         assert reasons == ["completed", "completed", "released", None]
         with pytest.raises(LeaseLost):
-            self.show(store, runs[2], b"2")
+            self.append_output(store, runs[2], b"2")
         with pytest.raises(LeaseLost):
             self.do(store, ops[0])
 
@@ -295,12 +307,14 @@ class SuspensionConformance(StoreFixture):
     ) -> None:
         run = self.hold(store)
 
-        assert self.show(store, run, b"1", b"2", place=0).last_seq == 2
-        assert self.show(store, run, b"3", place=2).last_seq == 3
-        assert self.show(store, run, b"1", b"2", place=0).last_seq == 2
+        assert self.append_output(store, run, b"1", b"2", place=0).last_seq == 2
+        assert self.append_output(store, run, b"3", place=2).last_seq == 3
+        assert self.append_output(store, run, b"1", b"2", place=0).last_seq == 2
         with pytest.raises(BadOption):
-            self.show(store, run, b"5", place=4)
-        assert self.show(store, run, b"{}", since=0, summary=b"{}", version=1).last_seq == 4
+            self.append_output(store, run, b"5", place=4)
+        assert (
+            self.append_output(store, run, b"{}", since=0, summary=b"{}", version=1).last_seq == 4
+        )
         with pytest.raises(BadOption, match="version 1"):
-            self.show(store, run, b"{}", since=0, summary=b"{}", version=1)
+            self.append_output(store, run, b"{}", since=0, summary=b"{}", version=1)
         assert [frame.data for frame in store.frames("r1")] == [b"1", b"2", b"3", b"{}"]

@@ -1,4 +1,4 @@
-"""Explicit leases, and what operators do to leases."""
+"""Conformance of tasks: explicit leases, and operations of operators on leased runs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 
 
 class TaskConformance(StoreFixture):
-    def agreed(self, store: Store, run_id: str = "r1", **policy: Any) -> None:
+    """A lease is held until it ends, expires or is revoked; then its holder can no longer write."""
+
+    def start_with_policy(self, store: Store, run_id: str = "r1", **policy: Any) -> None:
         self.start(store, run_id, policy=msgspec.json.encode(TaskPolicy(**policy)))
 
     def lease(self, store: Store, session_id: str = "s1", limit: int = 10) -> list[LeasedTask]:
         if session_id not in {session.id for session in store.sessions()}:
             self.open(store, session_id)
         routes = [(number, route.lane) for number, route in store.routes().items()]
-        found: list[LeasedTask] = self.do(store, ClaimLeases(session_id, routes, limit))
-        return found
+        leased: list[LeasedTask] = self.do(store, ClaimLeases(session_id, routes, limit))
+        return leased
 
     def revoke(self, store: Store, run_id: str = "r1", **options: Any) -> Any:
         return self.do(
@@ -45,10 +47,8 @@ class TaskConformance(StoreFixture):
             RevokeLease(**{"run_id": run_id, "namespace": "default", "reason": "x", **options}),
         )
 
-    def test_what_is_leased_comes_with_where_its_history_stands_and_what_was_agreed(
-        self, store: Store
-    ) -> None:
-        self.agreed(store, "a", retries=2)
+    def test_a_leased_task_has_its_last_event_number_and_its_policy(self, store: Store) -> None:
+        self.start_with_policy(store, "a", retries=2)
         self.start(store, "b")
         self.do(store, SetPriority(run_id="b", namespace="default", priority=-1))
 
@@ -60,14 +60,14 @@ class TaskConformance(StoreFixture):
         assert self.lease(store) == []
 
     def test_a_session_that_was_ended_leases_nothing(self, store: Store) -> None:
-        self.agreed(store)
+        self.start_with_policy(store)
         self.open(store, "s1")
         routes = [(number, route.lane) for number, route in store.routes().items()]
         self.do(store, EndSession("s1", crashed=False))
 
         assert self.do(store, ClaimLeases("s1", routes, 10)) == []
 
-    def test_who_only_holds_leases_is_listed_after_those_who_work(self, store: Store) -> None:
+    def test_lease_only_sessions_are_listed_after_workers(self, store: Store) -> None:
         self.do(store, OpenSession(msgspec.structs.replace(self.open(store, "s1"), id="s0", pid=0)))
 
         assert [session.id for session in store.sessions()] == ["s1", "s0"]
@@ -75,10 +75,10 @@ class TaskConformance(StoreFixture):
     def renew(self, store: Store, session_id: str = "s1", **held: Any) -> Any:
         return self.do(store, RenewLeases(session_id=session_id, lifetime=MINUTE, **held))
 
-    def test_what_a_session_holds_is_kept_until_it_has_expired(
+    def test_leases_can_be_renewed_until_their_session_has_expired(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.agreed(store)
+        self.start_with_policy(store)
         opened = msgspec.structs.replace(
             self.open(store, "worker"), id="s1", pid=0, expires_at=clock.now() + MINUTE
         )
@@ -102,12 +102,16 @@ class TaskConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.renew(store) is None
         assert self.renew(store, run_id="r1", generation=held.run.generation) is None
-        assert {one.id: one.expires_at for one in store.sessions()}["s1"] == clock.now() - 1
+        assert {session.id: session.expires_at for session in store.sessions()}[
+            "s1"
+        ] == clock.now() - 1
 
     def test_an_attempt_that_takes_too_long_is_taken_back(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.agreed(store, timeout=MINUTE, retries=1, delay=2 * MINUTE, cap=2 * MINUTE, jitter=0.0)
+        self.start_with_policy(
+            store, timeout=MINUTE, retries=1, delay=2 * MINUTE, cap=2 * MINUTE, jitter=0.0
+        )
         (held,) = self.lease(store)
 
         assert store.next_attempt_end() == clock.now() + MINUTE
@@ -125,7 +129,7 @@ class TaskConformance(StoreFixture):
         with pytest.raises(LeaseLost):
             self.finish(store, held.run)
         clock.move(2 * MINUTE)
-        assert [one.run.generation for one in self.lease(store)] == [3]
+        assert [task.run.generation for task in self.lease(store)] == [3]
         clock.move(MINUTE)
         assert self.do(store, ExpireAttempts(0.5)) == 1
         assert self.status(store) is Status.FAILED
@@ -134,7 +138,7 @@ class TaskConformance(StoreFixture):
     def test_an_attempt_that_ended_in_time_is_left_alone(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.agreed(store, timeout=MINUTE)
+        self.start_with_policy(store, timeout=MINUTE)
         (held,) = self.lease(store)
         self.finish(store, held.run)
         clock.move(MINUTE)
@@ -143,12 +147,10 @@ class TaskConformance(StoreFixture):
         assert self.status(store) is Status.COMPLETED
         assert store.next_attempt_end() is None
 
-    def test_leases_that_are_completed_together_end_as_far_as_they_stand(
-        self, store: Store
-    ) -> None:
+    def test_leases_completed_together_end_unless_they_are_lost(self, store: Store) -> None:
         for name in ("a", "b", "c"):
             self.start(store, name)
-        runs = {one.run.id: one.run for one in self.lease(store)}
+        runs = {task.run.id: task.run for task in self.lease(store)}
         self.advance(
             store,
             runs["c"],
@@ -178,7 +180,7 @@ class TaskConformance(StoreFixture):
         assert store.hints().finished == {"a", "c"}
         assert self.do(store, CompleteLeases(done)) == [False] * 4
 
-    def test_what_several_complete_in_one_commit_is_answered_to_each(self, store: Store) -> None:
+    def test_completions_in_one_commit_are_each_answered(self, store: Store) -> None:
         for number in range(8):
             self.start(store, f"r{number}")
         self.lease(store)
@@ -208,7 +210,7 @@ class TaskConformance(StoreFixture):
         assert self.kinds(store, "r2") == [EventKind.RUN_COMPLETED]
         assert self.kinds(store, "r4") == [EventKind.MARKED, EventKind.RUN_COMPLETED]
 
-    def test_a_late_child_fails_and_its_parent_hears_of_it(
+    def test_a_late_child_fails_and_its_parent_is_notified(
         self, store: Store, clock: HandClock
     ) -> None:
         parent = self.hold(store, "p", "s0")
@@ -221,7 +223,7 @@ class TaskConformance(StoreFixture):
         assert self.status(store, "kid") is Status.FAILED
         assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
 
-    def test_a_lease_is_taken_back_and_its_holder_can_write_no_more(self, store: Store) -> None:
+    def test_a_lease_is_revoked_and_its_holder_can_no_longer_write(self, store: Store) -> None:
         held = self.hold(store)
 
         assert self.revoke(store, session_id="another") is False
@@ -233,7 +235,7 @@ class TaskConformance(StoreFixture):
         assert self.kinds(store) == [EventKind.LEASE_REVOKED]
         assert self.claimed(store, "s2") == ["r1"]
 
-    def test_a_parked_run_that_is_taken_back_can_be_claimed(self, store: Store) -> None:
+    def test_a_parked_run_whose_lease_is_revoked_can_be_claimed(self, store: Store) -> None:
         held = self.hold(store)
         self.park(store, held, keep=True)
 
@@ -241,7 +243,9 @@ class TaskConformance(StoreFixture):
         assert self.claimed(store, "s2") == ["r1"]
 
     @pytest.mark.parametrize("op", [RevokeLease, SetPriority, OverrideRun])
-    def test_nothing_is_done_to_what_is_elsewhere_or_over(self, store: Store, op: Any) -> None:
+    def test_operations_on_runs_of_another_namespace_or_finished_runs_are_refused(
+        self, store: Store, op: Any
+    ) -> None:
         more: dict[Any, dict[str, Any]] = {
             RevokeLease: {"reason": "x"},
             SetPriority: {"priority": 1},
@@ -270,14 +274,14 @@ class TaskConformance(StoreFixture):
         assert self.kinds(store, "c") == [EventKind.PRIORITY_CHANGED]
         assert self.claimed(store) == ["c", "a", "b"]
 
-    def test_the_history_of_a_held_run_is_its_holders_to_write(self, store: Store) -> None:
+    def test_operators_write_no_event_into_the_history_of_a_held_run(self, store: Store) -> None:
         held = self.hold(store)
         self.do(store, SetPriority(run_id="r1", namespace="default", priority=3))
 
         self.advance(store, held, events=[Event(EventKind.MARKED, "m", seq=1)])
         assert (self.get(store).priority, self.kinds(store)) == (3, [EventKind.MARKED])
 
-    def test_the_priority_of_what_is_not_ready_counts_when_it_is(
+    def test_the_priority_of_a_run_that_is_not_ready_counts_once_it_is(
         self, store: Store, clock: HandClock
     ) -> None:
         self.start(store, "late", available_at=clock.now() + MINUTE)
@@ -288,11 +292,13 @@ class TaskConformance(StoreFixture):
         assert self.claimed(store) == ["late", "new"]
 
     @pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
-    def test_an_operator_ends_a_run_whoever_holds_it(self, store: Store, status: Status) -> None:
+    def test_an_operator_ends_a_run_even_if_a_worker_holds_it(
+        self, store: Store, status: Status
+    ) -> None:
         parent = self.hold(store, "p", "s0")
         self.advance(store, parent, children=[self.child_of(parent, "kid")])
         (kid,) = self.claim(store)
-        said: dict[str, Any] = (
+        outcome: dict[str, Any] = (
             {"result": b"7"}
             if status is Status.COMPLETED
             else {"error": b'{"type":"X","message":"no"}'}
@@ -301,15 +307,17 @@ class TaskConformance(StoreFixture):
         assert (
             self.do(
                 store,
-                OverrideRun(run_id="kid", namespace="default", status=status, reason="x", **said),
+                OverrideRun(
+                    run_id="kid", namespace="default", status=status, reason="x", **outcome
+                ),
             )
             is status
         )
         run = self.get(store, "kid")
         assert (run.status, run.result, run.error) == (
             status,
-            said.get("result"),
-            said.get("error"),
+            outcome.get("result"),
+            outcome.get("error"),
         )
         assert self.kinds(store, "kid")[0] == EventKind.RUN_OVERRIDDEN
         assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
@@ -317,7 +325,7 @@ class TaskConformance(StoreFixture):
             self.advance(store, kid, events=[Event(EventKind.MARKED, "m", seq=9)])
 
     def test_a_policy_is_copied_and_goes_with_its_run(self, store: Store) -> None:
-        self.agreed(store, retries=2)
+        self.start_with_policy(store, retries=2)
 
         assert store.belongings("r1") == {
             "task": [[msgspec.json.encode(TaskPolicy(retries=2)), None, None]]

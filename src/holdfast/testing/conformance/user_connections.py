@@ -1,5 +1,5 @@
-"""Whatever user code does to the connection that is lent to it, only its own step fails, and the
-store works on."""
+"""Conformance of user connections: if user code misuses the connection of its transactional step,
+only that step fails, and the store continues to work."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Misuse = Callable[[Any], object]
 
 
 def close_for_certain(connection: Any) -> None:
-    """Close the connection by the method of the driver, which the connection that is lent
-    refuses."""
+    """Close the connection by the method of the driver class: the class of the lent connection
+    overrides it with a refusal."""
     driver: Any = type(connection).__mro__[1]
     driver.close(connection)
 
@@ -46,15 +46,16 @@ OF_ONE_DATABASE = (
     "begin again below the driver",
     "close cursors below the driver",
 )
-"""Misuses that not every database has: a store names its own in ``misuses``."""
+"""Names of misuses that not every database has: a store supplies its own in ``misuses``, and the
+test of a missing name is skipped."""
 
 
 class UserConnectionConformance(TransactionalStepFixture):
-    """A connection that is lent to user code."""
+    """A misused connection fails its own step and affects no other operation."""
 
     misuses: ClassVar[dict[str, Misuse]] = {}
-    """What else user code can try in the database of this store. Each must be refused with
-    BadOption."""
+    """Further misuses that user code can try in the database of this store, by name. Each must be
+    refused with ``BadOption``."""
 
     def step(self, run_id: str, body: Callable[[Any], bytes]) -> Advance:
         return Advance(
@@ -64,18 +65,20 @@ class UserConnectionConformance(TransactionalStepFixture):
             body=body,
         )
 
-    def check_neighbours(self, store: Store, body: Callable[[Any], bytes]) -> Any:
-        """Apply *body* in the middle of a batch, and return its answer; the others must not be
-        harmed."""
+    def apply_in_batch(self, store: Store, body: Callable[[Any], bytes]) -> Any:
+        """Apply a step with *body* in the middle of a batch, and return its answer.
+
+        The other operations of the batch and later writes must succeed.
+        """
         for run_id in ("r1", "r2", "r5"):
             self.hold(store, run_id)
 
         answers = store.apply(
             [
                 StartRuns([self.new("r3")]),
-                self.step("r2", self.write),
+                self.step("r2", self.write_note),
                 self.step("r1", body),
-                self.step("r5", self.write),
+                self.step("r5", self.write_note),
                 StartRuns([self.new("r4")]),
             ]
         )
@@ -83,10 +86,10 @@ class UserConnectionConformance(TransactionalStepFixture):
         assert answers[0][0].created
         assert answers[4][0].created
         assert [answers[1].data, answers[3].data] == [b"7", b"7"]
-        assert self.written(store) == 2
+        assert self.count_notes(store) == 2
         assert self.start(store, "after").created
-        assert isinstance(store.apply([self.step("r1", self.write)])[0], Advanced)
-        assert self.written(store) == 3
+        assert isinstance(store.apply([self.step("r1", self.write_note)])[0], Advanced)
+        assert self.count_notes(store) == 3
         assert store.check() == []
         return answers[2]
 
@@ -97,17 +100,17 @@ class UserConnectionConformance(TransactionalStepFixture):
         return misuse
 
     @pytest.mark.parametrize("name", [*MISUSES, *OF_ONE_DATABASE])
-    def test_a_step_that_misuses_it_is_refused_and_harms_nothing_else(
+    def test_a_step_that_misuses_its_connection_is_refused_and_affects_nothing_else(
         self, store: Store, name: str
     ) -> None:
         misuse = self.misuse_named(name)
 
         def body(connection: Any) -> bytes:
-            self.write(connection)
+            self.write_note(connection)
             misuse(connection)
             return b""
 
-        answer = self.check_neighbours(store, body)
+        answer = self.apply_in_batch(store, body)
 
         assert isinstance(answer, BadOption)
         assert "transactional step" in str(answer)
@@ -130,18 +133,18 @@ class UserConnectionConformance(TransactionalStepFixture):
             with suppress(Exception):
                 misuse(connection)
             with suppress(Exception):
-                self.write(connection)
+                self.write_note(connection)
             return b""
 
-        assert isinstance(self.check_neighbours(store, body), BadOption)
+        assert isinstance(self.apply_in_batch(store, body), BadOption)
 
-    def test_it_is_of_no_use_after_the_step(self, store: Store) -> None:
+    def test_a_lent_connection_is_unusable_after_its_step(self, store: Store) -> None:
         self.hold(store)
         kept: list[Any] = []
 
         def body(connection: Any) -> bytes:
             kept.extend([connection, connection.cursor()])
-            return self.write(connection)
+            return self.write_note(connection)
 
         store.apply([self.step("r1", body)])
 
@@ -150,5 +153,5 @@ class UserConnectionConformance(TransactionalStepFixture):
                 use("INSERT INTO note (text) VALUES ('late')")
         with pytest.raises(BadOption, match="belongs to the engine"):
             kept[0].close()
-        assert self.written(store) == 1
+        assert self.count_notes(store) == 1
         assert self.start(store, "r2").created

@@ -1,4 +1,4 @@
-"""Waits: handed out with tokens, met by signals, let go by people."""
+"""Conformance of waits: created with tokens, met by signals, released by people."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ OTHER = OfferedKey("k2", b"another secret, just as long")
 
 
 class WaitConformance(StoreFixture):
-    """What outsiders may do, and what they may not even learn."""
+    """A caller with a valid token can signal a wait; without one it cannot even learn that the wait
+    exists."""
 
-    def hand_out(
+    def create_wait(
         self, store: Store, run: RunRecord, wait_id: str = "w1", **options: Any
     ) -> condition_model.SignalToWait:
-        """Let a held run hand out a wait called w; return it as a condition."""
+        """Create the wait ``w`` in a held run; return it as a condition."""
         if not store.keys():
             self.do(store, NeedKey(KEY))
         fresh = {
@@ -58,7 +59,7 @@ class WaitConformance(StoreFixture):
     def park_on(
         self, store: Store, run: RunRecord, condition: condition_model.Condition, **options: Any
     ) -> None:
-        """Park a held run on a condition; nobody holds it then."""
+        """Park a held run on a condition and release its lease."""
         wait = {
             "kind": "wait",
             "step": "wait",
@@ -76,38 +77,38 @@ class WaitConformance(StoreFixture):
     def deliver_to(
         self, store: Store, wait_id: str = "w1", token: str | None = None, **options: Any
     ) -> WaitDelivery:
-        given = {
+        fields = {
             "name": None,
             "payload": b"1",
             "token": self.wait_token(store, wait_id) if token is None else token,
             **options,
         }
-        answer: WaitDelivery = self.do(store, DeliverSignal(wait_id=wait_id, **given))
+        answer: WaitDelivery = self.do(store, DeliverSignal(wait_id=wait_id, **fields))
         return answer
 
-    def tell(self, store: Store, name: str = "paid", **options: Any) -> str:
+    def send_signal(self, store: Store, name: str = "paid", **options: Any) -> str:
         answer: WaitDelivery = self.do(store, SignalRun("r1", name, **{"payload": b"1", **options}))
         return answer.effect
 
-    # Handing out
+    # Creation and delivery
 
-    def test_a_wait_is_there_before_anybody_waits(self, store: Store, clock: HandClock) -> None:
-        self.hand_out(store, self.hold(store), until=clock.now() + SECOND)
+    def test_a_wait_exists_before_its_run_waits_on_it(self, store: Store, clock: HandClock) -> None:
+        self.create_wait(store, self.hold(store), until=clock.now() + SECOND)
 
-        found = store.wait("w1")
-        assert found is not None
-        assert (found.run_id, found.name, found.kid, found.until, found.closed_at) == (
+        wait = store.wait("w1")
+        assert wait is not None
+        assert (wait.run_id, wait.name, wait.kid, wait.until, wait.closed_at) == (
             "r1",
             "w",
             "k1",
             clock.now() + SECOND,
             None,
         )
-        assert store.waits("r1") == [found] == store.waits()
+        assert store.waits("r1") == [wait] == store.waits()
         assert store.wait("none") is None
 
     def test_an_early_signal_to_a_wait_is_kept(self, store: Store) -> None:
-        self.hand_out(store, self.hold(store))
+        self.create_wait(store, self.hold(store))
 
         assert self.deliver_to(store, payload=b"7", source="bank") == WaitDelivery(1, "kept")
 
@@ -122,7 +123,7 @@ class WaitConformance(StoreFixture):
 
     def test_a_signal_to_a_wait_wakes_a_run_that_waits_for_it(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, self.hand_out(store, run))
+        self.park_on(store, run, self.create_wait(store, run))
 
         assert self.deliver_to(store) == WaitDelivery(1, "satisfied")
         assert self.status(store) is Status.PENDING
@@ -132,7 +133,9 @@ class WaitConformance(StoreFixture):
         self.park_on(
             store,
             run,
-            condition_model.AnyOf((self.hand_out(store, run), self.hand_out(store, run, "w2"))),
+            condition_model.AnyOf(
+                (self.create_wait(store, run), self.create_wait(store, run, "w2"))
+            ),
         )
 
         assert self.deliver_to(store, key="k").effect == "satisfied"
@@ -141,13 +144,13 @@ class WaitConformance(StoreFixture):
             with pytest.raises(WaitClosed, match="its signals"):
                 self.deliver_to(store, wait_id)
             with pytest.raises(WaitClosed):
-                self.tell(store, wait_id=wait_id)
+                self.send_signal(store, wait_id=wait_id)
         assert self.deliver_to(store, key="k") == WaitDelivery(1, "satisfied", new=False)
         assert len(store.signals("r1")) == 1
 
-    def test_a_wait_stays_open_until_its_condition_is_whole(self, store: Store) -> None:
+    def test_a_wait_stays_open_until_its_condition_is_met(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, condition_model.Count(2, (self.hand_out(store, run),)))
+        self.park_on(store, run, condition_model.Count(2, (self.create_wait(store, run),)))
 
         assert [self.deliver_to(store).effect for _ in range(2)] == ["kept", "satisfied"]
         with pytest.raises(WaitClosed):
@@ -157,7 +160,7 @@ class WaitConformance(StoreFixture):
         self, store: Store
     ) -> None:
         run = self.hold(store)
-        self.park_on(store, run, self.hand_out(store, run))
+        self.park_on(store, run, self.create_wait(store, run))
 
         self.do(store, ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
 
@@ -171,7 +174,7 @@ class WaitConformance(StoreFixture):
         run = self.hold(store)
         gives_up = clock.now() + SECOND
         self.park_on(
-            store, run, self.hand_out(store, run), gives_up=gives_up, on_timeout=on_timeout
+            store, run, self.create_wait(store, run), gives_up=gives_up, on_timeout=on_timeout
         )
         clock.advance(2 * SECOND)
 
@@ -182,22 +185,22 @@ class WaitConformance(StoreFixture):
                 self.deliver_to(store)
             assert store.signals("r1") == []
 
-    def test_a_signal_to_the_run_is_none_to_its_waits(self, store: Store) -> None:
+    def test_a_signal_to_the_run_does_not_reach_its_waits(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, self.hand_out(store, run))
+        self.park_on(store, run, self.create_wait(store, run))
 
-        assert self.tell(store, "w") == "kept"
+        assert self.send_signal(store, "w") == "kept"
         assert self.status(store) is Status.WAITING
 
     def test_insiders_need_no_token(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, self.hand_out(store, run))
+        self.park_on(store, run, self.create_wait(store, run))
 
-        assert self.tell(store, "yes", wait_id="w1") == "satisfied"
+        assert self.send_signal(store, "yes", wait_id="w1") == "satisfied"
 
     def test_insiders_are_told_that_a_run_has_no_such_wait(self, store: Store) -> None:
         self.start(store, "r2")
-        self.hand_out(store, self.hold(store))
+        self.create_wait(store, self.hold(store))
 
         for op in (
             SignalRun("r2", "a", b"1", wait_id="w1"),
@@ -207,7 +210,7 @@ class WaitConformance(StoreFixture):
                 self.do(store, op)
         assert store.signals("r1") == store.signals("r2") == []
 
-    # Who may
+    # Permission
 
     @pytest.mark.parametrize(
         "token", ["", "nonsense", "k1.e30.AAAA", "k9.e30.AAAA", "a.b.c.d", "ä.ö.ü"]
@@ -215,29 +218,29 @@ class WaitConformance(StoreFixture):
     def test_a_wrong_token_and_an_unknown_wait_look_the_same(
         self, store: Store, token: str
     ) -> None:
-        self.hand_out(store, self.hold(store))
+        self.create_wait(store, self.hold(store))
 
-        told = []
+        refusals = []
         for wait_id in ("w1", "none"):
             with pytest.raises(TokenRefused) as refused:
                 self.deliver_to(store, wait_id, token)
-            told.append((type(refused.value), str(refused.value)))
+            refusals.append((type(refused.value), str(refused.value)))
 
-        assert told[0] == told[1]
+        assert refusals[0] == refusals[1]
         assert store.signals("r1") == []
 
     def test_a_token_is_good_for_its_own_wait_and_purpose_only(self, store: Store) -> None:
         run = self.hold(store)
-        self.hand_out(store, run)
-        self.hand_out(store, run, "w2")
+        self.create_wait(store, run)
+        self.create_wait(store, run, "w2")
 
         for wrong in (self.wait_token(store, "w2"), self.wait_token(store, purpose="gate")):
             with pytest.raises(TokenRefused):
                 self.deliver_to(store, token=wrong)
 
-    def test_a_closed_wait_looks_like_none_to_whoever_has_no_token(self, store: Store) -> None:
+    def test_a_closed_wait_looks_unknown_to_a_caller_without_a_token(self, store: Store) -> None:
         run = self.hold(store)
-        self.hand_out(store, run)
+        self.create_wait(store, run)
         self.advance(store, run, closed=[("create w1", "its signals")])
 
         with pytest.raises(TokenRefused):
@@ -248,7 +251,7 @@ class WaitConformance(StoreFixture):
     def test_an_old_key_is_good_until_its_grace_is_over(
         self, store: Store, clock: HandClock
     ) -> None:
-        self.hand_out(store, self.hold(store))
+        self.create_wait(store, self.hold(store))
         token = self.wait_token(store)
         self.do(store, RotateKey(OTHER, 10 * SECOND))
 
@@ -259,18 +262,18 @@ class WaitConformance(StoreFixture):
             self.deliver_to(store, token=token)
         assert len(store.signals("r1")) == 1
 
-    def test_no_repr_tells_the_token(self, store: Store) -> None:
-        self.hand_out(store, self.hold(store))
+    def test_no_repr_shows_the_token(self, store: Store) -> None:
+        self.create_wait(store, self.hold(store))
         token = self.wait_token(store)
 
         assert token.split(".")[2] not in repr(
             DeliverSignal(wait_id="w1", token=token, name=None, payload=b"1")
         )
 
-    # When no more
+    # Closed waits and limits
 
     def test_an_expired_wait_takes_no_more_signals(self, store: Store, clock: HandClock) -> None:
-        self.hand_out(store, self.hold(store), until=clock.now() + SECOND)
+        self.create_wait(store, self.hold(store), until=clock.now() + SECOND)
         clock.move(SECOND - 1)
         self.deliver_to(store, key="k")
 
@@ -283,7 +286,7 @@ class WaitConformance(StoreFixture):
 
     def test_a_run_that_has_ended_takes_no_more_signals(self, store: Store) -> None:
         run = self.hold(store)
-        self.hand_out(store, run)
+        self.create_wait(store, run)
         self.deliver_to(store, key="k")
         self.finish(store, run)
 
@@ -292,32 +295,32 @@ class WaitConformance(StoreFixture):
         assert self.deliver_to(store, key="k") == WaitDelivery(1, "kept", new=False)
         assert store.waits() == []
 
-    def test_a_run_has_only_so_many_signals(self, store: Store) -> None:
-        self.hand_out(store, self.hold(store))
+    def test_the_signals_of_a_run_are_limited(self, store: Store) -> None:
+        self.create_wait(store, self.hold(store))
         for _ in range(2):
-            self.tell(store, limit=3)
+            self.send_signal(store, limit=3)
         self.deliver_to(store, limit=3, key="k")
 
         with pytest.raises(TooManySignals):
             self.deliver_to(store, limit=3)
         with pytest.raises(TooManySignals):
-            self.tell(store, limit=3)
+            self.send_signal(store, limit=3)
         assert self.deliver_to(store, limit=3, key="k").new is False
         assert [signal.number for signal in store.signals("r1")] == [1, 2, 3]
 
     def test_taken_signals_count_towards_the_limit(self, store: Store) -> None:
         run = self.hold(store)
-        self.tell(store, limit=1)
+        self.send_signal(store, limit=1)
         self.advance(store, run, taken=[store.signals("r1")[0].id])
 
         with pytest.raises(TooManySignals):
-            self.tell(store, limit=1)
+            self.send_signal(store, limit=1)
 
-    # What comes of it
+    # Effects of a delivery
 
     def test_a_repeated_signal_is_answered_as_the_first_was(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, self.hand_out(store, run))
+        self.park_on(store, run, self.create_wait(store, run))
 
         first = self.deliver_to(store, key="k", payload=b"1")
         again = self.deliver_to(store, key="k", payload=b"2", name="other")
@@ -325,13 +328,15 @@ class WaitConformance(StoreFixture):
         assert (again.number, again.effect) == (first.number, first.effect) == (1, "satisfied")
         assert (first.new, again.new, len(store.signals("r1"))) == (True, False, 1)
 
-    def test_the_keys_of_outsiders_are_nobody_elses(self, store: Store) -> None:
-        self.hand_out(store, self.hold(store))
+    def test_idempotency_keys_of_outsiders_are_separate_from_those_of_the_run(
+        self, store: Store
+    ) -> None:
+        self.create_wait(store, self.hold(store))
 
         assert self.deliver_to(store, key="k").new
         assert self.do(store, SignalRun("r1", "paid", b"1", "k")).new
 
-    def test_a_run_is_woken_when_its_condition_is_whole_and_not_before(self, store: Store) -> None:
+    def test_a_run_is_woken_when_its_condition_is_met_and_not_before(self, store: Store) -> None:
         votes = condition_model.Count(2, (condition_model.SignalNamed("vote"),), "sources")
         run = self.hold(store)
         self.park_on(
@@ -352,12 +357,12 @@ class WaitConformance(StoreFixture):
             ("vote", "bob", b"1"),
         ]:
             assert self.status(store) is Status.WAITING
-            effects.append(self.tell(store, name, source=source, payload=payload))
+            effects.append(self.send_signal(store, name, source=source, payload=payload))
 
         assert effects == ["kept", "duplicate", "kept", "ignored", "kept", "satisfied"]
         assert self.status(store) is Status.PENDING
 
-    def test_a_holder_is_not_troubled_by_what_changes_nothing(self, store: Store) -> None:
+    def test_a_holder_is_not_notified_of_a_signal_that_changes_nothing(self, store: Store) -> None:
         run = self.hold(store)
         wait = {
             "kind": "wait",
@@ -369,24 +374,26 @@ class WaitConformance(StoreFixture):
         self.park(store, run, waits=msgspec.json.encode([wait]), keep=True)
         revision = self.get(store).revision
 
-        self.tell(store, "vote")
+        self.send_signal(store, "vote")
         assert (store.knocks("s1", 0), self.get(store).revision) == ([], revision + 1)
-        self.tell(store, "vote")
+        self.send_signal(store, "vote")
 
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
 
-    def test_what_only_the_codec_can_read_is_left_to_whoever_has_it(self, store: Store) -> None:
+    def test_a_condition_on_sealed_payloads_is_left_to_a_worker_with_the_codec(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         self.park_on(store, run, condition_model.SignalNamed("paid", {"a": 1}), sealed=True)
 
-        assert self.tell(store, "other", payload=b'"x"') == "kept"
+        assert self.send_signal(store, "other", payload=b'"x"') == "kept"
         assert self.status(store) is Status.WAITING
-        assert self.tell(store, "paid", payload=b'"x"') == "kept"
+        assert self.send_signal(store, "paid", payload=b'"x"') == "kept"
         assert self.status(store) is Status.PENDING
 
-    # People
+    # Release by people
 
-    def test_a_person_lets_a_wait_go(self, store: Store) -> None:
+    def test_a_person_releases_a_wait(self, store: Store) -> None:
         run = self.hold(store)
         self.park_on(store, run, condition_model.SignalNamed("paid"))
 
@@ -396,9 +403,9 @@ class WaitConformance(StoreFixture):
         (signal,) = store.signals("r1")
         assert (signal.step, signal.source, signal.payload) == ("wait", "ann", b"5")
 
-    def test_only_what_is_waited_for_can_be_let_go(self, store: Store) -> None:
+    def test_only_an_open_wait_can_be_released(self, store: Store) -> None:
         run = self.hold(store)
-        self.hand_out(store, run)
+        self.create_wait(store, run)
         opened = WaitRecord(run_id="r1", step="old", id=None, name="paid", opened_at=1)
         self.advance(store, run, opened=[opened], closed=[("old", "its signals")])
 
@@ -410,7 +417,7 @@ class WaitConformance(StoreFixture):
         with pytest.raises(RunFinished):
             self.do(store, ReleaseWait(run_id="r1", step="old", payload=b"1"))
 
-    def test_a_run_that_was_put_off_is_let_begin(self, store: Store, clock: HandClock) -> None:
+    def test_a_delayed_run_can_be_released_to_begin(self, store: Store, clock: HandClock) -> None:
         later = clock.now() + MINUTE
         self.start(store, "r1", available_at=later)
         self.start(store, "r2", available_at=later)
@@ -428,7 +435,7 @@ class WaitConformance(StoreFixture):
             self.do(store, ReleaseWait(run_id="r2", step=BEFORE, payload=b"null"))
         assert [run.id for run in self.claim(store)] == ["r2"]
 
-    def test_what_needs_a_person_is_listed(self, store: Store, clock: HandClock) -> None:
+    def test_escalated_waits_are_listed(self, store: Store, clock: HandClock) -> None:
         for run_id in ("r1", "r2"):
             run = self.hold(store, run_id)
             opened = WaitRecord(
@@ -448,11 +455,11 @@ class WaitConformance(StoreFixture):
         assert store.waits("r1", escalated=True) == []
         assert [wait.run_id for wait in store.waits(limit=1)] == ["r1"]
 
-    # What moves with a run
+    # Pruning, import and replay
 
-    def test_waits_go_with_their_run(self, store: Store, clock: HandClock) -> None:
+    def test_waits_are_pruned_with_their_run(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
-        self.hand_out(store, run)
+        self.create_wait(store, run)
         self.deliver_to(store, key="k")
         self.finish(store, run)
         assert list(store.belongings("r1")) == ["wait"]
@@ -464,13 +471,13 @@ class WaitConformance(StoreFixture):
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
 
-    def test_a_signal_moves_with_all_that_is_known_of_it(self, store: Store) -> None:
-        self.hand_out(store, self.hold(store))
+    def test_a_snapshot_has_all_fields_of_a_signal(self, store: Store) -> None:
+        self.create_wait(store, self.hold(store))
         self.deliver_to(store, key="k", source="bank")
 
-        (moved,) = store.dossiers("", 10, 10**6)
+        (snapshot,) = store.dossiers("", 10, 10**6)
 
-        (signal,) = moved.signals
+        (signal,) = snapshot.signals
         assert (signal.number, signal.wait_id, signal.source, signal.key, signal.effect) == (
             1,
             "w1",
@@ -478,12 +485,14 @@ class WaitConformance(StoreFixture):
             "w1 k",
             "kept",
         )
-        assert [row[:3] for row in moved.below["wait"]] == [["create w1", "w1", "w"]]
+        assert [row[:3] for row in snapshot.below["wait"]] == [["create w1", "w1", "w"]]
 
-    def test_a_replayed_run_opens_what_its_end_or_time_had_closed(self, store: Store) -> None:
+    def test_a_replayed_run_reopens_waits_that_its_end_or_a_timeout_closed(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         for wait_id in ("w1", "w2", "w3"):
-            self.hand_out(store, run, wait_id)
+            self.create_wait(store, run, wait_id)
         closed = [
             ("create w1", "the end of the run"),
             ("create w2", "timeout"),
@@ -499,12 +508,12 @@ class WaitConformance(StoreFixture):
             "w3": False,
         }
 
-    def test_a_step_that_is_done_again_opens_its_wait_anew(self, store: Store) -> None:
+    def test_a_step_that_is_replayed_opens_its_wait_again(self, store: Store) -> None:
         run = self.hold(store)
-        self.hand_out(store, run)
+        self.create_wait(store, run)
         self.advance(store, run, closed=[("create w1", "its signals")])
 
-        self.hand_out(store, run, "w2", step="create w1")
+        self.create_wait(store, run, "w2", step="create w1")
 
         assert [(wait.id, wait.closed_at) for wait in store.waits("r1")] == [("w2", None)]
         with pytest.raises(WaitClosed):
