@@ -320,7 +320,7 @@ class TestRefused:
             alchemy = create_async_engine(f"sqlite+aiosqlite:///{path}")
             async with aiosqlite.connect(path) as plain, alchemy.connect() as wrapped:
                 for connection in (plain, wrapped):
-                    with pytest.raises(BadOption, match="a file takes a blocking one"):
+                    with pytest.raises(BadOption, match="a SQLite file takes a blocking one"):
                         await engine.start(double, 4, connection=connection)
             await alchemy.dispose()
             await engine.close()

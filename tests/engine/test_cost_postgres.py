@@ -21,10 +21,10 @@ WAYS = (
     "change",
     "change_within",
     "append",
-    "alone",
+    "rows_autocommit",
     "many",
     "script",
-    "say",
+    "execute",
 )
 """How something is said to the server."""
 
@@ -123,7 +123,9 @@ def test_a_signal_is_one_round_trip_and_what_it_leads_to_is_the_next(told):
             [one for one in said if one not in ("asked: run", "asked: runs_by_id", "asked: None")]
         )  # whoever waits for it looks, and tells
 
-    assert min(found, key=len) == ["alone", "alone"], found  # nobody reads what was told
+    assert min(found, key=len) == ["rows_autocommit", "rows_autocommit"], (
+        found
+    )  # nobody reads what was told
 
 
 def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeypatch):
@@ -146,7 +148,7 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
         for name, status in (("other", "waiting"), ("go", "pending")):
             engine.signal(run.id, name)
             assert run.status == status
-        assert said == ["alone"] * 2
+        assert said == ["rows_autocommit"] * 2
         engine.close()
 
 
@@ -173,10 +175,10 @@ def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(
                 )
             assert len(leases.claim(3)) == 3
             assert said == [
-                "say",
+                "execute",
                 "rows",
                 "rows",
-                "say",
+                "execute",
             ]  # it begins, leases, writes what their waits came to, commits
         engine.close()
 

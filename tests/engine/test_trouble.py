@@ -151,7 +151,7 @@ def reserving_run_in_a_thread() -> int:
 
 @pytest.mark.parametrize("work", [reserving_run, reserving_run_in_a_thread])
 def test_a_full_disk_delays_a_reservation_and_fails_nothing(engine, database, work):
-    with disk_full_for_reservations(engine, database), logged("cannot set anything aside") as told:
+    with disk_full_for_reservations(engine, database), logged("cannot reserve amounts") as told:
         run = engine.start(work, budget={"tokens": 10})
         assert told.wait(20)
         assert run.status == "running"
