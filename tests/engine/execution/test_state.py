@@ -10,10 +10,21 @@ from holdfast.engine.execution.state import RunState
 
 def state(**more: object) -> RunState:
     run = RunRecord(
-        id="r1", namespace="default", workflow="w", version="1", lane="default", capabilities=(),
-        status=Status.RUNNING, priority=0, input=b"", generation=1, revision=4, crashes=0,
-        created_at=0, **more,
-    )  # fmt: skip
+        id="r1",
+        namespace="default",
+        workflow="w",
+        version="1",
+        lane="default",
+        capabilities=(),
+        status=Status.RUNNING,
+        priority=0,
+        input=b"",
+        generation=1,
+        revision=4,
+        crashes=0,
+        created_at=0,
+        **more,
+    )
     return RunState(run, lambda: 10)
 
 
