@@ -31,7 +31,7 @@ FAR = 365 * 86_400
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import raw as driver
     from holdfast.connect.open_store import open_store
-    from holdfast.store.contract import CopyRuns
+    from holdfast.store.runs.operations import CopyRuns
 
     store = open_store(place.url)
     later = [store.now() + (FAR + number) * 1_000_000 for number in range(place.n - place.due)]
@@ -111,7 +111,7 @@ def parked(now: int, until: int) -> Any:
 
 def _lateness(store: Any, wanted: int) -> list[float]:
     from holdfast.core.events import EventKind
-    from holdfast.store.contract import RunFilter
+    from holdfast.store.runs.list_query import RunFilter
 
     found: list[float] = []
     before = None

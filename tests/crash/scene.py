@@ -10,8 +10,8 @@ from typing import Any
 from holdfast import Engine
 from holdfast.connect.open_store import open_store
 from holdfast.errors import EngineClosed
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import EndSession
+from holdfast.store.runs.operations import EndSession
+from holdfast.store.store import Store
 from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import Crash, Fault, FaultyStore

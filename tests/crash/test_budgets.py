@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import Fail, compensate, gather, reserve, sleep, spend, spent, step, sync, workflow
 from holdfast.core.budgets.rules import limits_from
-from holdfast.store.contract.budgets import RaiseBudget, SetBudget
+from holdfast.store.budgets.operations import RaiseBudget, SetBudget
 from holdfast.testing.recorder import RUN
 
 stores: list = []

@@ -18,8 +18,8 @@ from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfC
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service import graphs
 from holdfast.service.export import export_graph
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import (
+from holdfast.store.graphs.operations import (
+    AddMembers,
     CancelGraph,
     ReplayMember,
     ResolveGraphs,
@@ -27,8 +27,8 @@ from holdfast.store.contract.graphs import (
     SweepStages,
     WriteStagePart,
 )
-from holdfast.store.contract.growing import AddMembers
-from holdfast.store.contract.reading import RunFilter
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.store import Store
 from holdfast.store.transitions.graphs import work
 from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock

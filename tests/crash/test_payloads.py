@@ -13,7 +13,11 @@ from holdfast import Encrypted, Engine, gather, map, sleep, start, step, wait_si
 from holdfast.connect.open_store import open_store
 from holdfast.core.status import FINAL
 from holdfast.service.copy import copy_store
-from holdfast.store.contract import CopyPayloads, Forget, Prune, Reseal, ResealKey, ResealWebhook
+from holdfast.store.keys.operations import ResealKey
+from holdfast.store.payloads.operations import CopyPayloads, Reseal
+from holdfast.store.retention.operations import Forget
+from holdfast.store.runs.operations import Prune
+from holdfast.store.subscriptions.operations import ResealWebhook
 from holdfast.testing import crash_everywhere
 from holdfast.testing.clock import VirtualClock
 

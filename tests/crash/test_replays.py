@@ -8,8 +8,8 @@ import pytest
 import holdfast
 from holdfast import Fail, compensate, step, workflow
 from holdfast.core.events import EventKind
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import ReplayRun
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import ReplayRun
 from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault, has_effect

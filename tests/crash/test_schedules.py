@@ -12,8 +12,8 @@ import pytest
 import holdfast
 from holdfast import Engine, sleep, step, workflow
 from holdfast.core.schedules.model import tick_of
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.schedules import (
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.schedules.operations import (
     BackfillSchedule,
     FireSchedules,
     PauseSchedule,

@@ -11,7 +11,8 @@ import pytest
 from holdfast import gather, start, step, workflow
 from holdfast.core.sessions import Lane
 from holdfast.errors import EngineClosed
-from holdfast.store.contract.runs import EndSession, SetLane
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import EndSession
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, Crash, Fault, FaultyStore
 from holdfast.testing.lab import Lab, hasty_store

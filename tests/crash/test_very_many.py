@@ -19,10 +19,9 @@ from holdfast.service import fork as fork_service
 from holdfast.service import graph_stages as graph_stage_service
 from holdfast.service import replay as replay_service
 from holdfast.service import runs as run_service
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import SweepStages
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import (
+from holdfast.store.graphs.operations import SweepStages
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import (
     Advance,
     EndSession,
     ImportRun,
@@ -33,6 +32,7 @@ from holdfast.store.contract.runs import (
     StageEvents,
     StartRuns,
 )
+from holdfast.store.store import Store
 from holdfast.store.transitions import advancing, sessions, stopping, trees
 from holdfast.store.transitions.graphs import pruning, sweeping
 from holdfast.testing import Lab

@@ -15,11 +15,12 @@ from holdfast.core.graphs.model import MemberSpec, NewMember
 from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.errors import HoldfastError
-from holdfast.store.contract import Store
-from holdfast.store.contract.budgets import ReserveBudget, SpendBudget
-from holdfast.store.contract.graphs import WriteStagePart
-from holdfast.store.contract.payloads import TakeMaintenanceLock
-from holdfast.store.contract.runs import OpenSession, RequestCancel, SignalRun, StartRuns
+from holdfast.store.budgets.operations import ReserveBudget, SpendBudget
+from holdfast.store.graphs.operations import WriteStagePart
+from holdfast.store.retention.operations import TakeMaintenanceLock
+from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from tests.engine.waiting import wait_for, wait_until
 
 

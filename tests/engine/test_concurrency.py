@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import Engine, Graph, step, wait_signal, workflow
 from holdfast.engine.runtime.capacity import Capacity
-from holdfast.store.contract import Claim
+from holdfast.store.runs.operations import Claim
 from tests.engine.waiting import wait_until
 
 LIMIT = 4

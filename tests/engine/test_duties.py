@@ -13,7 +13,7 @@ import holdfast
 from holdfast import Engine, step, wait_signal, workflow
 from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreBusy, StoreUnavailable
-from holdfast.store.contract import Claim, EndSession, StartRuns
+from holdfast.store.runs.operations import Claim, EndSession, StartRuns
 from tests.store.furniture import wait_until
 
 called = []

@@ -18,7 +18,7 @@ from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty, StoreSealed
 from holdfast.service import copy as copy_service
 from holdfast.service.copy import copy_store, take_inventory
-from holdfast.store.contract import EndSession, OpenSession, SealStore, UnsealStore
+from holdfast.store.runs.operations import EndSession, OpenSession, SealStore, UnsealStore
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
 from tests.store.furniture import wait_until

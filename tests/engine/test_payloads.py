@@ -238,7 +238,7 @@ def test_a_fork_outlives_its_original(engine):
 
 
 def _prune_only(engine, run_id):
-    from holdfast.store.contract import Prune
+    from holdfast.store.runs.operations import Prune
 
     after = max((run.id for run in engine.runs() if run.id < run_id), default="")
     return Prune(engine._parts.store.now() + 1, ["completed"], limit=1, after=after)

@@ -11,7 +11,8 @@ from holdfast import AsyncEngine, Engine, Fail, emit, start, step, wait_signal, 
 from holdfast.core.retention import RetentionRule
 from holdfast.engine.maintenance import retention
 from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
-from holdfast.store.contract import EndSession, TakeMaintenanceLock
+from holdfast.store.retention.operations import TakeMaintenanceLock
+from holdfast.store.runs.operations import EndSession
 from holdfast.testing.clock import VirtualClock
 from tests.engine.test_payloads import LARGE, noise
 from tests.engine.waiting import wait_for, wait_until

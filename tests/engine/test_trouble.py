@@ -23,7 +23,8 @@ from holdfast.errors import (
     StoreGone,
     StoreUnavailable,
 )
-from holdfast.store.contract import Advance, AppendFrames, EndSession
+from holdfast.store.runs.operations import Advance, EndSession
+from holdfast.store.streams.operations import AppendFrames
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for, wait_until
 

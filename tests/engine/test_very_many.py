@@ -33,10 +33,16 @@ from holdfast.service import graphs
 from holdfast.service import replay as replay_service
 from holdfast.service import runs as run_service
 from holdfast.store import transitions
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import ReplayMember, ResolvedGraphs, SweepStages, WriteStagePart
-from holdfast.store.contract.growing import AddMembers
-from holdfast.store.contract.runs import (
+from holdfast.store.graphs.operations import (
+    AddMembers,
+    ReplayMember,
+    ResolvedGraphs,
+    SweepStages,
+    WriteStagePart,
+)
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.postgres import batch as postgres_writing
+from holdfast.store.runs.operations import (
     Advance,
     EndSession,
     Heartbeat,
@@ -44,11 +50,10 @@ from holdfast.store.contract.runs import (
     OpenSession,
     ReplayRun,
     ReplayRuns,
-    SetLane,
     StageEvents,
     StartRuns,
 )
-from holdfast.store.postgres import batch as postgres_writing
+from holdfast.store.store import Store
 from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
 from tests.engine.databases import execute

@@ -15,8 +15,8 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.engine.runtime import group_commit
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.errors import RunCancelled
-from holdfast.store.contract import StartRuns
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.runs.operations import StartRuns
 from holdfast.testing import crash_everywhere
 from holdfast.testing.postgres import _WIPE
 

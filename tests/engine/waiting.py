@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from holdfast.connect.open_store import open_store
-from holdfast.store.contract import UnsealStore
+from holdfast.store.runs.operations import UnsealStore
 
 PATIENCE = 60.0
 """Seconds after which a wait fails. Long, because a wait that succeeds ends at once."""

@@ -15,9 +15,9 @@ from holdfast.core.graphs.model import GraphPatch, MemberSpec, NewGroup, NewMemb
 from holdfast.core.runs import Fanout, NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
-from holdfast.store.contract.graphs import GraphStage, ResolveGraphs, StageGraphs
-from holdfast.store.contract.runs import Advance, Claim, OpenSession, StartRuns
+from holdfast.store.graphs.operations import GraphStage, ResolveGraphs, StageGraphs
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.runs.operations import Advance, Claim, OpenSession, StartRuns
 
 ROUTE = Route("default", "greet", "1", "default")
 WAITS = b'[{"kind":"signal","name":"paid"}]'

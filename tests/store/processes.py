@@ -15,8 +15,8 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.errors import EngineClosed
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import Advance, EndSession, OpenSession, StartRuns
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import Advance, EndSession, OpenSession, StartRuns
 from holdfast.store.sqlite import SqliteStore, liveness
 
 ENOUGH = 50

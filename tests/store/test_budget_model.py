@@ -23,7 +23,7 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost
-from holdfast.store.contract.budgets import (
+from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
@@ -33,7 +33,8 @@ from holdfast.store.contract.budgets import (
     SpendBudget,
     SpendRunBudget,
 )
-from holdfast.store.contract.runs import (
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.runs.operations import (
     Advance,
     Advanced,
     Claim,
@@ -41,7 +42,6 @@ from holdfast.store.contract.runs import (
     OpenSession,
     StartRuns,
 )
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import SECOND, HandClock
 from holdfast.testing.postgres import _WIPE

@@ -17,9 +17,9 @@ from holdfast.core.graphs.builder import PLACE
 from holdfast.core.graphs.model import NewGroup, RemainderPolicy
 from holdfast.core.status import Status
 from holdfast.errors import GraphFinished
-from holdfast.store.contract.graphs import ResolveGraphs
-from holdfast.store.contract.runs import Advance, RequestCancel
+from holdfast.store.graphs.operations import ResolveGraphs
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.runs.operations import Advance, RequestCancel
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.transitions.graphs import work
 from holdfast.testing.conformance import HandClock

@@ -32,7 +32,7 @@ from holdfast.errors import (
     RunNotFinished,
     RunNotFound,
 )
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     Advance,
     Claim,
     EndSession,
@@ -42,9 +42,9 @@ from holdfast.store.contract.runs import (
     RequestCancel,
     ResumeRun,
     RevisionChanged,
-    SignalRun,
     StartRuns,
 )
+from holdfast.store.signals.operations import SignalRun
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import SECOND, HandClock
 

@@ -14,12 +14,12 @@ from holdfast.core.budgets.rules import UNIT, limits_from
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract.budgets import SetBudget, SpendRunBudget
-from holdfast.store.contract.leases import ClaimLeases, CompleteLeases, TaskCompletion
-from holdfast.store.contract.runs import Advanced, Heartbeat, OpenSession, Prune
+from holdfast.store.budgets.operations import SetBudget, SpendRunBudget
 from holdfast.store.postgres import PostgresStore, reader
 from holdfast.store.postgres.commit_markers import KEPT, OLD, CommitMarkers
 from holdfast.store.postgres.connection import Connection
+from holdfast.store.runs.operations import Advanced, Heartbeat, OpenSession, Prune
+from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, TaskCompletion
 from holdfast.testing.postgres import postgres
 from tests.store.furniture import advance, claim, furnished, session, start, wait_until
 from tests.store.test_postgres_lost import KINDS, gist, picture

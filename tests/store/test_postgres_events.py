@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from holdfast.core.subscriptions import BEGINNING, NOW, EventCursor, EventFilter
-from holdfast.store.contract.runs import OpenSession, RequestCancel, StartRuns
-from holdfast.store.contract.subscriptions import AddSubscription, Consume, Consumed, MoveCursor
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
+from holdfast.store.subscriptions.operations import AddSubscription, Consume, Consumed, MoveCursor
 from tests.store.furniture import advance, new, session, wait_until
 
 APPEND = (

@@ -11,11 +11,11 @@ from holdfast.core.events import EventKind
 from holdfast.core.graphs.model import CancelPolicy, run_of
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
-from holdfast.store.contract.graphs import CancelGraph, StageGraphs
-from holdfast.store.contract.leases import OverrideRun, RevokeLease, SetPriority
-from holdfast.store.contract.runs import EndSession, RequestCancel, SetAside
+from holdfast.store.graphs.operations import CancelGraph, StageGraphs
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres.dialect import SQL
+from holdfast.store.runs.operations import EndSession, RequestCancel, SetAside
+from holdfast.store.tasks.operations import OverrideRun, RevokeLease, SetPriority
 from tests.store.furniture import furnished, in_threads, stage, wait_until
 
 LINE = {"step": "late", "attempt": 1, "data": b"1", "error": None, "started_at": None, "at": 1}

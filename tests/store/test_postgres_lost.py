@@ -13,22 +13,22 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.core.streams.model import CloseReason
 from holdfast.errors import StoreReadOnly, StoreUnavailable
-from holdfast.store.contract.budgets import BudgetSpent
-from holdfast.store.contract.graphs import ResolvedGraphs, StagedGraph
-from holdfast.store.contract.leases import LeasedTask
-from holdfast.store.contract.runs import (
+from holdfast.store.budgets.operations import BudgetSpent
+from holdfast.store.database import Started
+from holdfast.store.graphs.operations import ResolvedGraphs, StagedGraph
+from holdfast.store.liveness import session_is_dead
+from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres import adapter as postgres_store
+from holdfast.store.runs.operations import (
     Advanced,
     EndSession,
     Heartbeat,
     OpenSession,
     RequestCancel,
-    SignalRun,
-    Started,
     StartRuns,
 )
-from holdfast.store.liveness import session_is_dead
-from holdfast.store.postgres import PostgresStore, reader
-from holdfast.store.postgres import adapter as postgres_store
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.tasks.operations import LeasedTask
 from tests.store.furniture import (
     WAITS,
     advance,

@@ -23,8 +23,9 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store import sql_files
-from holdfast.store.contract.runs import Advanced, SignalRun, StartRuns
 from holdfast.store.postgres import PostgresStore, address, connection
+from holdfast.store.runs.operations import Advanced, StartRuns
+from holdfast.store.signals.operations import SignalRun
 from holdfast.testing.postgres import name_of
 from tests.store.furniture import (
     WAITS,

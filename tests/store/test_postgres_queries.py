@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import reports, sql_files
-from holdfast.store.contract.reading import RunFilter
+from holdfast.store import sql_files
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.dialect import SQL, spelled
 from holdfast.store.postgres.planned_writes import HEADS, HEARING, LINES, SPENDING, _payments
+from holdfast.store.runs import list_query
+from holdfast.store.runs.list_query import RunFilter
 
 STORE = Path(sql_files.__file__).parent
 OWN = sql_files._named("postgres")
@@ -91,7 +92,7 @@ def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
         roots=True,
         before="z",
     )
-    sql, values = reports.list_runs(which)
+    sql, values = list_query.list_runs(which)
 
     db.rows(f"EXPLAIN {spelled(sql)}", values)
 

@@ -19,20 +19,20 @@ from holdfast.core.runs import Fanout, Route
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import BadOption, EngineClosed, LeaseLost
-from holdfast.store.contract.budgets import SetBudget
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import (
+from holdfast.store.budgets.operations import SetBudget
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.postgres import PostgresStore, connection, notifier
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import (
     Advance,
     Advanced,
     DebounceStart,
     EndSession,
     OpenSession,
     RequestCancel,
-    SetLane,
-    SignalRun,
     StartRuns,
 )
-from holdfast.store.postgres import PostgresStore, connection, notifier
+from holdfast.store.signals.operations import SignalRun
 from holdfast.testing.conformance import (
     AdvanceConformance,
     BatchConformance,

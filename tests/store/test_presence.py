@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.runs import NewRun, Route
 from holdfast.errors import StoreGone
-from holdfast.store.contract.runs import StartRuns
+from holdfast.store.runs.operations import StartRuns
 from holdfast.store.sqlite import SqliteStore, file_check
 
 ROUTE = Route("default", "greet", "1", "default")

@@ -13,8 +13,9 @@ from holdfast.core.events import Event
 from holdfast.core.runs import Fanout, NewRun, Route, RunRecord
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.waits import Signal
-from holdfast.store import reports, sql_files, tables
-from holdfast.store.contract.reading import RunFilter
+from holdfast.store import sql_files, tables
+from holdfast.store.runs import list_query
+from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.sqlite.dialect import LAWS, SQL, spelled
 
@@ -224,7 +225,7 @@ def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
         roots=True,
         before="z",
     )
-    sql, values = reports.list_runs(which)
+    sql, values = list_query.list_runs(which)
 
     db.rows(f"EXPLAIN {spelled(sql)}", values)
     assert set(sql_files.parameters(sql)) <= set(values)

@@ -34,13 +34,15 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store import clock as clocks
-from holdfast.store import contract, sql_files
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import Advance, Advanced, OpenSession, SignalRun, StartRuns
-from holdfast.store.contract.waits import WaitDelivery
+from holdfast.store import database as store_database
+from holdfast.store import sql_files
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import Advance, Advanced, OpenSession, StartRuns
+from holdfast.store.signals.operations import SignalRun
 from holdfast.store.sqlite import SqliteStore, liveness
 from holdfast.store.sqlite import adapter as store_module
 from holdfast.store.sqlite import connection as driver_module
+from holdfast.store.waits.operations import WaitDelivery
 from holdfast.testing.conformance import StoreContract
 from tests.store.processes import ENOUGH
 
@@ -651,7 +653,7 @@ def processes(name, path, driver, count, *arguments, waits=True):
     """Run a function of processes.py in *count* processes; ``said`` is the first line of each."""
     script = str(Path(__file__).with_name("processes.py"))
     command = [sys.executable, "-W", "error", script, name, str(path), driver, *arguments]
-    source = str(Path(contract.__file__).parents[3])
+    source = str(Path(store_database.__file__).parents[2])
     started = [
         subprocess.Popen(
             command,

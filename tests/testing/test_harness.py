@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Fail, info, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import LeaseLost, RunExpired, RunFailed
-from holdfast.store.contract import Advance, Advanced
+from holdfast.store.runs.operations import Advance, Advanced
 from holdfast.testing import BrokenPromise, Lab, NeverEnds, NotIdle, VirtualClock, crash_everywhere
 from tests.store.furniture import wait_until
 

@@ -19,7 +19,8 @@ from holdfast.core.redaction import redacted
 from holdfast.core.runs import RunRecord
 from holdfast.errors import NamespaceBound, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract import RunFilter, Store
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 

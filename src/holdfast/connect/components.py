@@ -47,15 +47,10 @@ from holdfast.service.streams import StreamService
 from holdfast.service.subscriptions import SubscriptionService
 from holdfast.store.clear_values import GUARDED
 from holdfast.store.clock import Clock
-from holdfast.store.contract import (
-    ENCRYPTION,
-    MOST_SIGNALS,
-    CheckProgress,
-    EncryptStore,
-    Operation,
-    PauseSchedule,
-    SetSchedule,
-)
+from holdfast.store.database import CheckProgress, Operation
+from holdfast.store.payloads.operations import ENCRYPTION, EncryptStore
+from holdfast.store.schedules.operations import PauseSchedule, SetSchedule
+from holdfast.store.waits.operations import MOST_SIGNALS
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why

@@ -50,7 +50,7 @@ from holdfast.service import fork as fork_service
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.replay import TRIES
 from holdfast.service.runs import Moment, Request, refuse_debounce, run_named
-from holdfast.store.contract import PartlyCancelled
+from holdfast.store.runs.operations import PartlyCancelled
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why

@@ -16,7 +16,7 @@ from holdfast.core.subscriptions import DeadLetter, EventCursor, RunEvent, Subsc
 from holdfast.core.validation import checked_flag
 from holdfast.errors import EngineClosed
 from holdfast.service.subscriptions import Callback, EventPages
-from holdfast.store.contract import Consumed
+from holdfast.store.subscriptions.operations import Consumed
 
 
 class Subscriptions(Calls):

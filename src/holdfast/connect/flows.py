@@ -18,7 +18,7 @@ from holdfast.service.flows import (
     patched,
 )
 from holdfast.service.runs import Moment, Request, RunService
-from holdfast.store.contract import FlowsWoken
+from holdfast.store.flows.operations import FlowsWoken
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why

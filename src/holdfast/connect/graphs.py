@@ -23,7 +23,7 @@ from holdfast.service.export import export_graph
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.graphs import TRIES, GraphEnded, GraphService, GraphView
 from holdfast.service.runs import Moment, Request
-from holdfast.store.contract import ResolvedGraphs, StagedGraph
+from holdfast.store.graphs.operations import ResolvedGraphs, StagedGraph
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why

@@ -7,7 +7,7 @@ from holdfast.core.duration import Duration
 from holdfast.service import keys
 from holdfast.service.keys import DEFAULT_GRACE, KeyInfo
 from holdfast.service.runs import Request
-from holdfast.store.contract import RotatedKey
+from holdfast.store.keys.operations import RotatedKey
 
 
 class Keys(Calls):

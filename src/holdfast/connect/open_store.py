@@ -10,8 +10,8 @@ from holdfast.core.redaction import redacted
 from holdfast.core.text import is_storable
 from holdfast.errors import BadOption, BadUrl, StoreHalfCopied
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Store
 from holdfast.store.sealing import store_sealed
+from holdfast.store.store import Store
 
 _SERVER = re.compile(
     r"postgres\w*(\+\w+)?:|mysql:|(.*\s)?(host|hostaddr|dbname|user|password|service)\s*=",

@@ -11,7 +11,7 @@ from holdfast.core.validation import checked_call
 from holdfast.payloads.rekey import Rekeyed, rekey
 from holdfast.payloads.verify import PayloadReport, check_payloads
 from holdfast.service.runs import Request, identity
-from holdfast.store import retention as retention_plan
+from holdfast.store.retention import batches as retention_plan
 
 BATCH = 100
 Progress = Callable[[int], None]

@@ -22,7 +22,7 @@ from holdfast.service.runs import Request, run_named
 from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
 from holdfast.service.tasks.service import TaskService
-from holdfast.store.contract.runs import EndSession, OpenSession
+from holdfast.store.runs.operations import EndSession, OpenSession
 
 L = TypeVar("L", Lease, AsyncLease)
 P = ParamSpec("P")

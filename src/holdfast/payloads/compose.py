@@ -16,7 +16,7 @@ from holdfast.core.graphs.model import (
 )
 from holdfast.core.payload import Fetch, Payload
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract.growing import Compose
+from holdfast.store.graphs.operations import Compose
 
 
 def composer(sealer: PayloadSealer, codec: Codec) -> Compose:

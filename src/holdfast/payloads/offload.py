@@ -13,7 +13,7 @@ from holdfast.core.envelope import digest_of, is_sealed
 from holdfast.core.events import Event
 from holdfast.core.runs import RunRecord
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract import Advance
+from holdfast.store.runs.operations import Advance
 
 
 class Threads(Protocol):

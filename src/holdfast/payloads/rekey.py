@@ -21,7 +21,9 @@ from holdfast.errors import BadData, BadOption, KeyMissing
 from holdfast.payloads.sealer import PayloadSealer, is_about_keys
 from holdfast.payloads.signing_secrets import Resealing
 from holdfast.payloads.value_format import MARK, ValueFormat
-from holdfast.store.contract import Reseal, ResealMember, Store, ValueChange
+from holdfast.store.graphs.operations import ResealMember
+from holdfast.store.payloads.operations import Reseal, ValueChange
+from holdfast.store.store import Store
 from holdfast.store.tables import BELOW_RUNS
 
 RUNS = 200

@@ -19,7 +19,7 @@ from holdfast.core.runs import ChildRecord, RunRecord
 from holdfast.core.subscriptions import RunEvent
 from holdfast.core.waits import Signal
 from holdfast.errors import BadData
-from holdfast.store.contract import RunReads
+from holdfast.store.store import RunReads
 
 Stored = TypeVar("Stored")
 Opened = TypeVar("Opened")

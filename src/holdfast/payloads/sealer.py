@@ -30,10 +30,11 @@ from holdfast.payloads.codecs import Cipher, Compression
 from holdfast.payloads.reread import Rereading, opened_again
 from holdfast.payloads.signing_secrets import SigningSecrets
 from holdfast.payloads.value_format import HEAVY, LARGE, ValueFormat
-from holdfast.store.contract.leases import OverrideRun
-from holdfast.store.contract.reading import RunReads
-from holdfast.store.contract.runs import Advance, DebounceStart, SignalRun, StartRuns
-from holdfast.store.contract.waits import DeliverSignal, ReleaseWait
+from holdfast.store.runs.operations import Advance, DebounceStart, StartRuns
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import RunReads
+from holdfast.store.tasks.operations import OverrideRun
+from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
 
 T = TypeVar("T")
 Signalling = TypeVar("Signalling", SignalRun, DeliverSignal, ReleaseWait)

@@ -25,7 +25,9 @@ from holdfast.core.subscriptions import WEBHOOK, Subscription
 from holdfast.core.tokens import SigningKey
 from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.value_format import MARK, ValueFormat
-from holdfast.store.contract import ResealKey, ResealWebhook, Store
+from holdfast.store.keys.operations import ResealKey
+from holdfast.store.store import Store
+from holdfast.store.subscriptions.operations import ResealWebhook
 
 log = logging.getLogger("holdfast")
 

@@ -22,7 +22,7 @@ from holdfast.core.envelope import (
 from holdfast.core.payload import Fetch, Payload
 from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.codecs import Cipher, Compression
-from holdfast.store.contract.reading import RunReads
+from holdfast.store.store import RunReads
 
 LARGE = 64 * 1024
 """A value of more bytes than this is kept apart, unless the engine has another setting."""

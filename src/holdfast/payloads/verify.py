@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract import RunReads
+from holdfast.store.store import RunReads
 
 PAGE = 100
 """Digests that one query returns."""

@@ -16,8 +16,7 @@ from holdfast.core.runs import Limits
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.errors import BadOption, BudgetNotFound
 from holdfast.service.runs import Request
-from holdfast.store.contract import Store
-from holdfast.store.contract.budgets import (
+from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
@@ -25,6 +24,7 @@ from holdfast.store.contract.budgets import (
     SetBudget,
     SpendBudget,
 )
+from holdfast.store.store import Store
 
 Amounts = Mapping[str, Any]
 

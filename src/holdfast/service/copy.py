@@ -25,21 +25,12 @@ from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadData, BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.verify import digests
-from holdfast.store.contract import (
-    ENCRYPTION,
-    HALF_COPIED,
-    BeginCopy,
-    CopyPayloads,
-    CopyRuns,
-    EndCopy,
-    EndSession,
-    Operation,
-    SaveSetting,
-    SealStore,
-    Store,
-)
+from holdfast.store.database import Operation
 from holdfast.store.liveness import session_is_dead
+from holdfast.store.payloads.operations import ENCRYPTION, HALF_COPIED, CopyPayloads, SaveSetting
+from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, EndSession, SealStore
 from holdfast.store.sealing import store_sealed
+from holdfast.store.store import Store
 
 RUNS = 500
 """Runs that one transaction copies."""

@@ -25,7 +25,7 @@ from holdfast.errors import (
     NotEncodable,
 )
 from holdfast.service.runs import Moment, Request, RunService, instant, moment
-from holdfast.store.contract.flows import (
+from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,
     MoveFlow,

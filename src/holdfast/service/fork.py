@@ -26,8 +26,8 @@ from holdfast.errors import HoldfastError, RunExists, RunNotFound, StepNotFound,
 from holdfast.service.graph_stages import Do, sweep
 from holdfast.service.replay import whole_history
 from holdfast.service.runs import Request, RunService, identity
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import ImportRun, StagedEvents, StageEvents
+from holdfast.store.runs.operations import ImportRun, StagedEvents, StageEvents
+from holdfast.store.store import Store
 
 PART = 2000
 """Events that one transaction writes, at most: other writers wait meanwhile."""

@@ -18,8 +18,7 @@ from holdfast.core.tokens import SigningKey, Token
 from holdfast.core.validation import checked_count, checked_flag, checked_many, checked_string
 from holdfast.errors import BadOption, GateNotFound, TokenRefused
 from holdfast.service.runs import Moment, Request, RunService, identity, instant
-from holdfast.store.contract import Store
-from holdfast.store.contract.gates import (
+from holdfast.store.gates.operations import (
     DecideGate,
     DelegateGate,
     GateFilter,
@@ -27,6 +26,7 @@ from holdfast.store.contract.gates import (
     UpdateGate,
     WithdrawGate,
 )
+from holdfast.store.store import Store
 
 LINK = "gate"
 """The purpose of the tokens that answer gates."""

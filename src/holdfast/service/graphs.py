@@ -44,16 +44,18 @@ from holdfast.payloads.compose import composer, sealed
 from holdfast.service.graph_stages import Do, after_sweeping, staged, write_stage
 from holdfast.service.replay import plan_replay
 from holdfast.service.runs import Moment, Request, RunService, identity, moment
-from holdfast.store.contract.graphs import (
+from holdfast.store.graphs.operations import (
+    AddMembers,
     CancelGraph,
     GraphStage,
+    Lease,
+    PreparedMember,
     PruneGraphs,
     ReplayMember,
     ResolveGraphs,
     StagedGraph,
     StageGraphs,
 )
-from holdfast.store.contract.growing import AddMembers, Lease, PreparedMember
 
 TRIES = 5
 """How often a replay is tried if other processes change the graph meanwhile."""

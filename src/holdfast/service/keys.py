@@ -9,7 +9,7 @@ from holdfast.core.tokens import SigningKey, checked_grace, checked_kid, checked
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.runs import Request, identity
-from holdfast.store.contract.keys import NeedKey, RotateKey
+from holdfast.store.keys.operations import NeedKey, RotateKey
 
 DEFAULT_GRACE = "1d"
 """How long tokens of the old key stay valid after a rotation, unless the caller says otherwise."""

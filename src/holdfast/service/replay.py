@@ -13,7 +13,8 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import ChildRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import HistoryGone, StepNotFound
-from holdfast.store.contract import ReplayRun, ReplayRuns, Store
+from holdfast.store.runs.operations import ReplayRun, ReplayRuns
+from holdfast.store.store import Store
 
 PORTION = 100
 """Runs that one transaction replays, at most: other writers wait meanwhile."""

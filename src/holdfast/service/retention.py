@@ -17,7 +17,7 @@ from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.text import is_storable
 from holdfast.core.validation import checked_many, checked_string
 from holdfast.errors import BadOption, UnknownWorkflow
-from holdfast.store.retention import EVER, RUNS
+from holdfast.store.retention.batches import EVER, RUNS
 from holdfast.store.tables import FORGETTABLE
 
 

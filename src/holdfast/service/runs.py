@@ -53,19 +53,14 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.replay import in_parts, plan_replay
 from holdfast.service.result_value import result_value
 from holdfast.service.retention import checked_rule, checked_statuses
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.payloads import RemoveRetention, SaveRetention
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import (
-    DebounceStart,
-    Prune,
-    RequestCancel,
-    ResumeRun,
-    SetLane,
-    SignalRun,
-    StartRuns,
-)
-from holdfast.store.contract.waits import MOST_SIGNALS
+from holdfast.store.database import Operation
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.retention.operations import RemoveRetention, SaveRetention
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import DebounceStart, Prune, RequestCancel, ResumeRun, StartRuns
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
+from holdfast.store.waits.operations import MOST_SIGNALS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

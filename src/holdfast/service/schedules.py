@@ -21,7 +21,7 @@ from holdfast.core.why.workers import offer_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
 from holdfast.service.runs import Moment, Request, RunService, identity, moment
-from holdfast.store.contract.schedules import (
+from holdfast.store.schedules.operations import (
     BackfillSchedule,
     PauseSchedule,
     RemoveSchedule,

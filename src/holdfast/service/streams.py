@@ -13,7 +13,8 @@ from holdfast.core.streams.model import Frame, FrameKind, Progress, StreamRecord
 from holdfast.core.validation import checked_flag, checked_string
 from holdfast.errors import BadCursor, BadOption, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract import Store, StoredFrame
+from holdfast.store.store import Store
+from holdfast.store.streams.operations import StoredFrame
 
 PAGE = 1000
 """Frames that a follower reads at once."""

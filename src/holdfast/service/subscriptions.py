@@ -35,8 +35,8 @@ from holdfast.errors import BadOption, SubscriptionExists, SubscriptionNotFound
 from holdfast.errors.base import shown
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.runs import Request, RunService, identity
-from holdfast.store.contract import Store
-from holdfast.store.contract.subscriptions import (
+from holdfast.store.store import Store
+from holdfast.store.subscriptions.operations import (
     AddSubscription,
     Consume,
     MoveCursor,

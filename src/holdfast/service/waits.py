@@ -19,8 +19,8 @@ from holdfast.core.validation import checked_count, checked_flag, checked_string
 from holdfast.core.waits import WaitRecord
 from holdfast.errors import BadOption, KeyMissing, TokenRefused, WaitNotFound
 from holdfast.service.runs import Request, RunService
-from holdfast.store.contract import Store
-from holdfast.store.contract.waits import BEFORE, RELEASABLE, DeliverSignal, ReleaseWait
+from holdfast.store.store import Store
+from holdfast.store.waits.operations import BEFORE, RELEASABLE, DeliverSignal, ReleaseWait
 
 
 class DeliveryReceipt(msgspec.Struct, frozen=True):

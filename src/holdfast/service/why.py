@@ -23,7 +23,8 @@ from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerView, life_
 from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.runs import run_named
-from holdfast.store.contract import RunFilter, Store
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.store import Store
 
 __all__ = ["Blocker", "UnservedRoute", "Why", "at_work", "look_at_workers", "unserved", "why"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.sessions import Session
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 
 
 def session_is_dead(store: Store, session: Session, now: int) -> bool:

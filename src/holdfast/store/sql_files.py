@@ -1,4 +1,4 @@
-"""Load named queries from the .sql files, in one dialect.
+"""Load named queries from the .sql files of the features, in one dialect.
 
 In the files, the schema is written ``holdfast.table`` and parameters ``:name``. Three macros stand
 for expressions that differ by dialect:
@@ -89,15 +89,18 @@ def laws() -> dict[str, str]:
     return _named("laws")
 
 
-def _named(folder: str) -> dict[str, str]:
-    """Return the queries of all files of a folder, by name. Raises ValueError for a
+def _named(kind: str) -> dict[str, str]:
+    """Return the queries of the files ``<feature>/<kind>.sql``, by name. Raises ValueError for a
     repeated name."""
     queries: dict[str, str] = {}
-    for file in sorted(os.listdir(os.path.join(_HERE, "sql", folder))):
-        parts = _NAME.split(read(f"sql/{folder}/{file}"))
+    for feature in sorted(os.listdir(_HERE)):
+        path = f"{feature}/{kind}.sql"
+        if not os.path.exists(os.path.join(_HERE, path)):
+            continue
+        parts = _NAME.split(read(path))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             if name in queries:
-                raise ValueError(f"sql/{folder} defines the query {name} twice")
+                raise ValueError(f"{path} defines the query {name}, which is now there twice")
             queries[name] = " ".join(_COMMENT.sub("", text).split()).rstrip(";")
     return queries
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.core.gates.model import Gate
-from holdfast.store.contract.runs import Advance
+from holdfast.store.runs.operations import Advance
 from holdfast.testing.checks import differences, flaws
 from holdfast.testing.faults import AFTER, BEFORE, WITHIN, ZOMBIE, Fault, describe, has_effect
 from holdfast.testing.lab import Lab

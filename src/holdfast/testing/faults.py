@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from holdfast.core.events import EventKind
 from holdfast.errors import EngineClosed
-from holdfast.store.contract import Operation
-from holdfast.store.contract.payloads import SaveSetting
-from holdfast.store.contract.runs import (
+from holdfast.store.database import Operation
+from holdfast.store.payloads.operations import SaveSetting
+from holdfast.store.runs.operations import (
     Advance,
     Claim,
     EndSession,

@@ -14,8 +14,8 @@ from holdfast.core.program import Program
 from holdfast.core.runs import RunRecord
 from holdfast.core.step_info import StepInfo
 from holdfast.errors import EngineClosed
-from holdfast.store.contract import Operation
-from holdfast.store.contract.runs import Advance, Advanced, RequestCancel
+from holdfast.store.database import Operation
+from holdfast.store.runs.operations import Advance, Advanced, RequestCancel
 
 RUN = "crash-test"
 """The id of the run that the scenario disturbs."""

@@ -23,7 +23,9 @@ from holdfast.errors import (
     RunFinished,
     WaitClosed,
 )
-from holdfast.store.contract import EndSession, GateFilter, RunFilter
+from holdfast.store.gates.operations import GateFilter
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import EndSession
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import Crash, Fault, FaultyStore
 from holdfast.testing.lab import HOPS, Lab, NeverEnds, hasty_store

@@ -9,7 +9,7 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.service.why import why
-from holdfast.store.contract.runs import Advance, Claim, OpenSession, StartRuns
+from holdfast.store.runs.operations import Advance, Claim, OpenSession, StartRuns
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.clock import VirtualClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.sessions import Lane
-from holdfast.store.contract.runs import SetLane
+from holdfast.store.lanes.operations import SetLane
 
 SECOND = 1_000_000
 

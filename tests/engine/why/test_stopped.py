@@ -9,7 +9,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.service.why import why
-from holdfast.store.contract.runs import EndSession, ExpireRuns, OpenSession, RequestCancel
+from holdfast.store.runs.operations import EndSession, ExpireRuns, OpenSession, RequestCancel
 
 SECOND = 1_000_000
 

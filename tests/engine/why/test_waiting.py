@@ -8,8 +8,9 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import Fanout
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.store.contract.runs import SetLane, SignalRun
-from holdfast.store.contract.waits import ReleaseWait
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.waits.operations import ReleaseWait
 
 SECOND = 1_000_000
 

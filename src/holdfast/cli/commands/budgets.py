@@ -12,7 +12,7 @@ from holdfast.cli.output import iso, print_fields, print_json, print_table, seco
 from holdfast.core.budgets import rules as core
 from holdfast.core.budgets.model import Budget, BudgetLine
 from holdfast.service.budgets import get_budget
-from holdfast.store.contract import RunFilter
+from holdfast.store.runs.list_query import RunFilter
 
 EPILOG = """\b
 Examples:

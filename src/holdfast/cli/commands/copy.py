@@ -15,7 +15,7 @@ from holdfast.core.codec import JsonCodec
 from holdfast.core.status import Status
 from holdfast.errors import CodecMismatch
 from holdfast.service.copy import CHECKING, COPYING, CopyReport, Inventory, Progress, copy_store
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 
 EPILOG = """\b
 Examples:

@@ -16,7 +16,7 @@ from holdfast.cli.context import (
 )
 from holdfast.cli.output import print_fields, print_json
 from holdfast.cli.progress import counting, measuring
-from holdfast.store.contract import ENCRYPTION
+from holdfast.store.payloads.operations import ENCRYPTION
 
 
 @click.group(

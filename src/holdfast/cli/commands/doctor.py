@@ -16,7 +16,7 @@ from holdfast.connect.open_store import missing_rights
 from holdfast.core.status import Status
 from holdfast.core.why.workers import Liveness, WorkerView
 from holdfast.service.why import look_at_workers, unserved
-from holdfast.store.contract import RunFilter
+from holdfast.store.runs.list_query import RunFilter
 
 SHOWN = 5
 """The maximum number of stuck runs that are listed."""

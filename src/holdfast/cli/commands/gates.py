@@ -16,7 +16,7 @@ from holdfast.core.gates.rules import told_who
 from holdfast.core.why.model import away
 from holdfast.errors import GateNotFound
 from holdfast.service.gates import LINK_LIVES, as_data
-from holdfast.store.contract import GateFilter
+from holdfast.store.gates.operations import GateFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from holdfast.core import rate_limits
 from holdfast.core.claiming import rate_of, share_rate_of
 from holdfast.core.sessions import Lane
 from holdfast.service.why import at_work, look_at_workers
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 
 WEIGHT = TagValue("weight", "gold=3")
 

@@ -12,7 +12,7 @@ from holdfast.cli.output import print_json
 from holdfast.cli.params import JSON
 from holdfast.core.events import EventKind
 from holdfast.core.status import Status
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 
 
 def _report(line: str, **data: Any) -> None:

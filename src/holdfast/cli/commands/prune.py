@@ -16,7 +16,8 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.service.export import tree
 from holdfast.service.runs import Moment, moment
-from holdfast.store.contract import RunFilter, Store
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.store import Store
 
 EPILOG = """\b
 Examples:

@@ -25,7 +25,7 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.core.why.model import away
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 
 EPILOG = """\b
 Examples:

@@ -24,7 +24,7 @@ from holdfast.core import associated_data
 from holdfast.core.events import Event, EventKind
 from holdfast.core.history import live_events
 from holdfast.core.runs import RunRecord
-from holdfast.store.contract import RunFilter
+from holdfast.store.runs.list_query import RunFilter
 
 EPILOG = """\b
 Examples:

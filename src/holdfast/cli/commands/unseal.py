@@ -10,7 +10,7 @@ from holdfast.cli.commands.copy import open_as_it_is
 from holdfast.cli.context import command_context, must_be_there, printing
 from holdfast.cli.output import print_json
 from holdfast.core.payload import Seal
-from holdfast.store.contract import UnsealStore
+from holdfast.store.runs.operations import UnsealStore
 
 EPILOG = """\b
 Example: use the old file after a move, or continue a run that was exported

@@ -26,7 +26,7 @@ from holdfast.core.status import Status
 from holdfast.core.why.model import brief
 from holdfast.engine.worker.worker import Worker
 from holdfast.errors import NamespaceBound
-from holdfast.store.contract import Hints
+from holdfast.store.database import Hints
 
 log = logging.getLogger("holdfast")
 

@@ -20,7 +20,7 @@ from holdfast.core.budgets.model import SpendEntry
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.errors import StoreError
-from holdfast.store.contract import BudgetRefused, BudgetSpent, ReserveBudget
+from holdfast.store.budgets.operations import BudgetRefused, BudgetSpent, ReserveBudget
 
 log = logging.getLogger("holdfast")
 

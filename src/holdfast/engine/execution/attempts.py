@@ -23,7 +23,7 @@ from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.program_loop import FeedAhead, ProgramLoop
 from holdfast.engine.runtime.timer_queue import TimerHandle
 from holdfast.errors import EngineClosed, StepTimeout
-from holdfast.store.contract import Advance
+from holdfast.store.runs.operations import Advance
 
 TEARDOWN = 0.1
 """Seconds after which a loop that cancelled a step from outside counts as alive: ``asyncio.run``

@@ -9,7 +9,8 @@ from holdfast.core.commands import Finish
 from holdfast.core.events import Event
 from holdfast.core.runs import Fanout, NewRun
 from holdfast.core.waits import WaitRecord
-from holdfast.store.contract import AddMembers, GateMove
+from holdfast.store.gates.operations import GateMove
+from holdfast.store.graphs.operations import AddMembers
 
 LISTS = (
     "children",

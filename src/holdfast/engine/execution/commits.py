@@ -25,7 +25,9 @@ from holdfast.engine.execution.pending.graph_growth import fills_a_commit
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import StoreError
 from holdfast.payloads.offload import sealed
-from holdfast.store.contract import Advance, Advanced, AppendFrames, Operation
+from holdfast.store.database import Operation
+from holdfast.store.runs.operations import Advance, Advanced
+from holdfast.store.streams.operations import AppendFrames
 
 log = logging.getLogger("holdfast")
 

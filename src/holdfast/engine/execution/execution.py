@@ -89,16 +89,12 @@ from holdfast.errors import (
     WriteConflict,
 )
 from holdfast.payloads.offload import opened
-from holdfast.store.contract import (
-    Advance,
-    Advanced,
-    ExpireGates,
-    NeedKey,
-    RevisionChanged,
-    RunUpdate,
-    SignalArrived,
-    Store,
-)
+from holdfast.store.database import SignalArrived
+from holdfast.store.gates.operations import ExpireGates
+from holdfast.store.keys.operations import NeedKey
+from holdfast.store.runs.operations import Advance, Advanced, RevisionChanged
+from holdfast.store.runs.queries import RunUpdate
+from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 

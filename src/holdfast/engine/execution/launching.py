@@ -10,7 +10,8 @@ from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.budgets import PendingSpend, may_launch
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.errors import EngineClosed, LeaseLost, WriteConflict
-from holdfast.store.contract import Advance, Advanced, BudgetRefused
+from holdfast.store.budgets.operations import BudgetRefused
+from holdfast.store.runs.operations import Advance, Advanced
 
 
 async def launch(run: Execution) -> None:

@@ -14,7 +14,7 @@ from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import EngineClosed, HoldfastError, LeaseLost
-from holdfast.store.contract import Advance, RevisionChanged
+from holdfast.store.runs.operations import Advance, RevisionChanged
 
 log = logging.getLogger("holdfast")
 

@@ -20,7 +20,7 @@ from holdfast.core.events import Event
 from holdfast.engine.execution.findings import FACT, Finding, finding
 from holdfast.engine.runtime.inline_task import Completion
 from holdfast.engine.runtime.timer_queue import TimerHandle, TimerQueue
-from holdfast.store.contract import RunUpdate
+from holdfast.store.runs.queries import RunUpdate
 
 
 class Mailbox:

@@ -33,7 +33,7 @@ from holdfast.core.streams.model import (
 from holdfast.core.streams.rules import FrameRate
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.errors import EngineClosed, FrameTooBig, LeaseLost, StoreError, StreamClosed
-from holdfast.store.contract import AppendFrames
+from holdfast.store.streams.operations import AppendFrames
 
 log = logging.getLogger("holdfast")
 

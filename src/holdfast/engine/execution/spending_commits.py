@@ -9,7 +9,8 @@ from holdfast.core.events import Event
 from holdfast.engine.execution.commits import persist
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.budgets import refused_attempt, spending_commit
-from holdfast.store.contract import AppendFrames, BudgetRefused
+from holdfast.store.budgets.operations import BudgetRefused
+from holdfast.store.streams.operations import AppendFrames
 
 
 async def commit_spending(run: Execution, events: list[Event]) -> list[Event]:

@@ -15,14 +15,9 @@ from holdfast.core.graphs.model import MARK
 from holdfast.core.runs import NewRun
 from holdfast.core.status import FINAL
 from holdfast.engine.runtime.group_commit import ClosingOperation, GroupCommit
-from holdfast.store.contract import (
-    Advance,
-    Compose,
-    Lease,
-    Operation,
-    ResolvedGraphs,
-    ResolveGraphs,
-)
+from holdfast.store.database import Operation
+from holdfast.store.graphs.operations import Compose, Lease, ResolvedGraphs, ResolveGraphs
+from holdfast.store.runs.operations import Advance
 
 log = logging.getLogger("holdfast")
 

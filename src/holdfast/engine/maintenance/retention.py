@@ -15,15 +15,11 @@ from holdfast.core.why.waits import error_of
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.errors import HoldfastError
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store import retention as retention_plan
-from holdfast.store.contract import (
-    EndMaintenance,
-    Pruned,
-    ResumeRun,
-    RunFilter,
-    Store,
-    TakeMaintenanceLock,
-)
+from holdfast.store.retention import batches as retention_plan
+from holdfast.store.retention.operations import EndMaintenance, TakeMaintenanceLock
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import Pruned, ResumeRun
+from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 

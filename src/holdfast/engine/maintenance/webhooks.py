@@ -39,7 +39,8 @@ from holdfast.errors import (
     SubscriptionNotFound,
 )
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract import ClaimWebhooks, RecordDelivery, Store
+from holdfast.store.store import Store
+from holdfast.store.subscriptions.operations import ClaimWebhooks, RecordDelivery
 
 log = logging.getLogger("holdfast")
 

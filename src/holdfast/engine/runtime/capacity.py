@@ -20,18 +20,15 @@ from typing import Any, Protocol
 
 from holdfast.core.program import Definition
 from holdfast.core.runs import NewRun, Route
-from holdfast.store.contract import (
+from holdfast.store.database import Operation
+from holdfast.store.graphs.operations import (
     AddMembers,
-    Advance,
-    Advanced,
-    Claim,
-    Operation,
     ReplayMember,
     ResolveGraphs,
     StageGraphs,
     StartedMember,
-    StartRuns,
 )
+from holdfast.store.runs.operations import Advance, Advanced, Claim, StartRuns
 
 _LEASING = frozenset({StartRuns, Claim, AddMembers, ReplayMember, ResolveGraphs, StageGraphs})
 """Operations that may lease runs, whatever their fields are."""

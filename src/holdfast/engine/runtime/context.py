@@ -17,7 +17,8 @@ from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.runtime.timer_queue import TimerQueue
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract import Operation, Store
+from holdfast.store.database import Operation
+from holdfast.store.store import Store
 
 
 class WorkerContext(Protocol):

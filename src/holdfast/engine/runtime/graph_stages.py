@@ -20,9 +20,8 @@ from holdfast.core.graphs.model import (
 )
 from holdfast.core.graphs.validation import check_patch
 from holdfast.errors import GraphChanged, GraphFinished, GraphNotFound
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import WriteStagePart
-from holdfast.store.contract.growing import AddMembers, PreparedMember
+from holdfast.store.graphs.operations import AddMembers, PreparedMember, WriteStagePart
+from holdfast.store.store import Store
 
 PART = 2000
 """How many rows of members, groups and edges one transaction writes at most; a member is not

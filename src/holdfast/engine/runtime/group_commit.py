@@ -33,7 +33,8 @@ from holdfast.errors import (
     StoreSealed,
     StoreUnavailable,
 )
-from holdfast.store.contract import Hints, Operation, Store
+from holdfast.store.database import Hints, Operation
+from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.contract.keys import OfferedKey
+from holdfast.store.keys.operations import OfferedKey
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from holdfast.store.contract import Hints
+from holdfast.store.database import Hints
 
 FASTEST = 0.005
 SLOWEST = 0.05

@@ -12,7 +12,7 @@ from itertools import islice
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.runtime.program_loop import LoopInbox
-from holdfast.store.contract import Hints
+from holdfast.store.database import Hints
 
 FASTEST = 0.002
 SLOWEST = 0.05

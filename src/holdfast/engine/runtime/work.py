@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 
-from holdfast.store.contract import Hints, Store
+from holdfast.store.database import Hints
+from holdfast.store.store import Store
 
 SLOWEST = 0.05
 """Maximum number of seconds between two checks: runs that become due by time cause no

@@ -11,7 +11,8 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.waits import Signal
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.errors import RowDamaged
-from holdfast.store.contract import SetAside, Store
+from holdfast.store.runs.operations import SetAside
+from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 

@@ -22,18 +22,14 @@ from holdfast.core.sessions import Session
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import RowDamaged
-from holdfast.store.contract import (
-    EndSession,
-    ExpireAttempts,
-    ExpireRuns,
-    FireSchedules,
-    FlowsWoken,
-    Operation,
-    Store,
-    SweepStages,
-    WakeFlows,
-)
+from holdfast.store.database import Operation
+from holdfast.store.flows.operations import FlowsWoken, WakeFlows
+from holdfast.store.graphs.operations import SweepStages
 from holdfast.store.liveness import session_is_dead
+from holdfast.store.runs.operations import EndSession, ExpireRuns
+from holdfast.store.schedules.operations import FireSchedules
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import ExpireAttempts
 
 log = logging.getLogger("holdfast")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.core.runs import Route
-from holdfast.store.contract import Hints, Store
+from holdfast.store.database import Hints
+from holdfast.store.store import Store
 
 
 class RouteCache:

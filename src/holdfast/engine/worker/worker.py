@@ -52,17 +52,10 @@ from holdfast.errors import (
 from holdfast.payloads.compose import composer
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.clock import Clock, uptime
-from holdfast.store.contract import (
-    Claim,
-    ClaimedRuns,
-    Heartbeat,
-    Hints,
-    NextDue,
-    OpenSession,
-    Operation,
-    SignalArrived,
-    Store,
-)
+from holdfast.store.database import Hints, Operation, SignalArrived
+from holdfast.store.runs.operations import Claim, ClaimedRuns, Heartbeat, OpenSession
+from holdfast.store.runs.queries import NextDue
+from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 

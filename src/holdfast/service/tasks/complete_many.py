@@ -11,7 +11,7 @@ from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.service.runs import Request
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
-from holdfast.store.contract.leases import CompleteLeases, TaskCompletion
+from holdfast.store.tasks.operations import CompleteLeases, TaskCompletion
 
 if TYPE_CHECKING:
     from holdfast.service.tasks.service import TaskService

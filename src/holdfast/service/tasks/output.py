@@ -22,7 +22,7 @@ from holdfast.core.validation import checked_text
 from holdfast.errors import BadOption, FrameTooBig
 from holdfast.service.runs import Request, RunService
 from holdfast.service.tasks.lease_state import LeaseState
-from holdfast.store.contract.streams import AppendFrames
+from holdfast.store.streams.operations import AppendFrames
 
 
 class TaskOutput:

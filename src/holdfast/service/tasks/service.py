@@ -55,8 +55,10 @@ from holdfast.service.tasks.lease_state import (
 from holdfast.service.tasks.output import TaskOutput
 from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import LeaseTerms, lifetime_of
-from holdfast.store.contract import Operation
-from holdfast.store.contract.leases import (
+from holdfast.store.database import Operation
+from holdfast.store.liveness import heartbeat_is_overdue
+from holdfast.store.runs.operations import Advance, EndSession, ExpireRuns, RevisionChanged
+from holdfast.store.tasks.operations import (
     ClaimLeases,
     ExpireAttempts,
     LeasedTask,
@@ -64,8 +66,6 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.runs import Advance, EndSession, ExpireRuns, RevisionChanged
-from holdfast.store.liveness import heartbeat_is_overdue
 
 DEFAULT_POLICY = TaskPolicy()
 

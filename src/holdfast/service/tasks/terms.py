@@ -12,8 +12,8 @@ from holdfast.core.tasks.policy import LeaseProof
 from holdfast.errors import BadOption, LeaseLost
 from holdfast.service.runs import Request
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm
-from holdfast.store.contract import Store
-from holdfast.store.contract.leases import RenewLeases
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import RenewLeases
 
 LATE = "the lease was not renewed in time"
 

@@ -22,10 +22,7 @@ from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import process_fork, transitions
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.leases import ClaimLeases
-from holdfast.store.contract.reading import NO_HINTS, Hints
-from holdfast.store.contract.runs import Claim, ClaimedRuns, Started, StartRuns
+from holdfast.store.database import NO_HINTS, Hints, Operation, Started
 from holdfast.store.instants import newest
 from holdfast.store.postgres import address, claim, migrate
 from holdfast.store.postgres.batch import BatchAttempt, ResolutionFailed
@@ -57,6 +54,9 @@ from holdfast.store.postgres.planned_writes import (
 )
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.user_transaction import PostgresUserTransaction
+from holdfast.store.runs.operations import Claim, ClaimedRuns, StartRuns
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import ClaimLeases
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""

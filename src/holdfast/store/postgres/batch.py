@@ -18,32 +18,18 @@ from holdfast.core.graphs.model import graph_of
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, RowDamaged, StoreError
-from holdfast.store.contract import GateOperation, Operation
-from holdfast.store.contract.budgets import ReserveBudget, SpendRunBudget
-from holdfast.store.contract.graphs import ReplayMember, ResolvedGraphs, ResolveGraphs
-from holdfast.store.contract.leases import (
-    ClaimLeases,
-    CompleteLeases,
-    OverrideRun,
-    RevokeLease,
-    SetPriority,
+from holdfast.store.budgets.operations import ReserveBudget, SpendRunBudget
+from holdfast.store.database import Hints, Operation
+from holdfast.store.gates.operations import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
 )
-from holdfast.store.contract.payloads import Reseal
-from holdfast.store.contract.reading import Hints
-from holdfast.store.contract.runs import (
-    Advance,
-    Claim,
-    Prune,
-    ReplayRun,
-    ReplayRuns,
-    RequestCancel,
-    ResumeRun,
-    SignalRun,
-    StartRuns,
-)
-from holdfast.store.contract.streams import AppendFrames
-from holdfast.store.contract.subscriptions import Consume
-from holdfast.store.contract.waits import ReleaseWait
+from holdfast.store.graphs.operations import ReplayMember, ResolvedGraphs, ResolveGraphs
+from holdfast.store.payloads.operations import Reseal
 from holdfast.store.postgres import claim, prune
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import as_list
@@ -57,9 +43,30 @@ from holdfast.store.postgres.planned_writes import (
     write,
 )
 from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.runs.operations import (
+    Advance,
+    Claim,
+    Prune,
+    ReplayRun,
+    ReplayRuns,
+    RequestCancel,
+    ResumeRun,
+    StartRuns,
+)
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.streams.operations import AppendFrames
+from holdfast.store.subscriptions.operations import Consume
+from holdfast.store.tasks.operations import (
+    ClaimLeases,
+    CompleteLeases,
+    OverrideRun,
+    RevokeLease,
+    SetPriority,
+)
 from holdfast.store.transitions import APPLY, may_refuse_late, write_outbox
 from holdfast.store.transitions.graphs import resolve_graphs
 from holdfast.store.transitions.streaming import append_all
+from holdfast.store.waits.operations import ReleaseWait
 
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     **APPLY,
@@ -389,6 +396,11 @@ def _touched_by(op: Operation) -> Iterator[str]:
         | SpendRunBudget
         | ReserveBudget
         | Reseal
-        | GateOperation,
+        | DecideGate
+        | DelegateGate
+        | ReassignGate
+        | UpdateGate
+        | WithdrawGate
+        | ExpireGates,
     ):
         yield op.run_id

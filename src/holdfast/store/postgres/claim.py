@@ -18,13 +18,14 @@ from holdfast.core.sessions import Lane
 from holdfast.core.status import CLAIMABLE, Move, after
 from holdfast.core.waits import Signal
 from holdfast.errors import LeaseLost
-from holdfast.store.contract.leases import ClaimLeases, CompleteLeases, LeasedTask
-from holdfast.store.contract.runs import Advance, Claim, ClaimedRuns
+from holdfast.store.database import Row
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL
 from holdfast.store.postgres.planned_writes import LINES, plan_write
 from holdfast.store.postgres.transaction import Kinds, PostgresTransaction, columns
+from holdfast.store.runs.operations import Advance, Claim, ClaimedRuns
+from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, LeasedTask
 from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.admitting import Admissions, RateWindows, free
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN, holds_suspect
@@ -35,7 +36,7 @@ from holdfast.store.transitions.sharing import (
     latest_turns,
     move_clocks,
 )
-from holdfast.store.transitions.transaction import Row, lane_from
+from holdfast.store.transitions.transaction import lane_from
 
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
 _BESIDE = (

@@ -15,13 +15,12 @@ import psycopg
 from holdfast.core import claiming
 from holdfast.core.conditions.model import SignalEffect
 from holdfast.core.waits import Signal
-from holdfast.store.contract import Operation
-from holdfast.store.contract.reading import Hints, SignalArrived
-from holdfast.store.contract.runs import SignalRun
-from holdfast.store.contract.waits import WaitDelivery
+from holdfast.store.database import Hints, Operation, SignalArrived
 from holdfast.store.postgres.claim import WAKE
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import CHANNEL, SQL
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.waits.operations import WaitDelivery
 
 
 class Announcer(NamedTuple):

@@ -20,9 +20,7 @@ from holdfast.core.budgets.model import SpendEntry
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import RowDamaged
-from holdfast.store.contract import Operation
-from holdfast.store.contract.reading import Hints, MemberOutcome
-from holdfast.store.contract.runs import Advance, Advanced, StartRuns
+from holdfast.store.database import Hints, MemberOutcome, Operation
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL
@@ -33,6 +31,7 @@ from holdfast.store.postgres.transaction import (
     PostgresTransaction,
     columns,
 )
+from holdfast.store.runs.operations import Advance, Advanced, StartRuns
 from holdfast.store.transitions import APPLY, ended, guarded, is_end, is_one_event, line, news_of
 from holdfast.store.transitions.touching import notify_or_wake
 

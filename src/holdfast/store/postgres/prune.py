@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.store.contract.runs import Prune, Pruned
+from holdfast.store.database import Row
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.runs.operations import Prune, Pruned
 from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.graphs import prune_of
 from holdfast.store.transitions.payloads import collect, forget_history
-from holdfast.store.transitions.transaction import Row
 from holdfast.store.transitions.trees import cut, sizes_of
 
 _BELOW = (

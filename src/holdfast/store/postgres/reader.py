@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import psycopg
 
 from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable, WriteConflict
+from holdfast.store.all_queries import StoreQueries
 from holdfast.store.clock import Clock
-from holdfast.store.contract import CheckProgress
-from holdfast.store.contract.reading import NextDue
+from holdfast.store.database import CheckProgress
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL, as_list, spelled
@@ -26,7 +26,7 @@ from holdfast.store.postgres.errors import (
     TemporarilyUnavailable,
     translate_error,
 )
-from holdfast.store.reading import StoreQueries
+from holdfast.store.runs.queries import NextDue
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from typing import Any
 from holdfast.core.payload import Seal
 from holdfast.core.runs import Route
 from holdfast.errors import RowDamaged
-from holdfast.store.contract.reading import Hints, MemberOutcome
+from holdfast.store.database import Hints, MemberOutcome
 from holdfast.store.postgres import clear_values, sealing
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL, as_list
-from holdfast.store.reading import route_values
+from holdfast.store.runs.queries import route_values
 from holdfast.store.sealing import refusal
 from holdfast.store.soundness import checked, sifted
 

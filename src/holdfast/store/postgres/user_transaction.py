@@ -12,12 +12,12 @@ from psycopg.rows import dict_row
 from holdfast.core.payload import Seal
 from holdfast.core.runs import Route
 from holdfast.errors import BadOption, RowDamaged
-from holdfast.store.contract import Hints, MemberOutcome
+from holdfast.store.database import Hints, MemberOutcome
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.dialect import CHANNEL, NUMBERED, SQL, as_list
 from holdfast.store.postgres.errors import ConnectionLost, RetryTransaction, translated
 from holdfast.store.postgres.transaction import RUN_COLUMNS, columns
-from holdfast.store.reading import route_values
+from holdfast.store.runs.queries import route_values
 from holdfast.store.soundness import checked, sifted
 from holdfast.store.user_connections import (
     ASYNCHRONOUS,

@@ -36,11 +36,10 @@ from holdfast.errors import (
 )
 from holdfast.store import process_fork, transitions
 from holdfast.store.clock import Clock, WallClock
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.reading import NO_HINTS, Hints, MemberOutcome
-from holdfast.store.contract.runs import Advance, Advanced, Started, StartRuns
+from holdfast.store.database import NO_HINTS, Hints, MemberOutcome, Operation, Started
 from holdfast.store.instants import newest
-from holdfast.store.reading import route_values
+from holdfast.store.runs.operations import Advance, Advanced, StartRuns
+from holdfast.store.runs.queries import route_values
 from holdfast.store.sealing import refusal
 from holdfast.store.soundness import checked, sifted
 from holdfast.store.sqlite import clear_values, library_check, migrate, sealing
@@ -61,6 +60,7 @@ from holdfast.store.sqlite.liveness import liveness_locks_of
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.user_connection import LoanBroken
 from holdfast.store.sqlite.user_transaction import SqliteUserTransaction
+from holdfast.store.store import Store
 from holdfast.store.unstorable import translate_error
 
 LOCK_PATIENCE = 30.0

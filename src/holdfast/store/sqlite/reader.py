@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.errors import EngineClosed, StoreBusy, StoreError, StoreGone
+from holdfast.store.all_queries import StoreQueries
 from holdfast.store.clock import Clock
-from holdfast.store.contract import CheckProgress
-from holdfast.store.reading import StoreQueries, values_of
+from holdfast.store.database import CheckProgress
+from holdfast.store.runs.queries import values_of
 from holdfast.store.soundness import as_dict
 from holdfast.store.sqlite.connection import (
     DRIVER_ERRORS,

@@ -9,8 +9,8 @@ from typing import Any
 from holdfast.core.payload import Seal
 from holdfast.core.runs import Route
 from holdfast.errors import BadOption, RowDamaged, StoreBusy
-from holdfast.store.contract import Hints, MemberOutcome
-from holdfast.store.reading import route_values
+from holdfast.store.database import Hints, MemberOutcome
+from holdfast.store.runs.queries import route_values
 from holdfast.store.soundness import checked, sifted
 from holdfast.store.sqlite.connection import Connection, WriteLockBusy, translate
 from holdfast.store.sqlite.dialect import SQL, as_list, large_of, without_large

@@ -12,8 +12,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from holdfast.core.runs import Route
-from holdfast.store.contract import Operation
-from holdfast.store.contract.budgets import (
+from holdfast.store.budgets.operations import (
     RaiseBudget,
     ReserveBudget,
     ResetBudget,
@@ -21,7 +20,8 @@ from holdfast.store.contract.budgets import (
     SpendBudget,
     SpendRunBudget,
 )
-from holdfast.store.contract.flows import (
+from holdfast.store.database import Operation, Row, Transaction
+from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,
     MoveFlow,
@@ -29,7 +29,7 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
-from holdfast.store.contract.gates import (
+from holdfast.store.gates.operations import (
     DecideGate,
     DelegateGate,
     ExpireGates,
@@ -37,7 +37,8 @@ from holdfast.store.contract.gates import (
     UpdateGate,
     WithdrawGate,
 )
-from holdfast.store.contract.graphs import (
+from holdfast.store.graphs.operations import (
+    AddMembers,
     CancelGraph,
     ImportGraph,
     PruneGraphs,
@@ -48,29 +49,17 @@ from holdfast.store.contract.graphs import (
     SweepStages,
     WriteStagePart,
 )
-from holdfast.store.contract.growing import AddMembers
-from holdfast.store.contract.keys import NeedKey, ResealKey, RotateKey
-from holdfast.store.contract.leases import (
-    ClaimLeases,
-    CompleteLeases,
-    ExpireAttempts,
-    OverrideRun,
-    RenewLeases,
-    RevokeLease,
-    SetPriority,
-)
-from holdfast.store.contract.payloads import (
-    CopyPayloads,
-    EncryptStore,
+from holdfast.store.keys.operations import NeedKey, ResealKey, RotateKey
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.payloads.operations import CopyPayloads, EncryptStore, Reseal, SaveSetting
+from holdfast.store.retention.operations import (
     EndMaintenance,
     Forget,
     RemoveRetention,
-    Reseal,
     SaveRetention,
-    SaveSetting,
     TakeMaintenanceLock,
 )
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     Advance,
     BeginCopy,
     BeginImport,
@@ -90,13 +79,11 @@ from holdfast.store.contract.runs import (
     ResumeRun,
     SealStore,
     SetAside,
-    SetLane,
-    SignalRun,
     StageEvents,
     StartRuns,
     UnsealStore,
 )
-from holdfast.store.contract.schedules import (
+from holdfast.store.schedules.operations import (
     BackfillSchedule,
     FireSchedules,
     PauseSchedule,
@@ -105,8 +92,9 @@ from holdfast.store.contract.schedules import (
     SetSchedule,
     TriggerSchedule,
 )
-from holdfast.store.contract.streams import AppendFrames
-from holdfast.store.contract.subscriptions import (
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.streams.operations import AppendFrames
+from holdfast.store.subscriptions.operations import (
     AddSubscription,
     ClaimWebhooks,
     Consume,
@@ -116,7 +104,15 @@ from holdfast.store.contract.subscriptions import (
     RemoveSubscription,
     ResealWebhook,
 )
-from holdfast.store.contract.waits import DeliverSignal, ReleaseWait
+from holdfast.store.tasks.operations import (
+    ClaimLeases,
+    CompleteLeases,
+    ExpireAttempts,
+    OverrideRun,
+    RenewLeases,
+    RevokeLease,
+    SetPriority,
+)
 from holdfast.store.transitions import budgets
 from holdfast.store.transitions.advancing import (
     advance,
@@ -218,7 +214,8 @@ from holdfast.store.transitions.subscribing import (
     unsubscribe,
 )
 from holdfast.store.transitions.touching import write_outbox
-from holdfast.store.transitions.transaction import Row, Transaction, run_from
+from holdfast.store.transitions.transaction import run_from
+from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
     StartRuns: start_runs,

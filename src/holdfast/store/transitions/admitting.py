@@ -8,7 +8,7 @@ from typing import NamedTuple
 from holdfast.core import claiming
 from holdfast.core.rate_limits import RateLimit, Window
 from holdfast.core.sessions import Lane
-from holdfast.store.transitions.transaction import Row, Transaction
+from holdfast.store.database import Row, Transaction
 
 NOTHING = Window()
 

@@ -20,18 +20,16 @@ from holdfast.core.runs import NewRun
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.core.waits import WaitRecord
 from holdfast.errors import BadGraph, LeaseLost, RunFinished, RunNotFound, TooManySignals
-from holdfast.store.contract import Operation
-from holdfast.store.contract.budgets import BudgetRefused
-from holdfast.store.contract.reading import MemberOutcome
-from holdfast.store.contract.runs import (
+from holdfast.store.budgets.operations import BudgetRefused
+from holdfast.store.database import MemberOutcome, Operation, Row, Started, Transaction
+from holdfast.store.runs.operations import (
     Advance,
     Advanced,
     RequestCancel,
     RevisionChanged,
-    SignalRun,
-    Started,
     StartRuns,
 )
+from holdfast.store.signals.operations import SignalRun
 from holdfast.store.transitions.budgets import (
     is_blocked,
     record_spend,
@@ -53,7 +51,7 @@ from holdfast.store.transitions.stopping import (
 )
 from holdfast.store.transitions.streaming import write as append_output
 from holdfast.store.transitions.touching import notify_parent, release_schedule
-from holdfast.store.transitions.transaction import Row, Transaction, append
+from holdfast.store.transitions.transaction import append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from holdfast.core import claiming
 from holdfast.core.runs import NewRun
 from holdfast.core.sessions import Lane
+from holdfast.store.database import Transaction
 from holdfast.store.transitions.admitting import RateWindows
 from holdfast.store.transitions.sharing import LaneUsage, choose, enter_usage
-from holdfast.store.transitions.transaction import Transaction, lane_from
+from holdfast.store.transitions.transaction import lane_from
 
 
 class StartLeases:

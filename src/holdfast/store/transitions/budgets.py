@@ -18,7 +18,7 @@ from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Breach, Budget, BudgetLine, SpendEntry
 from holdfast.core.runs import NewRun
 from holdfast.errors import BudgetNotFound, LeaseLost
-from holdfast.store.contract.budgets import (
+from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
@@ -28,9 +28,10 @@ from holdfast.store.contract.budgets import (
     SpendBudget,
     SpendRunBudget,
 )
-from holdfast.store.contract.runs import Advance
+from holdfast.store.database import Row, Transaction
+from holdfast.store.runs.operations import Advance
 from holdfast.store.transitions.touching import notify_or_wake
-from holdfast.store.transitions.transaction import Row, Transaction, append, load
+from holdfast.store.transitions.transaction import append, load
 
 REMEMBERED = 30 * 86_400 * 1_000_000
 """Microseconds for which a key is remembered at least, even if its budget is reset often."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from holdfast.core import claiming
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import CLAIMABLE, Move, Status, after
-from holdfast.store.contract.runs import Claim, ClaimedRuns
+from holdfast.store.database import Transaction
+from holdfast.store.runs.operations import Claim, ClaimedRuns
 from holdfast.store.transitions.sharing import LaneRoom, move_clocks, ready_from
-from holdfast.store.transitions.transaction import Transaction, lanes_from, run_from
+from holdfast.store.transitions.transaction import lanes_from, run_from
 
 WOKEN = (Status.PENDING, Status.WAITING, Status.BLOCKED, Status.CANCELLING)
 """The statuses in which a run can wait for an instant."""

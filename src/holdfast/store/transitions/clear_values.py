@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from holdfast.errors import RunExists
 from holdfast.store.clear_values import CLEAR_VALUES, GUARDED
-from holdfast.store.contract.payloads import ENCRYPTION, EncryptStore
-from holdfast.store.transitions.transaction import Transaction
+from holdfast.store.database import Transaction
+from holdfast.store.payloads.operations import ENCRYPTION, EncryptStore
 
 
 def encrypt_store(tx: Transaction, op: EncryptStore) -> bool:

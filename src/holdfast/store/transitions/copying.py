@@ -12,15 +12,16 @@ from holdfast.core.payload import Seal
 from holdfast.core.runs import Cell, Route, RunRecord, RunSnapshot
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StageGone, StoreInUse, StoreNotEmpty
-from holdfast.store.contract.payloads import HALF_COPIED, SEALED
-from holdfast.store.contract.runs import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.payloads.operations import HALF_COPIED, SEALED
+from holdfast.store.runs.operations import (
     BeginCopy,
     BeginImport,
     CopyRuns,
     EndCopy,
     ImportRun,
     SealStore,
-    SetLane,
     StagedEvents,
     StageEvents,
     UnsealStore,
@@ -31,7 +32,7 @@ from holdfast.store.transitions.graphs.sweeping import STALE
 from holdfast.store.transitions.operating import set_lane
 from holdfast.store.transitions.payloads import insert_payload, refer
 from holdfast.store.transitions.starting import stored_key
-from holdfast.store.transitions.transaction import Row, Transaction, append_each, last_seq
+from holdfast.store.transitions.transaction import append_each, last_seq
 
 _EMPTY = (
     "empty_events",

@@ -14,8 +14,9 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.events import Event, EventKind
 from holdfast.errors import RowDamaged
-from holdfast.store.contract.runs import SetAside
-from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq
+from holdfast.store.database import Transaction
+from holdfast.store.runs.operations import SetAside
+from holdfast.store.transitions.transaction import append_from_outside, last_seq
 
 log = logging.getLogger("holdfast")
 

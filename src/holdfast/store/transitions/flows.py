@@ -16,7 +16,8 @@ from holdfast.core.flows.model import (
     FlowStepStatus,
 )
 from holdfast.errors import FlowChanged, FlowExists, FlowNotFound, FlowNotYours
-from holdfast.store.contract.flows import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,
     FlowsWoken,
@@ -25,7 +26,6 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
-from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def create_flow(tx: Transaction, op: CreateFlow) -> FlowRecord:

@@ -27,7 +27,8 @@ from holdfast.core.gates.model import (
 )
 from holdfast.core.gates.rules import GateVerdict
 from holdfast.errors import GateNotFound
-from holdfast.store.contract.gates import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.gates.operations import (
     DecideGate,
     DelegateGate,
     ExpireGates,
@@ -38,7 +39,7 @@ from holdfast.store.contract.gates import (
     WithdrawGate,
 )
 from holdfast.store.transitions.touching import notify_or_wake
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside
+from holdfast.store.transitions.transaction import append_from_outside
 
 _BLOBS = ("assignees", "roles")
 

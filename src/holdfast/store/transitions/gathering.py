@@ -9,10 +9,10 @@ import msgspec
 
 from holdfast.core import claiming
 from holdfast.core.payload import Payload
-from holdfast.store.contract.runs import DebounceStart, Started, StartRuns
+from holdfast.store.database import Started, Transaction
+from holdfast.store.runs.operations import DebounceStart, StartRuns
 from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.starting import start_runs, stored_key
-from holdfast.store.transitions.transaction import Transaction
 
 
 def debounce_start(tx: Transaction, op: DebounceStart) -> list[Started]:

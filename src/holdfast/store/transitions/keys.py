@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.core import tokens
 from holdfast.core.tokens import SigningKey
-from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
-from holdfast.store.transitions.transaction import Row, Transaction
+from holdfast.store.database import Row, Transaction
+from holdfast.store.keys.operations import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
 
 
 def need_key(tx: Transaction, op: NeedKey) -> SigningKey:

@@ -17,7 +17,9 @@ from holdfast.core.tasks import policy as task_policy
 from holdfast.core.tasks.suspension import ENDS
 from holdfast.core.waits import Signal
 from holdfast.errors import RunFinished, RunNotFound
-from holdfast.store.contract.leases import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.runs.operations import Advance, Claim
+from holdfast.store.tasks.operations import (
     ClaimLeases,
     CompleteLeases,
     ExpireAttempts,
@@ -29,7 +31,6 @@ from holdfast.store.contract.leases import (
     SetPriority,
     TaskCompletion,
 )
-from holdfast.store.contract.runs import Advance, Claim
 from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.budgets import (
     release_reservations_of_holder,
@@ -46,13 +47,7 @@ from holdfast.store.transitions.touching import (
     notify_parent,
     release_schedule,
 )
-from holdfast.store.transitions.transaction import (
-    Row,
-    Transaction,
-    append_from_outside,
-    as_dict,
-    last_seq,
-)
+from holdfast.store.transitions.transaction import append_from_outside, as_dict, last_seq
 
 
 class LeasedRun(NamedTuple):

@@ -19,14 +19,14 @@ from holdfast.errors import (
     RunNotFinished,
     RunNotFound,
 )
-from holdfast.store.contract.runs import Prune, Pruned, ReplayRun, ReplayRuns, ResumeRun, SetLane
+from holdfast.store.database import Row, Transaction
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import Prune, Pruned, ReplayRun, ReplayRuns, ResumeRun
 from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.admitting import apply_new_rate
 from holdfast.store.transitions.payloads import collect, digests_used, forget_history
 from holdfast.store.transitions.transaction import (
-    Row,
-    Transaction,
     append_each,
     append_from_outside,
     last_seq,

@@ -15,20 +15,19 @@ from holdfast.core.envelope import digest_of, digests_of
 from holdfast.core.events import Event, EventKind
 from holdfast.core.payload import Payload
 from holdfast.errors import BadOption, RetentionNotFound
-from holdfast.store.contract.payloads import (
-    CopyPayloads,
+from holdfast.store.database import Row, Transaction
+from holdfast.store.payloads.operations import CopyPayloads, Reseal, SaveSetting
+from holdfast.store.retention.operations import (
     EndMaintenance,
     Forget,
     RemoveRetention,
-    Reseal,
     SaveRetention,
-    SaveSetting,
     TakeMaintenanceLock,
 )
-from holdfast.store.contract.runs import Pruned
+from holdfast.store.runs.operations import Pruned
 from holdfast.store.tables import FORGETTABLE
 from holdfast.store.transitions import trees
-from holdfast.store.transitions.transaction import Row, Transaction, append
+from holdfast.store.transitions.transaction import append
 from holdfast.store.transitions.trees import cut, sizes_of
 
 _HALF_COPIED = "half_copied"

@@ -21,8 +21,9 @@ from holdfast.errors import (
     ScheduleBusy,
     ScheduleNotFound,
 )
-from holdfast.store.contract.runs import RequestCancel, StartRuns
-from holdfast.store.contract.schedules import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.runs.operations import RequestCancel, StartRuns
+from holdfast.store.schedules.operations import (
     BackfillSchedule,
     FireSchedules,
     PauseSchedule,
@@ -35,7 +36,6 @@ from holdfast.store.soundness import damaged
 from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import request_cancel
-from holdfast.store.transitions.transaction import Row, Transaction
 
 log = logging.getLogger("holdfast")
 

@@ -11,16 +11,11 @@ from holdfast.core import claiming
 from holdfast.core.events import Event, EventKind
 from holdfast.core.streams.model import CloseReason
 from holdfast.errors import StoreHalfCopied
-from holdfast.store.contract.payloads import HALF_COPIED
-from holdfast.store.contract.runs import EndSession, FreedRuns, Heartbeat, OpenSession
+from holdfast.store.database import Row, Transaction
+from holdfast.store.payloads.operations import HALF_COPIED
+from holdfast.store.runs.operations import EndSession, FreedRuns, Heartbeat, OpenSession
 from holdfast.store.transitions.budgets import release_reservations_of_session
-from holdfast.store.transitions.transaction import (
-    Row,
-    Transaction,
-    append_from_outside,
-    last_progress,
-    last_seqs,
-)
+from holdfast.store.transitions.transaction import append_from_outside, last_progress, last_seqs
 
 PORTION = 1000
 """How many runs one transaction frees at most, because other writers wait for it."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from holdfast.core import claiming, fairness
 from holdfast.core.runs import NewRun
 from holdfast.core.sessions import Lane
+from holdfast.store.database import Row, Transaction
 from holdfast.store.transitions.admitting import Admissions, RateWindows
-from holdfast.store.transitions.transaction import Row, Transaction
 
 
 class LaneUsage(NamedTuple):

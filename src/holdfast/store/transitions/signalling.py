@@ -33,23 +33,18 @@ from holdfast.errors import (
     WaitExpired,
     WaitNotFound,
 )
-from holdfast.store.contract.runs import SignalRun
-from holdfast.store.contract.waits import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.transitions.keys import key_from
+from holdfast.store.transitions.payloads import keep
+from holdfast.store.transitions.touching import notify_or_wake
+from holdfast.store.transitions.transaction import append_from_outside, last_seq, load
+from holdfast.store.waits.operations import (
     BEFORE,
     RELEASABLE,
     DeliverSignal,
     ReleaseWait,
     WaitDelivery,
-)
-from holdfast.store.transitions.keys import key_from
-from holdfast.store.transitions.payloads import keep
-from holdfast.store.transitions.touching import notify_or_wake
-from holdfast.store.transitions.transaction import (
-    Row,
-    Transaction,
-    append_from_outside,
-    last_seq,
-    load,
 )
 
 

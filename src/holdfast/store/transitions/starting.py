@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from holdfast.core import claiming
 from holdfast.core.runs import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
-from holdfast.store.contract.runs import Started, StartRuns
+from holdfast.store.database import Row, Started, Transaction
+from holdfast.store.runs.operations import StartRuns
 from holdfast.store.soundness import without_route
 from holdfast.store.transitions.births import StartLeases
 from holdfast.store.transitions.budgets import check_names, open_trees
 from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.sharing import rank_fairly, set_clocks
-from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:

@@ -18,7 +18,8 @@ from holdfast.core import claiming
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Move, Status, after
 from holdfast.errors import RowDamaged, RunFinished
-from holdfast.store.contract.runs import ExpireRuns, PartlyCancelled, RequestCancel, SetAside
+from holdfast.store.database import Row, Transaction
+from holdfast.store.runs.operations import ExpireRuns, PartlyCancelled, RequestCancel, SetAside
 from holdfast.store.transitions.budgets import release_reservations_of_run
 from holdfast.store.transitions.damage import set_aside
 from holdfast.store.transitions.gates import withdraw_all
@@ -30,8 +31,6 @@ from holdfast.store.transitions.touching import (
     wake_parent,
 )
 from holdfast.store.transitions.transaction import (
-    Row,
-    Transaction,
     append_each,
     append_from_outside,
     last_seq,

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.core.streams.model import Output, StreamMode, StreamPart
 from holdfast.errors import BadOption, HoldfastError, LeaseLost, StreamClosed
-from holdfast.store.contract.streams import Appended, AppendFrames
-from holdfast.store.transitions.transaction import Row, Transaction
+from holdfast.store.database import Row, Transaction
+from holdfast.store.streams.operations import Appended, AppendFrames
 
 Said = tuple[str, Output]
 """The id of a run, and the output to append."""

@@ -19,7 +19,8 @@ from holdfast.core.subscriptions import (
     cursor_of,
 )
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
-from holdfast.store.contract.subscriptions import (
+from holdfast.store.database import Row, Transaction
+from holdfast.store.subscriptions.operations import (
     AddSubscription,
     ClaimWebhooks,
     Consume,
@@ -31,7 +32,6 @@ from holdfast.store.contract.subscriptions import (
     ResealWebhook,
 )
 from holdfast.store.transitions.payloads import fetch
-from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def subscribe(tx: Transaction, op: AddSubscription) -> Subscription:

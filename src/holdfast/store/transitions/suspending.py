@@ -11,9 +11,10 @@ from holdfast.core.conditions.model import Condition
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.core.tasks.suspension import ENDS, next_look
+from holdfast.store.database import Row, Transaction
 from holdfast.store.transitions.signalling import condition_progress
 from holdfast.store.transitions.touching import notify_or_wake
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
+from holdfast.store.transitions.transaction import append_from_outside, last_seq
 
 
 def resolve_overdue(tx: Transaction, state: Row) -> Status | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from holdfast.core import claiming
 from holdfast.core.graphs.model import MARK, graph_of
 from holdfast.core.status import Move, Status, after
-from holdfast.store.contract import MemberOutcome
-from holdfast.store.transitions.transaction import Row, Transaction
+from holdfast.store.database import MemberOutcome, Row, Transaction
 
 
 def notify_or_wake(tx: Transaction, state: Row, *, wakes: bool = True) -> None:

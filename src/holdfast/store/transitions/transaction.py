@@ -2,81 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast.core.claiming import NO_PROGRESS
 from holdfast.core.events import Event
-from holdfast.core.payload import Seal
-from holdfast.core.runs import Route, RunRecord
+from holdfast.core.runs import RunRecord
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged, RunNotFound
-from holdfast.store.contract import Hints, MemberOutcome
+from holdfast.store.database import Row, Transaction
 
-Row = Any
 _STATUS = {status.value: status for status in Status}
-
-
-class Transaction(Protocol):
-    """An open transaction in one of the databases."""
-
-    now: int
-    hints: Hints
-    news: list[MemberOutcome]
-    """Ends of graph members in this transaction. Those left at its end go to the outbox."""
-    told: set[str]
-    """Parents that were already woken in this transaction."""
-    graphs: dict[str, Row]
-    """Graphs that were read and locked in this transaction, and have not changed since."""
-
-    def rows(self, query: str, **values: object) -> list[Row]:
-        """Run a named query and return its rows, addressed by column name. Raises RowDamaged."""
-
-    def sifted(self, query: str, **values: object) -> tuple[list[Row], list[RowDamaged]]:
-        """Run a named query. Return its sound rows, and the damage of the others."""
-
-    def change(self, query: str, **values: object) -> int:
-        """Run a named query and return how many rows it changed."""
-
-    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
-        """Run a named query once per set of values and return how many rows changed in all."""
-
-    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
-        """Run several named queries, each once per set of values.
-
-        No two of them may change the same column of a row: a database may run them as one
-        statement.
-        """
-
-    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        """Create the runs whose id and key are new, in order, and return their ids."""
-
-    def route_id(self, route: Route) -> int:
-        """Return the id of a route, creating it when it is new."""
-
-    def as_list(self, items: Iterable[object]) -> object:
-        """Return *items* as the list parameter of this database."""
-
-    def call(self, body: Callable[[Any], bytes]) -> bytes:
-        """Let a user's function write in this transaction. It can neither commit nor roll back."""
-
-    def lock_tables(self) -> None:
-        """Block all other writers until this transaction ends. Readers are not blocked."""
-
-    def seal(self, seal: Seal) -> None:
-        """Make the database refuse every write of every process, with StoreSealed."""
-
-    def unseal(self) -> None:
-        """Make the database accept writes again."""
-
-    def refuse_clear_values(self) -> bool:
-        """Make the database refuse values in clear from every process, with CodecMismatch.
-
-        Return whether it does.
-        """
 
 
 def load(tx: Transaction, run_id: str) -> Row:

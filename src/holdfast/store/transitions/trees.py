@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.store.contract.payloads import Forget
-from holdfast.store.contract.runs import Prune
-from holdfast.store.transitions.transaction import Transaction
+from holdfast.store.database import Transaction
+from holdfast.store.retention.operations import Forget
+from holdfast.store.runs.operations import Prune
 
 RUNS = 2000
 """How many runs one transaction deletes, or trims, at most."""

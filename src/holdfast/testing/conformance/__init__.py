@@ -1,4 +1,4 @@
-"""Conformance suite for stores: the promises of ``holdfast.store.contract`` as tests.
+"""Conformance suite for stores: the promises of ``holdfast.store`` as tests.
 
 The author of a store subclasses ``StoreContract`` and implements ``open_store``, ``execute`` and
 ``transaction``; pytest collects the tests from the subclass. Each test begins with an empty

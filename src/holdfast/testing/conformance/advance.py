@@ -10,18 +10,19 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, LeaseLost, RunExists, RunNotFound, WriteConflict
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.reading import Hints, RunFilter
-from holdfast.store.contract.runs import (
+from holdfast.store.database import Hints, Operation
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import (
     Advance,
     Advanced,
     EndSession,
     Heartbeat,
     RequestCancel,
     RevisionChanged,
-    SignalRun,
     StartRuns,
 )
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import (
     MINUTE,
     ROUTE,

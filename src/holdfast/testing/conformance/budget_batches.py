@@ -9,9 +9,9 @@ from holdfast.core.budgets.model import SpendEntry
 from holdfast.core.budgets.rules import UNIT
 from holdfast.core.events import Event, EventKind
 from holdfast.errors import LeaseLost
-from holdfast.store.contract import Store
-from holdfast.store.contract.budgets import BudgetRefused
-from holdfast.store.contract.runs import Advance, Advanced
+from holdfast.store.budgets.operations import BudgetRefused
+from holdfast.store.runs.operations import Advance, Advanced
+from holdfast.store.store import Store
 from holdfast.testing.conformance.budgets import BudgetConformance
 from holdfast.testing.conformance.fixture import MINUTE, HandClock
 

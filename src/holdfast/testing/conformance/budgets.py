@@ -13,8 +13,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import BudgetNotFound, LeaseLost, UnknownDimension
-from holdfast.store.contract import Store
-from holdfast.store.contract.budgets import (
+from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
@@ -24,8 +23,7 @@ from holdfast.store.contract.budgets import (
     SpendBudget,
     SpendRunBudget,
 )
-from holdfast.store.contract.leases import RevokeLease
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     Advanced,
     BeginCopy,
     CopyRuns,
@@ -36,6 +34,8 @@ from holdfast.store.contract.runs import (
     RevisionChanged,
     StartRuns,
 )
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import RevokeLease
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
 _ASIDE = (

@@ -8,8 +8,9 @@ from holdfast.core.claiming import PRIORITY_STEP
 from holdfast.core.runs import Route
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import Claim, EndSession, SetLane, StartRuns
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import Claim, EndSession, StartRuns
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
 

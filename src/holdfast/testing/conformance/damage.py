@@ -15,25 +15,25 @@ from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.core.subscriptions import NOW, WEBHOOK, EventFilter
 from holdfast.errors import RowDamaged
-from holdfast.store.contract import Store
-from holdfast.store.contract.budgets import SetBudget
-from holdfast.store.contract.flows import CreateFlow, MoveFlow, WakeFlows
-from holdfast.store.contract.graphs import SweepStages
-from holdfast.store.contract.keys import NeedKey, OfferedKey, RotateKey
-from holdfast.store.contract.payloads import TakeMaintenanceLock
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import (
+from holdfast.store.budgets.operations import SetBudget
+from holdfast.store.flows.operations import CreateFlow, MoveFlow, WakeFlows
+from holdfast.store.graphs.operations import SweepStages
+from holdfast.store.keys.operations import NeedKey, OfferedKey, RotateKey
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.retention.operations import TakeMaintenanceLock
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import (
     Advance,
     EndSession,
     OpenSession,
     RequestCancel,
     ResumeRun,
     SetAside,
-    SetLane,
     StartRuns,
 )
-from holdfast.store.contract.schedules import FireSchedules, SetSchedule
-from holdfast.store.contract.subscriptions import AddSubscription
+from holdfast.store.schedules.operations import FireSchedules, SetSchedule
+from holdfast.store.store import Store
+from holdfast.store.subscriptions.operations import AddSubscription
 from holdfast.testing.conformance.fixture import (
     MORNING,
     ROUTE,

@@ -15,8 +15,9 @@ from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.runs import Advance, Claim, EndSession, OpenSession, Started, StartRuns
+from holdfast.store.database import Operation, Started
+from holdfast.store.runs.operations import Advance, Claim, EndSession, OpenSession, StartRuns
+from holdfast.store.store import Store
 from holdfast.testing.clock import VirtualClock
 
 SECOND = 1_000_000

@@ -18,8 +18,7 @@ from holdfast.errors import (
     FlowNotYours,
     IllegalMove,
 )
-from holdfast.store.contract import Store
-from holdfast.store.contract.flows import (
+from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,
     FlowsWoken,
@@ -28,6 +27,7 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 from holdfast.testing.conformance.reading import BROKEN
 

@@ -23,8 +23,7 @@ from holdfast.errors import (
     UnknownChoice,
     WrongAnswer,
 )
-from holdfast.store.contract import Store
-from holdfast.store.contract.gates import (
+from holdfast.store.gates.operations import (
     DecideGate,
     DelegateGate,
     ExpireGates,
@@ -34,14 +33,15 @@ from holdfast.store.contract.gates import (
     UpdateGate,
     WithdrawGate,
 )
-from holdfast.store.contract.leases import OverrideRun
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     ExpireRuns,
     ImportRun,
     Prune,
     RequestCancel,
     RevisionChanged,
 )
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import OverrideRun
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
 YES_NO = GateTerms(options=(Option("yes"), Option("no")))

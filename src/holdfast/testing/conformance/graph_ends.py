@@ -7,10 +7,10 @@ import pytest
 from holdfast.core.graphs.builder import PLACE
 from holdfast.core.status import Status
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import NeededResult, PruneGraphs, ReplayMember, ResealMember
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import BeginCopy, CopyRuns, EndCopy, Prune
+from holdfast.store.graphs.operations import NeededResult, PruneGraphs, ReplayMember, ResealMember
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, Prune
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, OpenStore
 from holdfast.testing.conformance.graph_parts import GraphPortionConformance
 from holdfast.testing.conformance.graphs import (

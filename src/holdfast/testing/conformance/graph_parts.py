@@ -19,16 +19,17 @@ from holdfast.errors import (
     LaneDraining,
     MemberElsewhere,
 )
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import (
+from holdfast.store.graphs.operations import (
+    AddMembers,
     GraphStage,
+    PreparedMember,
     StagedGraph,
     StageGraphs,
     SweepStages,
     WriteStagePart,
 )
-from holdfast.store.contract.growing import AddMembers, PreparedMember
-from holdfast.store.contract.runs import SetLane
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.store import Store
 from holdfast.store.transitions.graphs import sweeping, work
 from holdfast.testing.conformance.fixture import HandClock, OpenStore
 from holdfast.testing.conformance.graphs import GraphFixture, compose

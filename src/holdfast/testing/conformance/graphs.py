@@ -36,8 +36,9 @@ from holdfast.errors import (
     MemberNotFound,
     MemberStarted,
 )
-from holdfast.store.contract import Store
-from holdfast.store.contract.graphs import (
+from holdfast.store.database import Hints
+from holdfast.store.graphs.operations import (
+    AddMembers,
     CancelGraph,
     GraphStage,
     ImportGraph,
@@ -48,18 +49,17 @@ from holdfast.store.contract.graphs import (
     StagedGraph,
     StageGraphs,
 )
-from holdfast.store.contract.growing import AddMembers
-from holdfast.store.contract.leases import OverrideRun
-from holdfast.store.contract.reading import Hints
-from holdfast.store.contract.runs import (
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import (
     Advance,
     Advanced,
     ExpireRuns,
     Heartbeat,
     ReplayRun,
     RequestCancel,
-    SetLane,
 )
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import OverrideRun
 from holdfast.testing.conformance.fixture import MINUTE, ROUTE, HandClock, StoreFixture
 
 Groups = Sequence[tuple[Sequence[str], int] | tuple[Sequence[str], int, str]]

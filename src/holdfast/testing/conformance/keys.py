@@ -7,9 +7,9 @@ import pytest
 from holdfast.core.sessions import Lane
 from holdfast.core.tokens import SigningKey
 from holdfast.errors import KeyExists
-from holdfast.store.contract import Store
-from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
-from holdfast.store.contract.runs import BeginCopy, EndCopy
+from holdfast.store.keys.operations import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
+from holdfast.store.runs.operations import BeginCopy, EndCopy
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import SECOND, HandClock, OpenStore, StoreFixture
 
 OFFERED = OfferedKey("k1", b"a secret of 16 bytes or more")

@@ -11,15 +11,10 @@ from holdfast.core.payload import Payload
 from holdfast.core.runs import Route
 from holdfast.core.sessions import Lane
 from holdfast.errors import LaneDraining
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import (
-    DebounceStart,
-    EndSession,
-    RequestCancel,
-    SetLane,
-    Started,
-    StartRuns,
-)
+from holdfast.store.database import Started
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import DebounceStart, EndSession, RequestCancel, StartRuns
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, ROUTE, SECOND, HandClock, StoreFixture
 
 

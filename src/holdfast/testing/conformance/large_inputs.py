@@ -8,10 +8,11 @@ import pytest
 
 from holdfast.core.status import Status
 from holdfast.errors import RunExists
-from holdfast.store.contract import Store
-from holdfast.store.contract.payloads import Reseal, ValueChange
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import DebounceStart, ImportRun, Prune, SignalRun, StartRuns
+from holdfast.store.payloads.operations import Reseal, ValueChange
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import DebounceStart, ImportRun, Prune, StartRuns
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
 
 SIZES = (1, 600, 601, 5_000, 200_000)

@@ -24,11 +24,12 @@ from holdfast.errors import (
     StoreInUse,
     StoreNotEmpty,
 )
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.graphs import SweepStages
-from holdfast.store.contract.payloads import Forget
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import (
+from holdfast.store.database import Operation
+from holdfast.store.graphs.operations import SweepStages
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.retention.operations import Forget
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import (
     BeginCopy,
     BeginImport,
     CopyRuns,
@@ -40,11 +41,11 @@ from holdfast.store.contract.runs import (
     ReplayRun,
     RequestCancel,
     ResumeRun,
-    SetLane,
-    SignalRun,
     StagedEvents,
     StageEvents,
 )
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.graphs import sweeping
 from holdfast.testing.conformance.fixture import (

@@ -15,28 +15,25 @@ from holdfast.core.retention import RetentionRule
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import BadOption, HoldfastError, RetentionNotFound, RunExists, RunNotFound
-from holdfast.store.contract import Store
-from holdfast.store.contract.payloads import (
-    CopyPayloads,
+from holdfast.store.payloads.operations import CopyPayloads, Reseal, SaveSetting, ValueChange
+from holdfast.store.retention.operations import (
     EndMaintenance,
     Forget,
     RemoveRetention,
-    Reseal,
     SaveRetention,
-    SaveSetting,
     TakeMaintenanceLock,
-    ValueChange,
 )
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     BeginCopy,
     EndCopy,
     EndSession,
     ImportRun,
     Prune,
     Pruned,
-    SignalRun,
     StartRuns,
 )
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
 ENDED = sorted(status.value for status in FINAL)

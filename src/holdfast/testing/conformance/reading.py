@@ -12,11 +12,13 @@ from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.core.waits import WaitRecord
 from holdfast.store import sql_files
-from holdfast.store.contract import Store
-from holdfast.store.contract.keys import NeedKey, OfferedKey
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import Heartbeat, RequestCancel, SetLane, SignalRun, StartRuns
-from holdfast.store.contract.schedules import SetSchedule
+from holdfast.store.keys.operations import NeedKey, OfferedKey
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import Heartbeat, RequestCancel, StartRuns
+from holdfast.store.schedules.operations import SetSchedule
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.conformance import schedules
 from holdfast.testing.conformance.budgets import BROKEN as BROKEN_BUDGETS
 from holdfast.testing.conformance.fixture import MINUTE, MORNING, HandClock, OpenStore, StoreFixture

@@ -9,8 +9,8 @@ from holdfast.core.events import EventKind
 from holdfast.core.runs import Fanout, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import RunChanged, RunNotFinished, RunNotFound
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import ReplayRun, ReplayRuns, RequestCancel
+from holdfast.store.runs.operations import ReplayRun, ReplayRuns, RequestCancel
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import StoreFixture
 
 

@@ -10,10 +10,11 @@ import pytest
 from holdfast.core.schedules.model import GONE, Schedule, Tick, key_of
 from holdfast.core.status import Status
 from holdfast.errors import BadSchedule, ScheduleBusy, ScheduleNotFound
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.reading import NextDue, RunFilter
-from holdfast.store.contract.runs import BeginCopy, CopyRuns, EndCopy, Prune, RequestCancel
-from holdfast.store.contract.schedules import (
+from holdfast.store.database import Operation
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, Prune, RequestCancel
+from holdfast.store.runs.queries import NextDue
+from holdfast.store.schedules.operations import (
     BackfillSchedule,
     FireSchedules,
     PauseSchedule,
@@ -22,6 +23,7 @@ from holdfast.store.contract.schedules import (
     SetSchedule,
     TriggerSchedule,
 )
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import (
     MINUTE,
     MORNING,

@@ -10,10 +10,11 @@ from holdfast.core.payload import Seal
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, StoreInUse, StoreSealed
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.payloads import HALF_COPIED
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import (
+from holdfast.store.database import Operation
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.payloads.operations import HALF_COPIED
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import (
     Advance,
     BeginCopy,
     EndCopy,
@@ -21,11 +22,11 @@ from holdfast.store.contract.runs import (
     Heartbeat,
     RequestCancel,
     SealStore,
-    SetLane,
-    SignalRun,
     StartRuns,
     UnsealStore,
 )
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import OpenStore, StoreFixture
 
 

@@ -9,17 +9,17 @@ from holdfast.core.events import EventKind
 from holdfast.core.runs import Fanout, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunExists
-from holdfast.store.contract import Store
-from holdfast.store.contract.leases import RevokeLease, SetPriority
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     EndSession,
     Heartbeat,
     OpenSession,
     ReplayRun,
     RequestCancel,
-    SignalRun,
     StartRuns,
 )
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import RevokeLease, SetPriority
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, WAITS, HandClock, StoreFixture
 
 

@@ -7,10 +7,11 @@ import pytest
 from holdfast.core.events import EventKind
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
-from holdfast.store.contract import Store
-from holdfast.store.contract.reading import Hints
-from holdfast.store.contract.runs import ExpireRuns, RequestCancel, SignalRun
-from holdfast.store.contract.waits import WaitDelivery
+from holdfast.store.database import Hints
+from holdfast.store.runs.operations import ExpireRuns, RequestCancel
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
+from holdfast.store.waits.operations import WaitDelivery
 from holdfast.testing.conformance.fixture import MINUTE, STUCK, WAITS, HandClock, StoreFixture
 
 

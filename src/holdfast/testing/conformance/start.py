@@ -11,9 +11,11 @@ from holdfast.core.runs import Route
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import RunExists
-from holdfast.store.contract import Store
-from holdfast.store.contract.reading import RunFilter
-from holdfast.store.contract.runs import Claim, EndSession, SetLane, Started, StartRuns
+from holdfast.store.database import Started
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.operations import Claim, EndSession, StartRuns
+from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, ROUTE, SECOND, HandClock, StoreFixture
 
 

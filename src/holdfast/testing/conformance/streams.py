@@ -17,9 +17,9 @@ from holdfast.core.streams.model import (
     StreamRecord,
 )
 from holdfast.errors import LeaseLost, StreamClosed
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import Advance, EndSession, ImportRun, Prune, RequestCancel
-from holdfast.store.contract.streams import Appended, AppendFrames, StoredFrame
+from holdfast.store.runs.operations import Advance, EndSession, ImportRun, Prune, RequestCancel
+from holdfast.store.store import Store
+from holdfast.store.streams.operations import Appended, AppendFrames, StoredFrame
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
 from holdfast.testing.conformance.reading import BROKEN
 

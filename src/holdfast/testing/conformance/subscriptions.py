@@ -21,8 +21,7 @@ from holdfast.core.subscriptions import (
     Subscription,
 )
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import (
+from holdfast.store.runs.operations import (
     Advance,
     Advanced,
     BeginCopy,
@@ -31,7 +30,8 @@ from holdfast.store.contract.runs import (
     EndSession,
     Prune,
 )
-from holdfast.store.contract.subscriptions import (
+from holdfast.store.store import Store
+from holdfast.store.subscriptions.operations import (
     AddSubscription,
     ClaimWebhooks,
     Consume,

@@ -17,18 +17,20 @@ from holdfast.core.streams.model import NewFrame, Output, StreamPart
 from holdfast.core.tasks.suspension import ENDS, Suspension
 from holdfast.core.waits import Signal, WaitRecord
 from holdfast.errors import BadOption, LeaseLost
-from holdfast.store.contract import Operation, Store
-from holdfast.store.contract.keys import NeedKey, OfferedKey
-from holdfast.store.contract.leases import (
+from holdfast.store.database import Operation
+from holdfast.store.keys.operations import NeedKey, OfferedKey
+from holdfast.store.runs.operations import Advance, Advanced, EndSession, ReplayRun
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
+from holdfast.store.streams.operations import Appended, AppendFrames
+from holdfast.store.tasks.operations import (
     ClaimLeases,
     ExpireAttempts,
     Judge,
     LeasedTask,
     SetPriority,
 )
-from holdfast.store.contract.runs import Advance, Advanced, EndSession, ReplayRun, SignalRun
-from holdfast.store.contract.streams import Appended, AppendFrames
-from holdfast.store.contract.waits import ReleaseWait
+from holdfast.store.waits.operations import ReleaseWait
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 from holdfast.testing.conformance.reading import BROKEN
 

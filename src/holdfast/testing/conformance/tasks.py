@@ -12,8 +12,10 @@ from holdfast.core.status import Status
 from holdfast.core.streams.model import NewFrame, Output, StreamPart
 from holdfast.core.tasks.policy import TaskPolicy
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
-from holdfast.store.contract import Store
-from holdfast.store.contract.leases import (
+from holdfast.store.runs.operations import Advance, EndSession, OpenSession, StartRuns
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
+from holdfast.store.tasks.operations import (
     ClaimLeases,
     CompleteLeases,
     ExpireAttempts,
@@ -24,7 +26,6 @@ from holdfast.store.contract.leases import (
     SetPriority,
     TaskCompletion,
 )
-from holdfast.store.contract.runs import Advance, EndSession, OpenSession, SignalRun, StartRuns
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.core.events import Event, EventKind
 from holdfast.errors import BadOption
-from holdfast.store.contract import Store
-from holdfast.store.contract.runs import Advance, Advanced, StartRuns
+from holdfast.store.runs.operations import Advance, Advanced, StartRuns
+from holdfast.store.store import Store
 from holdfast.testing.conformance.advance import TransactionalStepFixture
 
 Misuse = Callable[[Any], object]

@@ -24,10 +24,11 @@ from holdfast.errors import (
     WaitExpired,
     WaitNotFound,
 )
-from holdfast.store.contract import Store
-from holdfast.store.contract.keys import NeedKey, OfferedKey, RotateKey
-from holdfast.store.contract.runs import Prune, ReplayRun, SignalRun
-from holdfast.store.contract.waits import BEFORE, DeliverSignal, ReleaseWait, WaitDelivery
+from holdfast.store.keys.operations import NeedKey, OfferedKey, RotateKey
+from holdfast.store.runs.operations import Prune, ReplayRun
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
+from holdfast.store.waits.operations import BEFORE, DeliverSignal, ReleaseWait, WaitDelivery
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
 
 KEY = OfferedKey("k1", b"a secret of 16 bytes or more")

@@ -24,7 +24,8 @@ from holdfast.engine.execution.signal_buffer import SignalBuffer
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.program_loop import FeedAhead
-from holdfast.store.contract import Advance, RunUpdate
+from holdfast.store.runs.operations import Advance
+from holdfast.store.runs.queries import RunUpdate
 
 _numbers = itertools.count()
 

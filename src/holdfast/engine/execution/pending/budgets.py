@@ -18,7 +18,8 @@ from holdfast.engine.execution.pending.step_outcomes import without_room
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import HoldfastError, UnknownDimension
-from holdfast.store.contract import Advance, ReserveBudget, SpendRunBudget
+from holdfast.store.budgets.operations import ReserveBudget, SpendRunBudget
+from holdfast.store.runs.operations import Advance
 
 CHECK_AGAIN = 1_000_000
 """Microseconds after which a branch without room checks again while other branches are at work."""

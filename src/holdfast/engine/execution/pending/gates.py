@@ -24,7 +24,8 @@ from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.engine.runtime.ids import new_id
-from holdfast.store.contract import Advance, GateChange, GateMove
+from holdfast.store.gates.operations import GateChange, GateMove
+from holdfast.store.runs.operations import Advance
 
 
 class PendingGate(Pending):

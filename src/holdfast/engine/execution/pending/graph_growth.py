@@ -29,10 +29,9 @@ from holdfast.engine.runtime.graph_stages import (
     prepared_stage,
 )
 from holdfast.errors import GraphBusy, GraphChanged, GraphRefused, LaneDraining, LeaseLost
-from holdfast.store.contract import Operation
-from holdfast.store.contract.graphs import SweepStages
-from holdfast.store.contract.growing import AddMembers
-from holdfast.store.contract.runs import Advance
+from holdfast.store.database import Operation
+from holdfast.store.graphs.operations import AddMembers, SweepStages
+from holdfast.store.runs.operations import Advance
 
 Persist = Callable[[Operation], Awaitable[Any]]
 

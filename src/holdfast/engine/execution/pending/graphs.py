@@ -9,7 +9,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.engine.execution.pending.base import Execution, Handler
 from holdfast.engine.execution.pending.graph_growth import with_stage
 from holdfast.payloads.compose import composer, sealed
-from holdfast.store.contract import AddMembers
+from holdfast.store.graphs.operations import AddMembers
 
 
 def _extend_graph(run: Execution, command: ExtendGraph) -> Event:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from holdfast.core.graphs.model import OPEN_GRAPHS, CancelPolicy, GraphRecord, GraphStatus
 from holdfast.errors import GraphFinished
-from holdfast.store.contract.graphs import CancelGraph
+from holdfast.store.database import Transaction
+from holdfast.store.graphs.operations import CancelGraph
 from holdfast.store.transitions.graphs.rows import load_graph
 from holdfast.store.transitions.graphs.settling import go_on_cancelling
 from holdfast.store.transitions.graphs.work import GraphResolution
-from holdfast.store.transitions.transaction import Transaction
 
 _REACH = list(CancelPolicy)
 

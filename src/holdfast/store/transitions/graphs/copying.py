@@ -6,13 +6,12 @@ import msgspec
 
 from holdfast.core.graphs.model import MemberState
 from holdfast.errors import GraphExists
-from holdfast.store.contract.graphs import ImportGraph
-from holdfast.store.contract.reading import MemberOutcome
+from holdfast.store.database import MemberOutcome, Transaction
+from holdfast.store.graphs.operations import ImportGraph
 from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.graphs.rows import group_row
 from holdfast.store.transitions.graphs.work import START
 from holdfast.store.transitions.touching import write_outbox
-from holdfast.store.transitions.transaction import Transaction
 
 
 def import_graph(tx: Transaction, op: ImportGraph) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.core.graphs.model import OPEN_GRAPHS, GraphStatus
-from holdfast.store.contract.graphs import PruneGraphs
-from holdfast.store.contract.runs import Prune, Pruned
+from holdfast.store.database import Transaction
+from holdfast.store.graphs.operations import PruneGraphs
+from holdfast.store.runs.operations import Prune, Pruned
 from holdfast.store.transitions import operating
-from holdfast.store.transitions.transaction import Transaction
 
 ROWS = 5000
 """How many members and audit entries one transaction deletes at most."""

@@ -31,10 +31,10 @@ from holdfast.core.graphs.model import (
     name_of,
 )
 from holdfast.core.graphs.resolution import judged
+from holdfast.store.database import Row
 from holdfast.store.transitions.graphs import work as portions
 from holdfast.store.transitions.graphs.rows import group_from
 from holdfast.store.transitions.graphs.work import REPLAY, GraphResolution
-from holdfast.store.transitions.transaction import Row
 
 _UNDECIDED = frozenset({MemberState.STAGED, MemberState.WAITING})
 

@@ -11,13 +11,13 @@ from holdfast.core.graphs.model import (
     run_of,
 )
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
-from holdfast.store.contract.graphs import ReplayMember, StagedGraph
+from holdfast.store.database import Transaction
+from holdfast.store.graphs.operations import ReplayMember, StagedGraph
 from holdfast.store.transitions.graphs.reopening import Reopening, TakenBack
 from holdfast.store.transitions.graphs.rows import load_graph, member_from
 from holdfast.store.transitions.graphs.settling import go_on, resolve_outcomes
 from holdfast.store.transitions.graphs.work import REPLAY, START, GraphResolution
 from holdfast.store.transitions.operating import replay_each
-from holdfast.store.transitions.transaction import Transaction
 
 
 def replay_member(tx: Transaction, op: ReplayMember) -> StagedGraph:

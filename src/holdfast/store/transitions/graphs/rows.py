@@ -20,8 +20,8 @@ from holdfast.core.graphs.model import (
     run_of,
 )
 from holdfast.errors import GraphNotFound
+from holdfast.store.database import Row, Transaction
 from holdfast.store.soundness import damaged
-from holdfast.store.transitions.transaction import Row, Transaction
 
 _STATUSES = {status.value: status for status in GraphStatus}
 _RESTS = {rest.value: rest for rest in RemainderPolicy}

@@ -17,9 +17,8 @@ from holdfast.core.graphs.model import (
     run_of,
 )
 from holdfast.core.graphs.resolution import can_never_fire
-from holdfast.store.contract.graphs import ResolvedGraphs, ResolveGraphs
-from holdfast.store.contract.growing import Compose, Lease
-from holdfast.store.contract.reading import MemberOutcome
+from holdfast.store.database import MemberOutcome, Row, Transaction
+from holdfast.store.graphs.operations import Compose, Lease, ResolvedGraphs, ResolveGraphs
 from holdfast.store.transitions.graphs.reopening import Reopening, TakenBack, taken_back
 from holdfast.store.transitions.graphs.rows import graph_from, group_from
 from holdfast.store.transitions.graphs.work import (
@@ -31,7 +30,6 @@ from holdfast.store.transitions.graphs.work import (
     START,
     GraphResolution,
 )
-from holdfast.store.transitions.transaction import Row, Transaction
 
 _WAITING = "waiting"
 _STARTED = "started"

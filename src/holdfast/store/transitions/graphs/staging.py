@@ -43,21 +43,23 @@ from holdfast.errors import (
     MemberExists,
     MemberStarted,
 )
-from holdfast.store.contract.graphs import (
+from holdfast.store.database import Transaction
+from holdfast.store.graphs.operations import (
+    AddMembers,
     GraphStage,
+    PreparedMember,
     ResealMember,
     StagedGraph,
     StageGraphs,
     StartedMember,
     WriteStagePart,
 )
-from holdfast.store.contract.growing import AddMembers, PreparedMember
 from holdfast.store.transitions.budgets import check_budgets
 from holdfast.store.transitions.graphs.reopening import TakenBack, taken_back
 from holdfast.store.transitions.graphs.rows import graph_from, group_from, group_row, load_graph
 from holdfast.store.transitions.graphs.sweeping import STALE
 from holdfast.store.transitions.graphs.work import REPLAY, SKIP, START, GraphResolution
-from holdfast.store.transitions.transaction import Transaction, lanes_from
+from holdfast.store.transitions.transaction import lanes_from
 
 
 def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:

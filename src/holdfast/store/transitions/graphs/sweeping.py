@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.store.contract.graphs import SweepStages
+from holdfast.store.database import Transaction
+from holdfast.store.graphs.operations import SweepStages
 from holdfast.store.transitions.graphs.work import PORTION
-from holdfast.store.transitions.transaction import Transaction
 
 STALE = 600_000_000
 """Microseconds after the last write until a stage is discarded: its writer has died."""

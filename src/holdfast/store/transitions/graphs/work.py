@@ -28,10 +28,9 @@ from holdfast.core.payload import Payload
 from holdfast.core.runs import NewRun, Route
 from holdfast.core.status import Status
 from holdfast.errors import BudgetNotFound, HoldfastError, KeyMissing
-from holdfast.store.contract.graphs import StartedMember
-from holdfast.store.contract.growing import Compose, Lease
-from holdfast.store.contract.reading import MemberOutcome
-from holdfast.store.contract.runs import Started, StartRuns
+from holdfast.store.database import MemberOutcome, Row, Started, Transaction
+from holdfast.store.graphs.operations import Compose, Lease, StartedMember
+from holdfast.store.runs.operations import StartRuns
 from holdfast.store.transitions.graphs.rows import (
     STATES,
     GraphAudit,
@@ -45,7 +44,6 @@ from holdfast.store.transitions.graphs.rows import (
 from holdfast.store.transitions.payloads import fetch
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import stop_runs
-from holdfast.store.transitions.transaction import Row, Transaction
 
 PORTION = 1000
 """How many members one transaction starts or stops at most, because it holds the write lock."""

@@ -1,0 +1,1 @@
+"""Budgets: limits, spending and reservations."""

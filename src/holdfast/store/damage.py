@@ -1,0 +1,238 @@
+"""Find damaged rows: rows behind a failed operation and, for `db check`, all of them.
+
+A damaged row must not block other work. An operation that fails because of damaged rows is applied
+again after SetAside has set them aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.core.graphs.model import graph_of
+from holdfast.errors import BadOption, HoldfastError, RowDamaged
+from holdfast.store.database import CheckProgress, Operation
+from holdfast.store.graphs.operations import ResolveGraphs
+from holdfast.store.instants import wrong_instants
+from holdfast.store.reader import Queries
+from holdfast.store.runs.operations import SetAside
+from holdfast.store.soundness import (
+    JSON,
+    UNREADABLE,
+    VALUES,
+    ColumnShape,
+    TableShape,
+    as_dict,
+    damaged,
+    described,
+    place_of,
+    schema,
+    wrong_json,
+    wrong_values,
+    wrongs,
+)
+from holdfast.store.unstorable import translate_error
+
+PORTION = 5000
+"""How many rows are read by one query."""
+
+MOST_SET_ASIDE = 1000
+"""How often one operation is tried again because of damaged rows."""
+
+_VALUES = frozenset({"frame", "payload_part", "large_input", "tag"})
+"""Tables on which no operation bases a decision: only `db check` reads them for damage."""
+
+
+class DamageQueries(Queries):
+    """Queries about damaged rows, and the retry of operations that meet them."""
+
+    _dialect: str
+    _garbled: type[Exception] | tuple[type[Exception], ...]
+    """The exceptions of the driver for a value with which the database cannot compute."""
+
+    def _apply_around_damage(self, op: Operation, error: Exception) -> Any:
+        """Return the answer to an operation that has failed with *error*.
+
+        Set the damaged rows behind the error aside and apply the operation again, until it succeeds
+        without them. Raises an error that has nothing to do with damage.
+        """
+        if isinstance(op, ResolveGraphs):
+            return self._resolve_around_damage(op, error)
+        for _ in range(MOST_SET_ASIDE):
+            damages = self._damages_behind(error, op)
+            if not damages:
+                raise translate_error(error, op) from error
+            if isinstance(op, SetAside) or not self._only(SetAside(damages)):
+                # All damaged rows were set aside before, so BadOption is about a number that the
+                # caller gave.
+                if isinstance(translate_error(error, op), BadOption):
+                    raise translate_error(error, op) from error
+                return damages[0]
+            try:
+                return self._only(op)
+            except Exception as again:
+                error = again
+        return RowDamaged(why=f"the operation met damaged rows {MOST_SET_ASIDE} times")
+
+    def _resolve_around_damage(self, op: ResolveGraphs, error: Exception) -> Any:
+        """Resolve all graphs except those with a damaged row: their member outcomes stay in the
+        outbox until the row is repaired."""
+        skipped: dict[str, str] = {}
+        for _ in range(MOST_SET_ASIDE):
+            damages = self._damages_behind(error, op)
+            damaged_graphs = {
+                graph_id: str(damage) for damage in damages for graph_id in _graphs_of(damage)
+            }
+            if not damages or damaged_graphs.keys() <= skipped.keys():
+                raise translate_error(error, op) from error
+            skipped |= damaged_graphs
+            try:
+                resolved = self._only(msgspec.structs.replace(op, without=[*op.without, *skipped]))
+            except Exception as again:
+                error = again
+            else:
+                resolved.left |= skipped
+                return resolved
+        return RowDamaged(why=f"the operation met damaged graphs {MOST_SET_ASIDE} times")
+
+    def _answer_to(self, op: Operation, error: Exception) -> Any:
+        """Return the answer to an operation of a batch that has failed; an error that has nothing
+        to do with damage is its answer."""
+        try:
+            return self._apply_around_damage(op, error)
+        except Exception as refused:
+            return refused
+
+    def _only(self, op: Operation) -> Any:
+        """Apply an operation in a transaction of its own."""
+        raise NotImplementedError
+
+    def _damages_behind(self, error: Exception, op: Operation) -> list[RowDamaged]:
+        """Return the damaged rows that may have caused an error; [] if none can have."""
+        if isinstance(error, RowDamaged):
+            return [error]
+        if getattr(op, "body", None) is not None:
+            return []
+        if isinstance(error.__cause__ if isinstance(error, BadOption) else error, OverflowError):
+            # A stored number has no room to grow, unless the caller gave one that is too large.
+            return self.damaged()
+        if isinstance(translate_error(error, op), HoldfastError):
+            return []
+        return self.damaged() if isinstance(error, (*UNREADABLE, self._garbled)) else []
+
+    def damaged(self) -> list[RowDamaged]:
+        """Return the damaged rows of all tables on which operations base decisions."""
+        return [
+            damage
+            for table in self._tables()
+            if table.name not in _VALUES
+            for damage in self._damaged_in(table)
+        ]
+
+    def damaged_rows(self, progress: CheckProgress | None = None) -> Iterator[RowDamaged]:
+        """Yield the damaged rows of all tables. Every table is read completely, in portions."""
+        tables = self._tables()
+        if not self._rows("setting", name="installation"):
+            yield damaged("setting", {"name": "installation"}, "name", "the row is missing")
+        for number, table in enumerate(tables):
+            if progress is not None:
+                progress(number, len(tables))
+            for row in self._portions(table, tuple(table.columns)):
+                yield from wrongs(table, row)
+                yield from wrong_instants(table.name, row, self.now())
+
+    def damaged_values(self) -> list[str]:
+        """Describe each user value that is neither sealed nor JSON."""
+        damages: list[RowDamaged] = []
+        for table in self._tables():
+            for row in self._portions(table, VALUES.get(table.name, ())):
+                damages += wrong_values(table, row)
+        return [described(damage) for damage in damages]
+
+    def _portions(self, table: TableShape, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        """Yield all rows of a table, with these columns and the key. Stops early if a whole portion
+        has damaged keys, because the next one would have no place to start."""
+        if not columns:
+            return
+        key = table.key or tuple(table.columns)
+        order = ", ".join(key)
+        select = f"SELECT {', '.join(dict.fromkeys((*key, *columns)))} FROM holdfast.{table.name}"
+        after = f" WHERE ({order}) > ({', '.join(f':{name}' for name in key)})"
+        last: dict[str, Any] = {}
+        while True:
+            sql = f"{select}{after if last else ''} ORDER BY {order} LIMIT {PORTION}"
+            rows = [as_dict(row) for row in self._fetch(self._spelled(sql), last)]
+            yield from rows
+            with_sound_key = [
+                row
+                for row in rows
+                if all(table.columns[name].wrong(row[name]) is None for name in key)
+            ]
+            if len(rows) < PORTION or not with_sound_key:
+                return
+            last = {name: with_sound_key[-1][name] for name in key}
+
+    def _tables(self) -> list[TableShape]:
+        return list(schema(self._dialect).values())
+
+    def _damaged_in(self, table: TableShape) -> Iterator[RowDamaged]:
+        """Yield the damaged rows of a table that SQL can find, and those with unreadable JSON."""
+        yield from self._violations(table)
+        names = [name for name in JSON.get(table.name, ()) if name in table.columns]
+        if names:
+            columns = ", ".join(dict.fromkeys((*table.key, *names)))
+            has_json = " OR ".join(f"{name} IS NOT NULL" for name in names)
+            for row in self._fetch(
+                self._spelled(f"SELECT {columns} FROM holdfast.{table.name} WHERE {has_json}")
+            ):
+                cells = as_dict(row)
+                for column, why in wrong_json(table.name, cells):
+                    yield damaged(table.name, place_of(table, cells), column, why)
+
+    def _violations(self, table: TableShape) -> Iterator[RowDamaged]:
+        """Yield the rows with a value that a column must not hold. Of events, only those of runs
+        that have not ended: no operation reads the others."""
+        tests = [
+            test for column in table.columns.values() for test in _tests(column, self._dialect)
+        ]
+        if not tests:
+            return
+        live = (
+            "run_id IN (SELECT id FROM holdfast.run WHERE finished_at IS NULL) AND "
+            if table.name == "event"
+            else ""
+        )
+        sql = (
+            f"SELECT {', '.join(table.columns)} FROM holdfast.{table.name} WHERE"
+            f" {live}({' OR '.join(tests)})"
+        )
+        for row in self._fetch(self._spelled(sql)):
+            yield from wrongs(table, as_dict(row))
+
+
+def _graphs_of(damage: RowDamaged) -> set[str]:
+    """Return the ids of the graphs to which a damaged row belongs."""
+    texts = [value for value in damage.place.values() if isinstance(value, str)]
+    if damage.facts.get("table") == "graph":
+        return set(texts)
+    return {graph_id for text in texts if (graph_id := graph_of(text)) is not None}
+
+
+def _tests(column: ColumnShape, dialect: str) -> Iterator[str]:
+    """Yield SQL conditions that are true for values that a column must not hold."""
+    name = column.name
+    kinds = {"int": "integer", "str": "text", "bytes": "blob", "float": "real"}
+    if dialect == "sqlite":
+        allowed = [
+            kinds[kind.__name__] for kind in sorted(column.types, key=str) if kind.__name__ in kinds
+        ]
+        if not column.required:
+            allowed.append("null")
+        yield f"typeof({name}) NOT IN ({', '.join(map(repr, allowed))})"
+    if int in column.types and float not in column.types:
+        least, most = column.span
+        yield f"{name} NOT BETWEEN {least} AND {most}"
+    if column.words is not None:
+        yield f"{name} NOT IN ({', '.join(repr(str(word)) for word in sorted(column.words))})"

@@ -1,0 +1,80 @@
+"""Queries about gates."""
+
+from __future__ import annotations
+
+from holdfast.core.gates.model import ANYONE, EXCLUDED, PERSON, ROLE, Gate, GateEntry, entry_of
+from holdfast.store.gates.operations import GateFilter
+from holdfast.store.reader import Queries
+from holdfast.store.sql_files import common
+from holdfast.store.transitions.gates import gate_from
+
+_COLUMNS = common()["gate"].split(" WHERE ")[0]
+_WHERE = {
+    "run_id": "run_id = :run_id",
+    "after": "gate.id > :after",
+    "workflow": (
+        "run_id IN (SELECT run.id FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id"
+        " = run.route_id WHERE run.id = gate.run_id AND workflow = :workflow)"
+    ),
+    "namespace": (
+        "run_id IN (SELECT run.id FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id"
+        " = run.route_id WHERE run.id = gate.run_id AND namespace = :namespace)"
+    ),
+    "late": "closed_at IS NULL AND (deadline <= :late OR reminded > 0 OR escalated > 0)",
+}
+"""The condition for each field of the filter that is given."""
+
+
+class GateQueries(Queries):
+    """Queries about gates."""
+
+    def gate(self, gate_id: str) -> Gate | None:
+        return self._one(gate_from, "gate", gate_id=gate_id)
+
+    def gate_entries(self, gate_id: str) -> list[GateEntry]:
+        return self._all(entry_of, "gate_entries", gate_id=gate_id)
+
+    def gates(self, which: GateFilter) -> list[Gate]:
+        sql, values = list_gates(which)
+        return self._list(gate_from, self._spelled(sql), values)
+
+
+def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:
+    """Return the query, with its values, that lists the gates of *which* from old to new."""
+    values: dict[str, object] = {
+        name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None
+    }
+    clauses = [_WHERE[name] for name in values]
+    if tuple(which.statuses) == ("open",):
+        clauses.append("closed_at IS NULL")
+    elif which.statuses:
+        names = {f"status{index}": status for index, status in enumerate(which.statuses)}
+        clauses.append(f"status IN ({', '.join(':' + name for name in names)})")
+        values |= names
+    if which.person is not None or which.roles:
+        clauses += _may_decide(which, values)
+    where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
+    return f"{_COLUMNS}{where} ORDER BY gate.id LIMIT :limit", {**values, "limit": which.limit}
+
+
+def _may_decide(which: GateFilter, values: dict[str, object]) -> list[str]:
+    """Return the conditions for the gates that a person may decide and has not decided yet; for a
+    role alone, that its holders may decide. Adds their parameters to *values*."""
+    seats = []
+    clauses = []
+    if which.person is not None:
+        values["person"] = which.person
+        seats.append(f"(kind = '{PERSON}' AND name = :person) OR (kind = '{ANYONE}' AND name = '')")
+        clauses.append(
+            f"gate.id NOT IN (SELECT gate_id FROM holdfast.gate_seat WHERE kind = '{EXCLUDED}' AND"
+            " name = :person) AND NOT EXISTS (SELECT 1 FROM holdfast.gate_entry AS entry WHERE"
+            " entry.gate_id = gate.id AND entry.kind = 'decided' AND entry.lapsed = 0 AND"
+            " entry.person = :person)"
+        )
+    for index, role in enumerate(which.roles):
+        values[f"role{index}"] = role
+        seats.append(f"(kind = '{ROLE}' AND name = :role{index})")
+    return [
+        f"gate.id IN (SELECT gate_id FROM holdfast.gate_seat WHERE {' OR '.join(seats)})",
+        *clauses,
+    ]

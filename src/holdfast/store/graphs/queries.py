@@ -1,0 +1,98 @@
+"""Queries about graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core.graphs.model import (
+    EdgeRecord,
+    GraphEvent,
+    GraphRecord,
+    GraphSnapshot,
+    GroupRecord,
+    MemberRecord,
+    MemberState,
+)
+from holdfast.core.runs import RunRecord
+from holdfast.errors import RowDamaged
+from holdfast.store.graphs.operations import NeededResult
+from holdfast.store.reader import Queries
+from holdfast.store.transitions.graphs.rows import graph_from, group_from, member_from
+from holdfast.store.transitions.transaction import run_from
+
+_LAST = "\U0010ffff"
+
+
+class GraphQueries(Queries):
+    """Queries about graphs."""
+
+    def graph(self, graph_id: str) -> GraphRecord | None:
+        return self._one(graph_from, "graph", graph_id=graph_id)
+
+    def graphs(
+        self,
+        namespace: str,
+        *,
+        status: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[GraphRecord]:
+        page = {"before": before or _LAST, "status": status or "", "limit": limit}
+        return self._listed(graph_from, "newest_graphs", namespace=namespace, **page)
+
+    def whole_graph(self, graph_id: str) -> GraphSnapshot | None:
+        graph = self.graph(graph_id)
+        if graph is None:
+            return None
+        members = self._all(member_from, "members_of_graph", graph_id=graph_id)
+        groups = self._all(group_from, "groups_of_graph", graph_id=graph_id)
+        edges = [
+            EdgeRecord(row["upstream"], row["dependent"], row["number"])
+            for row in self._rows("edges_of_graph", graph_id=graph_id)
+        ]
+        members_by_id = {member.run_id: member for member in members}
+        for edge in edges:
+            if not {edge.upstream, edge.dependent} <= members_by_id.keys():
+                key = f"{edge.upstream} {edge.dependent}"
+                raise RowDamaged(
+                    table="graph_edge",
+                    key=key,
+                    column="upstream, dependent",
+                    why="the graph has no such member",
+                )
+        groups_by_id = {(group.run_id, group.number): group for group in groups}
+        return GraphSnapshot(graph, members_by_id, groups_by_id, edges)
+
+    def graphs_by_id(self, graph_ids: Sequence[str]) -> list[GraphRecord]:
+        return self._listed(graph_from, "graphs_by_id", ids=self._as_list(graph_ids))
+
+    def last_runs(self, graph_ids: Sequence[str]) -> list[RunRecord]:
+        return self._listed(run_from, "last_runs", ids=self._as_list(graph_ids))
+
+    def member(self, run_id: str) -> MemberRecord | None:
+        return self._one(member_from, "member", run_id=run_id)
+
+    def groups_of_member(self, run_id: str) -> list[GroupRecord]:
+        return self._all(group_from, "groups_of_member", run_id=run_id)
+
+    def needed_by(self, run_id: str) -> list[NeededResult]:
+        rows = self._rows("upstreams_of_member", run_id=run_id)
+        return [
+            NeededResult(row["number"], row["run_id"], MemberState(row["state"]), row["note"])
+            for row in rows
+        ]
+
+    def graph_events(self, graph_id: str, after: int = 0, limit: int = 1000) -> list[GraphEvent]:
+        return self._listed(_event, "graph_events", graph_id=graph_id, after=after, limit=limit)
+
+    def members_to_seal(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+        return [
+            (row["run_id"], bytes(row["input"]))
+            for row in self._rows("members_to_seal", after=after, limit=limit)
+        ]
+
+
+def _event(row: Any) -> GraphEvent:
+    data = None if row["data"] is None else bytes(row["data"])
+    return GraphEvent(row["graph_id"], row["seq"], row["kind"], row["member"], data, row["at"])

@@ -1,0 +1,1 @@
+"""Lanes: limits, rates and fair shares."""

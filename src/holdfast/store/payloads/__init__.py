@@ -1,0 +1,1 @@
+"""Values that are stored separately, and their seals."""

@@ -1,0 +1,1 @@
+"""Retention rules, and what they delete."""

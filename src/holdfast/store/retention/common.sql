@@ -1,0 +1,77 @@
+-- Retention: rules, maintenance locks, and the sizes by which trees are selected.
+
+-- name: used_bytes
+-- The bytes of the data itself: deleting reduces them, whatever the database does with the free
+-- space.
+SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)
+                                 + COALESCE(LENGTH(waits), 0)), 0) FROM holdfast.run AS run) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
+                 FROM holdfast.event WHERE run_id <> '') AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0) FROM holdfast.signal) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(stored), 0) FROM holdfast.payload) AS BIGINT) AS bytes;
+
+-- name: tree_bytes
+-- The bytes of a tree of runs; of its payloads, those to which no other run refers.
+SELECT COUNT(*) AS runs,
+       CAST(COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)), 0) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(event.data), 0) + COALESCE(LENGTH(event.error), 0)), 0)
+                 FROM holdfast.event AS event JOIN holdfast.run AS owner ON owner.id = event.run_id
+                WHERE owner.id = :run_id OR owner.root_id = :run_id) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(100 + LENGTH(signal.payload)), 0)
+                 FROM holdfast.signal AS signal JOIN holdfast.run AS owner ON owner.id = signal.run_id
+                WHERE owner.id = :run_id OR owner.root_id = :run_id) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(payload.stored), 0) FROM holdfast.payload AS payload
+                WHERE payload.digest IN (SELECT used.digest FROM holdfast.payload_use AS used
+                                           JOIN holdfast.run AS owner ON owner.id = used.run_id
+                                          WHERE owner.id = :run_id OR owner.root_id = :run_id)
+                  AND NOT EXISTS (SELECT 1 FROM holdfast.payload_use AS other
+                                    JOIN holdfast.run AS holder ON holder.id = other.run_id
+                                   WHERE other.digest = payload.digest
+                                     AND holder.id <> :run_id AND COALESCE(holder.root_id, '') <> :run_id)) AS BIGINT) AS bytes
+  FROM holdfast.run AS run
+ WHERE id = :run_id OR root_id = :run_id;
+
+-- name: save_retention
+INSERT INTO holdfast.retention (name, what, workflow, statuses, older_than, keep_last, max_bytes)
+VALUES (:name, :what, :workflow, :statuses, :older_than, :keep_last, :max_bytes)
+    ON CONFLICT (name) DO UPDATE
+   SET what = excluded.what, workflow = excluded.workflow, statuses = excluded.statuses, older_than = excluded.older_than,
+       keep_last = excluded.keep_last, max_bytes = excluded.max_bytes;
+
+-- name: delete_retention
+DELETE FROM holdfast.retention WHERE name = :name;
+
+-- name: retentions
+SELECT name, what, workflow, statuses, older_than, keep_last, max_bytes FROM holdfast.retention ORDER BY name;
+
+-- name: begin_upkeep
+INSERT INTO holdfast.upkeep (name, session_id, until, done_at) VALUES (:name, NULL, 0, NULL) ON CONFLICT DO NOTHING;
+
+-- name: take_upkeep
+-- The lock is free at its time, or when the session that has it has ended.
+UPDATE holdfast.upkeep AS upkeep
+   SET session_id = :session_id, until = :until
+ WHERE name = :name
+   AND (until <= :now OR session_id = :session_id
+        OR (session_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holdfast.session WHERE id = upkeep.session_id)));
+
+-- name: end_upkeep
+UPDATE holdfast.upkeep SET session_id = NULL, until = :until, done_at = :now WHERE name = :name AND session_id = :session_id;
+
+-- name: upkeep
+SELECT name, session_id, until, done_at FROM holdfast.upkeep WHERE name = :name;
+
+-- name: count_events
+SELECT COUNT(*) AS events, MAX(CASE WHEN kind = 'history_deleted' THEN 1 ELSE 0 END) AS deleted
+  FROM holdfast.event WHERE run_id = :run_id;
+
+-- name: forget_frames
+-- The frames are deleted: the streams record that nothing is kept, and that only later frames can
+-- follow.
+UPDATE holdfast.stream
+   SET kept_durable = 0, kept_summary = 0, kept_best_effort = 0,
+       first_seq = (SELECT last_seq + 1 FROM holdfast.output AS output WHERE output.run_id = :run_id)
+ WHERE run_id = :run_id;
+
+-- name: forget_damaged_upkeep
+DELETE FROM holdfast.upkeep WHERE name = :name;

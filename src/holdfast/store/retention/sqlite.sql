@@ -1,0 +1,17 @@
+-- Retention on SQLite.
+
+-- name: nth_newest
+-- Differs from Postgres: lists are passed as JSON.
+SELECT finished_at
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE parent_id IS NULL AND finished_at IS NOT NULL AND status IN (SELECT value FROM json_each(:statuses))
+   AND workflow = :workflow
+ ORDER BY finished_at DESC LIMIT 1 OFFSET :skip;
+
+-- name: oldest_finished
+-- Differs from Postgres: lists are passed as JSON.
+SELECT run.id, finished_at
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE parent_id IS NULL AND finished_at >= :since AND finished_at < :before
+   AND status IN (SELECT value FROM json_each(:statuses)) AND (workflow = :workflow OR :workflow IS NULL)
+ ORDER BY finished_at, run.id LIMIT :limit;

@@ -1,0 +1,1 @@
+"""Runs, their histories, and the sessions that hold them."""

@@ -1,0 +1,508 @@
+"""Operations on runs and sessions, and the answers to them.
+
+Also here: replay, pruning, import from another store, and sealing a store against writes. Instants
+and durations are microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.budgets.model import Breach, SpendEntry
+from holdfast.core.events import Event
+from holdfast.core.payload import Fetch, Payload, Seal
+from holdfast.core.runs import Cell, Fanout, NewRun, RunRecord, RunSnapshot
+from holdfast.core.sessions import Lane, Session
+from holdfast.core.status import Status
+from holdfast.core.streams.model import Output
+from holdfast.core.waits import Signal, WaitRecord
+from holdfast.errors import RowDamaged
+from holdfast.store.database import Operation, Started
+from holdfast.store.gates.operations import GateMove
+
+if TYPE_CHECKING:
+    from holdfast.store.graphs.operations import AddMembers
+
+
+class StartRuns(Operation):
+    """Create runs.
+
+    A run with the id or key of an existing run of the same workflow and the same input is that run:
+    it is not created again.
+
+    Answers:
+        list[Started]   one per run, in order
+    Raises (the whole operation is refused):
+        RunExists       the id or key belongs to a run with another input or workflow
+        BudgetNotFound  a run names a budget that does not exist
+        LaneDraining    the lane of a new run accepts no new runs
+    """
+
+    runs: Sequence[NewRun]
+
+
+class DebounceStart(Operation, kw_only=True):
+    """Start a run that collects further starts of its key until it begins.
+
+    The run begins when no start with this key has arrived for ``quiet`` (unless ``size`` is given),
+    at the latest ``longest`` after the first start, or with the ``size``-th start. Until then each
+    start with the key joins this run: the last input replaces the earlier one, unless ``merge``
+    combines them.
+
+    Answers:
+        list[Started]  with one element; ``created`` is false if the start joined an existing run
+    Raises:
+        what StartRuns raises
+    """
+
+    run: NewRun
+    key: str
+    quiet: int
+    longest: int
+    size: int | None = None
+    merge: Callable[[str, bytes, Fetch], tuple[bytes, Sequence[Payload]]] | None = None
+    """Return the new input from the id of the run, its stored input and a function that fetches
+    payloads. Stored and returned input may both be sealed."""
+
+
+class Advance(Operation, kw_only=True):
+    """Record progress of a run, as the holder of its lease: events, the new status, and the effects
+    that are committed together with them.
+
+    Answers:
+        Advanced         the write was committed
+        RevisionChanged  nothing was written: *revision* was given and the run has changed since, or
+                         the run was to be blocked and its budgets now have room for all *demands*
+        BudgetRefused    nothing was written: an entry of *spends* would exceed a hard limit
+    Raises:
+        LeaseLost        *generation* is not the run's current generation, or the run has no holder
+        BudgetExceeded   *body* was given and *spends* exceed a hard limit; the body is rolled back
+        BadGraph         *grows* was given and the run is not a member of a graph
+
+    Entries of *spends* that are facts are counted regardless of the limits. An operation with other
+    entries has events and no status.
+    """
+
+    run_id: str
+    generation: int
+    events: list[Event] = msgspec.field(default_factory=list)
+    status: Status | None = None
+    """The new status; None if only events are recorded."""
+    revision: int | None = None
+    """The revision that the holder has seen. A write with a body, or with a status that is not
+    final, is refused if the run has another one by now."""
+    keep: bool = True
+    """Whether the holder keeps the lease."""
+    waits: bytes | None = None
+    """The waits on which the run is parked, as JSON."""
+    wake_at: int | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    children: Sequence[NewRun] = ()
+    fanouts: Sequence[Fanout] = ()
+    taken: Sequence[int] = ()
+    """The ids of the signals that this write consumes."""
+    body: Callable[[Any], bytes] | None = None
+    """A transactional step of the user. It is called with a connection of this transaction; its
+    result becomes the data of the first event."""
+    signals: Sequence[tuple[str, str, bytes, str]] = ()
+    """Signals to other runs: run id, name, payload and key."""
+    cancels: Sequence[tuple[str, str]] = ()
+    """Other runs that are asked to stop, each with the reason."""
+    child_cancels: Sequence[str] = ()
+    """The reasons for which the run cancels its open children. Children that may outlive their
+    parent are not cancelled."""
+    opened: Sequence[WaitRecord] = ()
+    """Waits that are opened. The next three fields name waits by their steps."""
+    reopened: Sequence[str] = ()
+    escalated: Sequence[str] = ()
+    closed: Sequence[tuple[str, str]] = ()
+    """Waits that are closed, each with the cause."""
+    parent: tuple[str, str, int | None] | None = None
+    """The parent to notify of the end: its run id, the step, and the index in a map."""
+    had_children: bool = False
+    """Whether the run has started children, which are stopped when it ends."""
+    budgets: tuple[str, ...] = ()
+    spends: Sequence[SpendEntry] = ()
+    settles: Sequence[str] = ()
+    """The keys of reservations that are released."""
+    settles_all: bool = False
+    """Whether all reservations of the run are released."""
+    demands: Sequence[dict[str, int]] = ()
+    """The amounts that a blocked run waits for, by dimension; one dict per step."""
+    gates: Sequence[GateMove] = ()
+    scheduled: bool = False
+    """Whether a schedule started the run, which ends here: other ticks of the schedule may wait for
+    that."""
+    grows: Sequence[AddMembers] = ()
+    """Members that the run adds to the graph to which it belongs."""
+    output: Output | None = None
+    closes: str | None = None
+    """The reason for which the streams of the attempt are closed. The holder of a lease may not
+    know all streams that its helper processes have opened."""
+    alarm: int | None = None
+    """When ExpireAttempts must check a wait of a run that is parked without a holder."""
+    payloads: Sequence[Payload] = ()
+    """The payloads of the values in this operation, signals included: values that are stored
+    separately."""
+    seal: Callable[[bytes, list[Payload]], bytes] | None = None
+    """Seals the data that ``body`` returns, and adds its payloads to the list."""
+
+
+class Advanced(msgspec.Struct):
+    """The write was committed.
+
+    ``now`` is the time of its events, ``data`` the result of the transactional body, ``started``
+    has one element per child, and ``breach`` is the hard limit that recorded spending has exceeded.
+    """
+
+    now: int
+    data: bytes | None = None
+    started: list[Started] = []
+    breach: Breach | None = None
+    born: list[tuple[NewRun, int]] = []
+    """The members that were added to the graph and leased at their start, each with the time of the
+    start."""
+    unasked: bool = False
+    """Whether some children have not been asked to stop, because one transaction cannot ask all of
+    them. If the write was to end the run, nothing else of it was written: apply it again. Otherwise
+    all of it was written: continue with another Advance that has ``child_cancels``."""
+
+
+class RevisionChanged(msgspec.Struct):
+    """The run changed while its holder was parking it; nothing was written."""
+
+    revision: int
+
+
+class ClaimedRuns(list[RunRecord]):
+    """The runs that were leased. If there are none, ``behind`` tells whether runs are ready but
+    must wait for other runs of their lane."""
+
+    def __init__(self, runs: Iterable[RunRecord] = (), *, behind: bool = False) -> None:
+        super().__init__(runs)
+        self.behind = behind
+
+
+class Claim(Operation):
+    """Make runs with due timers pending, then lease up to ``limit`` ready runs of these routes (id,
+    lane) to a session: best rank first, within the limits of their lanes.
+
+    A run whose worker died twice without progress of the run is leased alone: a session holds at
+    most one such run, so that other runs are not blamed for its crashes.
+
+    Answers:
+        ClaimedRuns  empty also if the session has ended
+    """
+
+    session_id: str
+    routes: Sequence[tuple[int, str]]
+    limit: int
+
+
+class OpenSession(Operation):
+    """Register a worker, or change what its session serves.
+
+    Answers:
+        None
+    Raises:
+        StoreHalfCopied  a copy into this store has not ended
+    """
+
+    session: Session
+
+
+class Heartbeat(Operation):
+    """Extend a session by ``lifetime``, and delete its notifications up to the number
+    ``seen_knock``.
+
+    Answers:
+        bool  False if the session has ended, because another process took it over
+    """
+
+    session_id: str
+    lifetime: int
+    seen_knock: int = 0
+
+
+class EndSession(Operation):
+    """Delete a session and release the runs that it held.
+
+    If the session ``crashed``, that counts against runs without progress; a run with more than
+    ``limit`` such crashes becomes stuck. Without ``limit``, the crash limit with which the session
+    was opened applies.
+
+    Answers:
+        FreedRuns  its ``rest`` must be ended next, if there is one
+    """
+
+    session_id: str
+    crashed: bool
+    limit: int | None = None
+
+
+class FreedRuns(list[str]):
+    """The ids of the runs that were released. ``rest`` is a stand-in session that holds the runs
+    for which one transaction has no room; None if there are no others."""
+
+    def __init__(self, run_ids: Iterable[str] = (), *, rest: str | None = None) -> None:
+        super().__init__(run_ids)
+        self.rest = rest
+
+
+class ExpireRuns(Operation):
+    """Stop runs without a holder that are past their deadline: a run that has never started ends,
+    another is asked to stop.
+
+    Answers:
+        int  how many runs were stopped
+    """
+
+    limit: int = 500
+
+
+class RequestCancel(Operation):
+    """Ask a run and its children to stop.
+
+    A run that has never started is cancelled at once. With ``force`` every run is, without its
+    compensations.
+
+    Answers:
+        Status           the new status
+        PartlyCancelled  the runs below are too many for one transaction: apply it again
+    Raises:
+        RunNotFound      there is no run of this id
+        RunFinished      the run has ended
+    """
+
+    run_id: str
+    reason: str
+    force: bool = False
+
+
+class PartlyCancelled(msgspec.Struct):
+    """The run has this status and some of the runs below it were asked to stop; others remain.
+
+    With ``force``, the run itself ends only with the last of these operations: an ended run would
+    not be cancelled again after a crash.
+    """
+
+    status: Status
+
+
+class ResumeRun(Operation):
+    """Make a stuck run pending again, or cancelling if it was being cancelled.
+
+    Answers:
+        Status       the new status
+    Raises:
+        RunNotFound  there is no run of this id
+        RunFinished  the run has ended
+        IllegalMove  the run is not stuck
+    """
+
+    run_id: str
+
+
+class ReplayRun(Operation):
+    """Make a finished run pending again, together with those of ``children`` that have ended.
+
+    ``void`` are the numbers of the events that no longer count, ``seen`` is the last event on which
+    the caller based this decision, ``detach`` are the steps whose children no longer belong to
+    them.
+
+    Answers:
+        Status          the new status
+    Raises:
+        RunNotFound     there is no run of this id
+        RunNotFinished  the run, or a child that would have to end first, has not ended
+        RunChanged      the history has events after ``seen``
+        NotReclaimable  the policy of the task allows no further replay
+    """
+
+    run_id: str
+    void: Sequence[int]
+    seen: int | None = None
+    children: Sequence[ReplayRun] = ()
+    detach: Sequence[str] = ()
+    replayed: Sequence[str] = ()
+    """The children that ReplayRuns has already made pending; the history names them."""
+
+    def runs(self) -> Iterator[str]:
+        """Yield the ids of the runs that are replayed, this one first."""
+        yield self.run_id
+        for child in self.children:
+            yield from child.runs()
+
+
+class ReplayRuns(Operation):
+    """Make finished runs pending again before the run above them is replayed, if they are too many
+    for one transaction. Runs that have not ended are left alone.
+
+    Answers:
+        None
+    Raises:
+        what ReplayRun raises
+    """
+
+    replays: Sequence[ReplayRun]
+
+
+class Prune(Operation):
+    """Delete finished trees of runs that ended before ``before``, among the next ``limit`` roots
+    after the id ``after``. Unless a workflow is given, graphs that ended before ``before`` are
+    deleted, too.
+
+    Answers:
+        Pruned
+    """
+
+    before: int
+    statuses: Sequence[str]
+    limit: int = 500
+    namespace: str | None = None
+    after: str = ""
+    workflow: str | None = None
+
+
+class Pruned(msgspec.Struct):
+    """How many runs were deleted, or trimmed by Forget; ``last`` is the id to continue after, None
+    at the end."""
+
+    runs: int
+    last: str | None
+
+
+class SetAside(Operation):
+    """Set damaged rows aside so that they do not block other work: a run becomes stuck, a schedule
+    is paused, a flow is not woken any more. The damaged values stay, for repair.
+
+    Answers:
+        int  how many of these rows were not set aside before
+    """
+
+    damages: Sequence[RowDamaged]
+
+
+class StageEvents(Operation):
+    """Write the next events of a stage: a history that no reader sees until ImportRun copies it to
+    a run. Events that the stage already has are not written again.
+
+    Answers:
+        None
+    Raises:
+        StageGone  the stage was discarded
+    """
+
+    stage_id: str
+    events: Sequence[Event]
+
+
+class StagedEvents(msgspec.Struct):
+    """The first events of a history, which earlier transactions have staged: their number, and the
+    digests of their payloads."""
+
+    stage_id: str
+    count: int
+    digests: Collection[bytes] = ()
+
+
+class ImportRun(Operation):
+    """Write a run and its history as they were in another store. A run that had a holder there is
+    claimable here.
+
+    Answers:
+        None
+    Raises:
+        RunExists    the id or key is in use
+        RunNotFound  a payload does not exist any more
+        StageGone    the staged events are not complete
+    """
+
+    run: RunRecord
+    tags: dict[str, str]
+    events: Sequence[Event]
+    signals: Sequence[Signal] = ()
+    below: dict[str, list[list[Cell]]] = msgspec.field(default_factory=dict)
+    payloads: Sequence[Payload] = ()
+    touched: bool = False
+    """Whether something reached the run in the other store that its holder had not seen when it
+    parked the run: then the run is woken here."""
+    staged: StagedEvents | None = None
+    """The events before ``events``, if all of them are too many for one transaction."""
+
+
+class BeginCopy(Operation):
+    """Prepare the store for the whole content of another store.
+
+    Delete the rows of an unfinished copy, replace the lanes and the rows that belong to the
+    installation, and mark the store as half-copied until EndCopy.
+
+    Answers:
+        None
+    Raises:
+        StoreNotEmpty  the store has runs and is not half-copied
+        StoreInUse     a session is open
+    """
+
+    lanes: Sequence[Lane]
+    standing: dict[str, list[list[Cell]]] = msgspec.field(default_factory=dict)
+    copy_id: str = ""
+    """The id of this copy in the seal of the source."""
+
+
+class BeginImport(Operation):
+    """Prepare an empty store for some runs of another store: mark it as half-copied until EndCopy.
+
+    Answers:
+        None
+    Raises:
+        StoreNotEmpty  the store has runs
+        StoreInUse     a session is open
+    """
+
+
+class CopyRuns(Operation):
+    """Write runs as they are in another store, with all rows that belong to them.
+
+    Answers:
+        None
+    Raises:
+        RunExists  one of the runs exists
+    """
+
+    runs: Sequence[RunSnapshot]
+
+
+class EndCopy(Operation):
+    """Remove the mark of a half-copied store; with a ``seal``, refuse all further writes.
+
+    Answers:
+        None
+    """
+
+    seal: Seal | None = None
+
+
+class SealStore(Operation):
+    """Refuse all further writes, of every process, if ``check`` returns true. While ``check`` runs,
+    no other transaction can write, and all can read.
+
+    Answers:
+        bool  what ``check`` returned
+    """
+
+    seal: Seal
+    check: Callable[[], bool]
+
+
+class UnsealStore(Operation):
+    """Accept writes again.
+
+    Answers:
+        Seal  the seal that was removed
+        None  the store was not sealed
+    """

@@ -1,0 +1,34 @@
+"""Operations on signals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.payload import Payload
+from holdfast.store.database import Operation
+from holdfast.store.waits.operations import MOST_SIGNALS
+
+
+class SignalRun(Operation):
+    """Store a signal for a run, or for one wait of the run, and wake the run if it waits for the
+    signal.
+
+    Answers:
+        WaitDelivery    what the signal came to; for a repeated key, the first answer
+    Raises:
+        RunNotFound     there is no run of this id
+        RunFinished     the run has ended
+        TooManySignals  the run has had ``limit`` signals
+        WaitNotFound    *wait_id* is not a wait of this run
+        WaitClosed      the wait is closed
+        WaitExpired     the wait is past its time
+    """
+
+    run_id: str
+    name: str
+    payload: bytes
+    key: str | None = None
+    source: str | None = None
+    wait_id: str | None = None
+    limit: int = MOST_SIGNALS
+    payloads: Sequence[Payload] = ()

@@ -1,0 +1,45 @@
+"""Operations on the output of runs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.streams.model import Output
+from holdfast.store.database import Operation
+
+
+class AppendFrames(Operation):
+    """Append output, as the holder of the run: frames in order, progress, and the streams that are
+    closed.
+
+    Answers:
+        Appended
+    Raises (nothing is written):
+        LeaseLost     *generation* is not the run's current generation, or the run has no holder
+        StreamClosed  a stream is closed
+        BadOption     the writer expects another number of frames, or version of the summary
+    """
+
+    run_id: str
+    generation: int
+    output: Output
+
+
+class Appended(msgspec.Struct):
+    """The output was written; ``last_seq`` is the number of its last frame."""
+
+    last_seq: int
+
+
+class StoredFrame(msgspec.Struct):
+    """A frame as it is stored; only the codec can interpret its data."""
+
+    seq: int
+    stream: int
+    kind: str
+    mode: str
+    name: str | None
+    data: bytes
+    nulls: bytes | None
+    version: int | None
+    at: int

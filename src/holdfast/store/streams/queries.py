@@ -1,0 +1,70 @@
+"""Queries about the output of runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.streams.model import Progress, StreamMode, StreamRecord
+from holdfast.store.reader import Queries
+from holdfast.store.streams.operations import StoredFrame
+
+_LAST = 2**62
+
+
+class StreamQueries(Queries):
+    """Queries about the output of runs."""
+
+    def frames(
+        self,
+        run_id: str,
+        after: int = 0,
+        *,
+        until: int | None = None,
+        limit: int = 1000,
+        step: str | None = None,
+        best_effort: bool = True,
+    ) -> list[StoredFrame]:
+        values = {
+            "after": after,
+            "until": _LAST if until is None else until,
+            "limit": limit,
+            "best_effort": int(best_effort),
+        }
+        if step is None:
+            return self._listed(_frame, "frames", run_id=run_id, **values)
+        return self._listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
+
+    def streams(self, run_id: str) -> list[StreamRecord]:
+        streams = self._listed(_stream, "streams", run_id=run_id)
+        by_number = {stream.number: stream for stream in streams}
+        for stream in streams:
+            if stream.supersedes is not None and stream.supersedes in by_number:
+                by_number[stream.supersedes].superseded_by = stream.number
+        return streams
+
+    def progress(self, run_id: str) -> Progress | None:
+        rows = self._rows("progress", run_id=run_id)
+        if not rows:
+            return None
+        return Progress(rows[0]["percent"], rows[0]["message"], rows[0]["progress_at"])
+
+
+def _frame(row: Any) -> StoredFrame:
+    return StoredFrame(
+        row["seq"],
+        row["stream"],
+        row["kind"],
+        row["mode"],
+        row["name"],
+        bytes(row["data"]),
+        None if row["nulls"] is None else bytes(row["nulls"]),
+        row["version"],
+        row["at"],
+    )
+
+
+def _stream(row: Any) -> StreamRecord:
+    values = dict(row)
+    kept = {mode.value: values.pop(f"kept_{mode.value}") for mode in StreamMode}
+    summary = values.pop("summary")
+    return StreamRecord(**values, kept=kept, summary=None if summary is None else bytes(summary))

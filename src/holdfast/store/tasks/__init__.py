@@ -1,0 +1,1 @@
+"""Leases of tasks to outside workers."""

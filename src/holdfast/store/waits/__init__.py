@@ -1,0 +1,1 @@
+"""Waits of runs."""

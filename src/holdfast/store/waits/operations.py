@@ -1,0 +1,79 @@
+"""Operations on waits from outside the run: signals to issued waits, and releases by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.core.payload import Payload
+from holdfast.core.runs import CHILDREN_END
+from holdfast.core.tokens import Reveal, in_clear
+from holdfast.store.database import Operation
+
+MOST_SIGNALS = 10_000
+"""The default limit of signals that a run may have had."""
+
+
+class WaitDelivery(msgspec.Struct):
+    """A stored signal: its number within the run, and its effect (a value of SignalEffect). ``new``
+    is false if its key was used before; then the other fields are those of the first answer."""
+
+    number: int
+    effect: str
+    new: bool = True
+
+
+class DeliverSignal(Operation, kw_only=True):
+    """Store a signal for an issued wait, on behalf of an outside caller that has the token of the
+    wait.
+
+    Answers:
+        WaitDelivery    what the signal came to; for a repeated key, the first answer
+    Raises:
+        TokenRefused    the token was not issued for this wait; nothing was looked up before, so the
+                        answer does not reveal whether the wait exists
+        WaitClosed      the wait is closed, or its run has ended or is gone
+        WaitExpired     the wait is past its time
+        TooManySignals  the run has had ``limit`` signals
+    """
+
+    wait_id: str
+    token: str
+    name: str | None
+    payload: bytes
+    key: str | None = None
+    source: str | None = None
+    limit: int = MOST_SIGNALS
+    payloads: Sequence[Payload] = ()
+    reveal: Reveal = in_clear
+    """Opens the secret of the key that the token names."""
+
+    def __repr__(self) -> str:
+        return f"<signal {self.name!r} to the wait {self.wait_id}>"
+
+
+BEFORE = ""
+"""The step name that stands for the delayed start of a run."""
+
+RELEASABLE = ("timer", "retry", CHILDREN_END)
+"""The kinds of waits that an operator can release although they have no row."""
+
+
+class ReleaseWait(Operation, kw_only=True):
+    """Release a wait of a run at a step, without its signals. With the step BEFORE, start a delayed
+    run now.
+
+    Answers:
+        WaitDelivery
+    Raises:
+        RunNotFound   there is no run of this id
+        RunFinished   the run has ended
+        WaitNotFound  the run has no open wait at this step, or its start is not delayed
+    """
+
+    run_id: str
+    step: str
+    payload: bytes
+    by: str | None = None
+    payloads: Sequence[Payload] = ()
