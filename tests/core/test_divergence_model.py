@@ -21,6 +21,7 @@ import holdfast
 from holdfast.core.codec import JsonCodec
 from holdfast.core.commands import AwaitSignal, Drop, Finish, RunStep, SetTimer
 from holdfast.core.events import Event, EventKind
+from holdfast.core.program import OfflineContext
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import Diverged, StepFailed
@@ -141,7 +142,7 @@ class World:
             created_at=1,
             started_at=1,
         )
-        self.program = tree.program(run, JsonCodec())
+        self.program = tree.program(run, OfflineContext(JsonCodec()))
         self.do(await self.program.begin(list(self.history)))
 
     def do(self, commands: list[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from holdfast.authoring.python import api_async
 from holdfast.authoring.python.budgets import spent
-from holdfast.authoring.python.step import current_step, failed, run_step
+from holdfast.authoring.python.step import failed, run_step
 from holdfast.authoring.python.streams import emit
 from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.identity import Branch, current_branch
@@ -27,6 +27,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.events import EventKind
 from holdfast.core.gates.answer import Answer
 from holdfast.core.retry import RetryPolicy, policy_from
+from holdfast.core.step_info import current_step
 from holdfast.errors import BadOption, GateWithdrawn, NotInWorkflow
 
 _agent: ContextVar[tuple[ReplayProgram, Branch] | None] = ContextVar("holdfast_agent", default=None)

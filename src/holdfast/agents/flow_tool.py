@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.authoring.python.step import current_step as step_here
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.engine import Engine
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.step_info import current_step as step_here
 from holdfast.core.validation import checked_text
 from holdfast.errors import (
     BadFlowWait,

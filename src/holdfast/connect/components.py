@@ -11,13 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring import registry
-from holdfast.authoring.python.step import current_step
-from holdfast.authoring.replay.replay import current_program
 from holdfast.connect.open_store import open_store
 from holdfast.core import duration
 from holdfast.core.addresses import checked_hosts
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
+from holdfast.core.program import is_workflow_code
 from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.schedules.model import GONE
 from holdfast.core.sessions import Session
@@ -263,7 +262,7 @@ class Components:
         Raises BadOption inside workflow code, which would start the run again at every replay, and
         WorkflowExists for a name that several workflows have.
         """
-        if current_program.get() is not None and current_step.get() is None:
+        if is_workflow_code():
             raise BadOption(
                 option="start",
                 why="a workflow starts runs with holdfast.start, so that it does so only once",

@@ -192,6 +192,8 @@ class Finish(msgspec.Struct):
     status: str
     result: bytes | None = None
     error: Exception | BaseException | None = None
+    failed_compensations: Sequence[str] = ()
+    """The identities of the compensations that failed."""
 
 
 Command = (

@@ -137,6 +137,10 @@ ANSWERS: dict[type, frozenset[str]] = {
 """The kinds of events that can be the outcome of a command."""
 
 
+STEP_ENDS = ANSWERS[c.RunStep]
+"""The kinds that record the end of a step."""
+
+
 def kinds_with(policy: OnReplay) -> frozenset[str]:
     """Return the kinds that a replay treats by *policy*."""
     return frozenset(row.kind for row in EVENTS if row.on_replay is policy)

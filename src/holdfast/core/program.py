@@ -1,58 +1,128 @@
-"""The interface between authoring and engine: history in, commands out.
+"""The seam between front ends and the engine: history in, commands out.
 
-A program is the execution of a definition in one run. The engine begins it with the history and
-then feeds it one outcome after another; each time the program returns the new commands. A command
-has a stable identity: the same one in every replay.
+A front end turns its source (Python code, a text, a model) into a ``Definition``. A ``Program`` is
+the execution of a definition in one run. The engine begins it with the history and then feeds it
+one outcome after another; each time the program returns the new commands.
+
+Invariants:
+- A command has a stable identity: the same one in every replay.
+- A program has no effects of its own, apart from attempts that it reports to its context.
+- The engine assigns nothing to a program: all that it provides is in the ``ProgramContext``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
-from holdfast.core.commands import Command
-from holdfast.core.events import Event
-from holdfast.core.runs import RunRecord
-from holdfast.core.streams.model import OutputSink
+import msgspec
 
-Report = Callable[[str, Any, Exception | None, int, Any], None]
-"""Report to the engine, from any thread, the outcome of an attempt that the program made itself:
-step, value, error, start time, and the spending of the attempt."""
+from holdfast.core.budgets.ledger import SpendingSink
+from holdfast.core.codec import Codec
+from holdfast.core.commands import Command
+from holdfast.core.event_table import STEP_ENDS
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import RunRecord
+from holdfast.core.schedules.model import ScheduleDeclaration
+from holdfast.core.signature import Signature
+from holdfast.core.step_info import current_step
+from holdfast.core.streams.model import OutputSink
+from holdfast.errors import NotInWorkflow
+
+
+class ProgramContext(Protocol):
+    """The services that an execution provides to its program.
+
+    Only a program that makes attempts at steps by itself needs ``may_start_attempts``,
+    ``lease_is_certain``, ``step_life``, ``spending`` and ``report``.
+    """
+
+    codec: Codec
+    output: OutputSink | None
+    """The sink of output that the code of the workflow itself emits; None outside an engine."""
+    may_start_attempts: bool
+    """Whether the program may begin an attempt by itself: no budget is exhausted, and the run is
+    not about to stop."""
+    asked_time: bool
+    """The program sets it to true when a command depends on the time of an event that it was fed.
+    Such a step waits for the commit of that event."""
+    epoch: int
+    """How often the run has restarted without any of its completed work; part of the seed of random
+    numbers, which differ after each restart."""
+
+    def now(self) -> int:
+        """Return the time of the store, in microseconds: for attempts, not for decisions, which
+        must be the same in every replay."""
+
+    def spending(self, step: str, reservation: str | None) -> SpendingSink | None:
+        """Return the spending of a new attempt at *step*, given the reservation of the step."""
+
+    def wait_token(self, wait_id: str, key_id: str) -> str:
+        """Return the token of an issued wait."""
+
+    def lease_is_certain(self) -> bool:
+        """Return whether no other worker can hold the run by now; any thread may call it.
+
+        If one can, the program begins no attempt by itself: the engine asks the store first.
+        """
+
+    def step_life(self, step: str) -> int:
+        """Return the life of a step, for its idempotency key."""
+
+    def report(
+        self, step: str, value: Any, error: Exception | None, started_at: int, spending: Any
+    ) -> None:
+        """Report, from any thread, the outcome of an attempt that the program made itself."""
+
+
+class OfflineContext:
+    """The context of a program outside an engine, as when a definition is checked against a
+    recorded history. Nothing can be attempted there."""
+
+    __slots__ = ("asked_time", "codec", "epoch", "may_start_attempts", "output")
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec: Codec = codec
+        self.output: OutputSink | None = None
+        self.may_start_attempts: bool = False
+        self.asked_time: bool = False
+        self.epoch: int = 0
+
+    def now(self) -> int:
+        return 0
+
+    def spending(self, step: str, reservation: str | None) -> SpendingSink | None:
+        return None
+
+    def wait_token(self, wait_id: str, key_id: str) -> str:
+        raise NotInWorkflow(call="token", wait=wait_id)
+
+    def lease_is_certain(self) -> bool:
+        return False
+
+    def step_life(self, step: str) -> int:
+        return 0
+
+    def report(
+        self, step: str, value: Any, error: Exception | None, started_at: int, spending: Any
+    ) -> None:
+        raise NotInWorkflow(call="report", step=step)
 
 
 class Program(Protocol):
     """The execution of one run, the same for code, text and model definitions."""
 
-    speculative: bool
-    asked_time: bool
-    """Whether the code has asked for the time since the engine last set this to false."""
-    report: Report | None
-    sink: OutputSink | None
-    clock: Callable[[], int]
-    """Returns the time of the store, in microseconds, for attempts that the program makes
-    itself."""
-    purse: Callable[[str, str | None], Any] | None
-    """Returns the spending of an attempt that the program makes itself, given its step and the
-    reservation of the step, if any."""
-    held_up: bool
-    """Whether the program must not begin an attempt by itself, because a budget is exhausted."""
-    is_sure: Callable[[], bool]
-    """Returns whether no other worker can hold the run by now. If one can, the program begins no
-    attempt by itself: the engine asks the store first. Any thread may call it."""
-    steps: int
-    """The number of step outcomes that the program has received. The last event of a completed run
-    records it, so that a check can detect a step that is missing from the history."""
-    token: Callable[[str, str], str]
-    """Returns the token of an issued wait, given the id of the wait and the name of the key."""
-    life_of: Callable[[str], int]
-    """Returns the life of a step, for its idempotency key."""
-    epoch: int
-    """How often the run has restarted without any of its completed work; part of the seed of random
-    numbers, which differ after each restart."""
+    feeds_before_commit: bool
+    """Whether an outcome may be fed before it is committed: only if the program cannot start an
+    attempt by itself. It never changes."""
 
-    async def begin(self, history: Sequence[Event]) -> list[Command]:
-        """Replay *history* and return the pending commands. Raises Diverged before it returns any
-        new command."""
+    async def begin(self, history: Sequence[Event], state: bytes | None) -> list[Command]:
+        """Replay *history* and return the pending commands.
+
+        *state* is the data of the last ``Checkpoint``, and *history* then has only the later
+        events. Raises Diverged before it returns any new command.
+        """
 
     async def feed(self, events: Sequence[Event]) -> list[Command]:
         """Process the outcomes in order and return the new commands."""
@@ -62,15 +132,83 @@ class Program(Protocol):
         elsewhere."""
 
 
+class StepView(msgspec.Struct, frozen=True):
+    """A step of a run, as its definition shows it. Times are microseconds since 1970, UTC."""
+
+    id: str
+    """The identity of the step in the history."""
+    name: str
+    status: str
+    """``running``, ``retrying``, ``completed``, ``failed`` or ``dropped``."""
+    attempts: int = 1
+    started_at: int | None = None
+    ended_at: int | None = None
+    error: bytes | None = None
+    """The description of its last error, as JSON."""
+
+
 class Definition(Protocol):
-    """A workflow as the engine sees it."""
+    """A workflow as the engine sees it, whatever its source."""
 
     name: str
     version: str
+    kind: str
+    """The front end of the definition, such as ``python``."""
     lane: str
     capabilities: tuple[str, ...]
-    serves: frozenset[str] | None
-    blocking: bool
+    accepts_versions: frozenset[str] | None
+    """The versions whose runs it can continue; None if it can continue all."""
+    needs_thread: bool
+    """Whether each of its programs occupies a thread."""
+    writes_checkpoints: bool
+    """Whether its programs may return ``Checkpoint``. If not, a run is always read whole."""
+    signature: Signature | None
+    """The parameters and the result; None if any JSON value is accepted."""
+    schedules: Sequence[ScheduleDeclaration]
 
-    def program(self, run: RunRecord, codec: Any) -> Program:
+    def program(self, run: RunRecord, context: ProgramContext) -> Program:
         """Return a new program for *run*, on which `begin` was not called yet."""
+
+    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepView]:
+        """Return the steps of a run, in the order in which they first appear in its history; none
+        of the events is void."""
+
+
+current_program: ContextVar[Any] = ContextVar("holdfast_program", default=None)
+"""The program whose code is running, each front end its own kind; None outside workflow code."""
+
+
+def is_workflow_code() -> bool:
+    """Return whether the caller is the code of a running program, outside its steps."""
+    return current_program.get() is not None and current_step.get() is None
+
+
+_STATUS = {
+    EventKind.STEP_STARTED: "running",
+    EventKind.STEP_BLOCKED: "running",
+    EventKind.STEP_RETRIED: "retrying",
+    EventKind.STEP_COMPLETED: "completed",
+    EventKind.STEP_FAILED: "failed",
+    EventKind.STEP_DROPPED: "dropped",
+}
+
+
+def recorded_steps(history: Sequence[Event]) -> list[StepView]:
+    """Return the steps that a history records, under their identities: what a front end shows that
+    has no better names for them."""
+    views: dict[str, StepView] = {}
+    for event in history:
+        status = _STATUS.get(event.kind)
+        if status is None or event.step is None:
+            continue
+        before = views.get(event.step)
+        views[event.step] = StepView(
+            id=event.step,
+            name=event.step.rpartition("/")[2],
+            status=status,
+            attempts=event.attempt,
+            started_at=event.started_at if before is None else before.started_at,
+            ended_at=event.at if event.kind in STEP_ENDS else None,
+            error=event.error,
+        )
+    return list(views.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -31,3 +32,7 @@ class StepInfo(msgspec.Struct, frozen=True):
         """The key to pass to external services: the same for every attempt at this step, and unique
         to it. A step that runs again because a replay discarded its work has a new key."""
         return idempotency_key(self.run_id, self.step, self.life)
+
+
+current_step: ContextVar[StepInfo | None] = ContextVar("holdfast_step", default=None)
+"""The attempt at a step whose code is running; None outside a step."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.authoring.python.step import current_step
 from holdfast.connect.lease import AsyncLease, Lease
+from holdfast.core.step_info import current_step
 from holdfast.core.tasks.policy import read_proof
 from holdfast.errors import BadOption, NotInWorkflow
 

@@ -180,11 +180,12 @@ class ScheduleService:
         wanted: dict[str, Schedule] = {}
         wrong: list[str] = []
         for definition in definitions.values():
-            for name, options in getattr(definition, "schedules", ()):
+            for declaration in definition.schedules:
+                name = declaration.name
                 try:
                     if name in wanted:
                         raise BadSchedule(schedule=name, why="two decorators use this name")
-                    wanted[name] = self.wanted(name, definition, options, origin=CODE)
+                    wanted[name] = self.wanted(name, definition, declaration.options, origin=CODE)
                 except (BadSchedule, BadOption) as error:
                     wrong.append(str(error))
         stored = [

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.authoring.replay.replay import Compensation, ReplayProgram
-from holdfast.core.codec import Codec
 from holdfast.core.commands import RunStep
 from holdfast.core.events import EventKind
-from holdfast.core.program import Program
+from holdfast.core.program import Program, ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.core.step_info import StepInfo
 from holdfast.errors import EngineClosed
@@ -105,9 +104,9 @@ class RecordingProgram:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._definition, name)
 
-    def program(self, run: RunRecord, codec: Codec) -> Program:
+    def program(self, run: RunRecord, context: ProgramContext) -> Program:
         """Return a program for *run* that records its steps and compensations."""
-        program: Program = self._definition.program(run, codec)
+        program: Program = self._definition.program(run, context)
         if isinstance(program, ReplayProgram):
             self._watch(program)
         return program

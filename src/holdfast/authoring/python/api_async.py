@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.python import children, deterministic, gates, graphs, signals, waits
 from holdfast.authoring.python.gates import Names, Options
-from holdfast.authoring.python.step import Step, current_step
+from holdfast.authoring.python.step import Step
 from holdfast.authoring.python.waits import Wait, Waited
 from holdfast.authoring.python.workflow import Workflow
 from holdfast.authoring.replay.async_program import AsyncProgram
@@ -20,6 +20,7 @@ from holdfast.core.conditions.model import Condition
 from holdfast.core.duration import Duration
 from holdfast.core.gates.answer import Answer
 from holdfast.core.graphs.builder import Graph
+from holdfast.core.step_info import current_step
 from holdfast.errors import BadOption, NotInWorkflow
 
 A = TypeVar("A")

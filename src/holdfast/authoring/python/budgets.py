@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.authoring.python.step import current_reservation, current_step
+from holdfast.authoring.python.step import current_reservation
 from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.call import Call, resolve
 from holdfast.authoring.replay.replay import Evicted, ReplayProgram, current_program
@@ -22,6 +22,7 @@ from holdfast.core.budgets.rules import Amount, amounts_from
 from holdfast.core.commands import ReleaseReservation, Reserve, Spend
 from holdfast.core.events import Event
 from holdfast.core.runs import ErrorInfo
+from holdfast.core.step_info import current_step
 from holdfast.core.text import is_storable
 from holdfast.errors import BadOption, BudgetExceeded, NotInWorkflow, UnknownDimension
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from holdfast.authoring.python.step import Step, current_step, run_step
+from holdfast.authoring.python.step import Step, run_step
 from holdfast.authoring.replay.replay import Compensation, ReplayProgram, current_program
 from holdfast.core.retry import RetryPolicy
+from holdfast.core.step_info import current_step
 from holdfast.core.validation import checked_name
 from holdfast.errors import BadOption, NotInWorkflow
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from holdfast.authoring.python.deterministic import program_here
 from holdfast.authoring.python.workflow import Workflow
 from holdfast.core.schedules import rules
-from holdfast.core.schedules.model import tick_of
+from holdfast.core.schedules.model import ScheduleDeclaration, tick_of
 from holdfast.core.validation import checked_text
 from holdfast.errors import BadOption
 
@@ -29,7 +29,7 @@ def schedule(name: str | None = None, /, **options: Any) -> Callable[[W], W]:
     def decorate(workflow: W) -> W:
         if not isinstance(workflow, Workflow):
             raise BadOption(option="schedule", value=workflow, why="put @schedule above @workflow")
-        workflow.schedules.append((name or workflow.name, options))
+        workflow.schedules.append(ScheduleDeclaration(name or workflow.name, options))
         return workflow
 
     return decorate

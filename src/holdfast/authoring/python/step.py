@@ -23,7 +23,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.retry import RetryPolicy, policy_from
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.signature import Signature
-from holdfast.core.step_info import StepInfo
+from holdfast.core.step_info import StepInfo, current_step
 from holdfast.core.validation import checked_flag, checked_text
 from holdfast.errors import BadOption, NotInWorkflow, StepFailed
 
@@ -31,7 +31,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-current_step: ContextVar[StepInfo | None] = ContextVar("holdfast_step", default=None)
 current_reservation: ContextVar[str | None] = ContextVar("holdfast_reservation", default=None)
 """The identity of the innermost reservation of the workflow code, which spending counts against."""
 current_connection: ContextVar[Any] = ContextVar("holdfast_connection", default=None)

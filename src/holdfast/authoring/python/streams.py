@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.authoring.python.step import current_step
 from holdfast.authoring.replay.identity import current_branch
 from holdfast.authoring.replay.replay import current_program
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.step_info import current_step
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.streams.rules import LARGEST, TTL, null
 from holdfast.core.text import is_storable
@@ -131,7 +131,7 @@ def _origin_here() -> tuple[Any, str, int, bool]:
     program = current_program.get()
     if program is None:
         return None, "", 0, False
-    return program.sink, current_branch.get(program.root).path, 0, True
+    return program.context.output, current_branch.get(program.root).path, 0, True
 
 
 _durable = Stream()

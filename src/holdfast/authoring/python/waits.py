@@ -56,7 +56,7 @@ class Wait:
     def token(self) -> str:
         """The credential for delivering signals to this wait. It is never stored, and not part of
         the repr."""
-        return self._program.token(self.id, self._kid)
+        return self._program.context.wait_token(self.id, self._kid)
 
     @property
     def expires_at(self) -> datetime | None:

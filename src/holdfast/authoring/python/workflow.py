@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring import registry
 from holdfast.authoring.python.children import call_child
 from holdfast.authoring.python.reachability import names_ahead
-from holdfast.authoring.python.step import Step, current_step
+from holdfast.authoring.python.step import Step
 from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.replay import ReplayProgram, current_program
 from holdfast.authoring.replay.sync_program import SyncProgram
 from holdfast.core.codec import Codec, same
+from holdfast.core.events import Event
+from holdfast.core.program import ProgramContext, StepView, recorded_steps
 from holdfast.core.runs import RunRecord
+from holdfast.core.schedules.model import ScheduleDeclaration
 from holdfast.core.signature import Signature
+from holdfast.core.step_info import current_step
 from holdfast.core.validation import (
     checked_capabilities,
     checked_flag,
@@ -35,6 +39,9 @@ class Workflow(Generic[P, R]):
     A call by another workflow starts a child run; any other call is a plain function call.
     """
 
+    kind = "python"
+    writes_checkpoints = False
+
     def __init__(
         self,
         fn: Callable[P, R],
@@ -51,15 +58,15 @@ class Workflow(Generic[P, R]):
         self.version: str = version
         self.lane: str = lane
         self.capabilities: tuple[str, ...] = capabilities
-        self.serves: frozenset[str] | None = serves
+        self.accepts_versions: frozenset[str] | None = serves
         self.stop_undoing: bool = stop_undoing
         self.is_async: bool = inspect.iscoroutinefunction(fn)
-        self.blocking: bool = not self.is_async
+        self.needs_thread: bool = not self.is_async
         self.origin: Callable[..., Any] = fn
         """The function that was decorated."""
         self.signature: Signature = Signature(fn)
-        self.schedules: list[tuple[str, dict[str, Any]]] = []
-        """The schedules that ``@schedule`` has added: names and options."""
+        self.schedules: list[ScheduleDeclaration] = []
+        """The schedules that ``@schedule`` has added."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,23 +78,28 @@ class Workflow(Generic[P, R]):
             return fn(*args, **kwargs)
         return cast(R, call_child(program, self, args, kwargs))
 
-    def program(self, run: RunRecord, codec: Codec) -> ReplayProgram:
+    def program(self, run: RunRecord, context: ProgramContext) -> ReplayProgram:
         """Return a program for *run*, not yet begun. Raises WrongType or BadData if the function
         cannot take the recorded input."""
+        codec = context.codec
         args, kwargs = self.signature.decode_args(codec, run.input)
         if self.is_async:
 
             async def call() -> bytes:
                 return self._encode_result(codec, await cast(Any, self.fn(*args, **kwargs)))
 
-            return AsyncProgram(run, codec, names_ahead, call, stop_undoing=self.stop_undoing)
+            return AsyncProgram(run, context, names_ahead, call, stop_undoing=self.stop_undoing)
         return SyncProgram(
             run,
-            codec,
+            context,
             names_ahead,
             lambda: self._encode_result(codec, self.fn(*args, **kwargs)),
             stop_undoing=self.stop_undoing,
         )
+
+    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepView]:
+        """Return the steps of a run, under their identities; none of the events is void."""
+        return recorded_steps(history)
 
     def _encode_result(self, codec: Codec, value: Any) -> bytes:
         """Return the result as it is stored. Raises NotEncodable, WrongType."""

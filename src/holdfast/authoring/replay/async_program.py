@@ -17,6 +17,7 @@ from holdfast.authoring.replay.identity import current_branch
 from holdfast.authoring.replay.replay import (
     CHILDREN,
     Evicted,
+    NamesAhead,
     ReplayProgram,
     current_program,
     frames_of,
@@ -24,6 +25,7 @@ from holdfast.authoring.replay.replay import (
 from holdfast.core.commands import Command, EndChildren, Finish, SetTimer
 from holdfast.core.events import Event, EventKind
 from holdfast.core.exits import as_exception
+from holdfast.core.program import ProgramContext
 from holdfast.core.runs import RunRecord
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -36,13 +38,13 @@ class AsyncProgram(ReplayProgram):
     def __init__(
         self,
         run: RunRecord,
-        codec: Any,
-        names_ahead: Any,
+        context: ProgramContext,
+        names_ahead: NamesAhead,
         call: Callable[[], Awaitable[bytes]],
         *,
         stop_undoing: bool,
     ) -> None:
-        super().__init__(run, codec, names_ahead, stop_undoing=stop_undoing)
+        super().__init__(run, context, names_ahead, stop_undoing=stop_undoing)
         self._call: Callable[[], Awaitable[bytes]] = call
         self._cancelled: bool = False
         self._main: asyncio.Task[bytes] | None = None
@@ -85,7 +87,7 @@ class AsyncProgram(ReplayProgram):
             compensation = self.compensations.pop()
             event = await self.call(compensation.make(compensation.id))
             if event.kind == EventKind.STEP_FAILED:
-                self.failed_undos.append(compensation.id)
+                self.failed_compensations.append(compensation.id)
                 if self.stop_undoing:
                     return
 
@@ -94,9 +96,9 @@ class AsyncProgram(ReplayProgram):
         if self.closing:
             main.cancelled() or main.exception()  # retrieved, so that asyncio does not log it
         elif main.cancelled():
-            self.tell(Finish("cancelled"))
+            self.tell(Finish("cancelled", failed_compensations=self.failed_compensations))
         elif (error := main.exception()) is not None:
-            self.tell(Finish("failed", error=error))
+            self.tell(Finish("failed", error=error, failed_compensations=self.failed_compensations))
         else:
             self.tell(Finish("completed", result=main.result()))
 

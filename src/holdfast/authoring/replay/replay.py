@@ -23,6 +23,7 @@ import msgspec
 
 from holdfast.authoring.replay.identity import Branch, current_branch
 from holdfast.authoring.replay.leftovers import Leftovers, is_ahead, is_undo
+from holdfast.core import program as seam
 from holdfast.core.codec import Codec
 from holdfast.core.commands import (
     Command,
@@ -30,20 +31,19 @@ from holdfast.core.commands import (
     EndChildren,
     Finish,
     RecordDecision,
-    RunStep,
     StartMap,
 )
 from holdfast.core.event_table import ANSWERS, OUTCOMES
 from holdfast.core.events import Event, EventKind
-from holdfast.core.program import Report
+from holdfast.core.program import ProgramContext
 from holdfast.core.runs import RunRecord
-from holdfast.core.streams.model import OutputSink
-from holdfast.errors import BadData, Diverged, NotInWorkflow, WrongType
+from holdfast.errors import BadData, Diverged, WrongType
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-current_program: ContextVar[ReplayProgram | None] = ContextVar("holdfast_program", default=None)
+current_program: ContextVar[ReplayProgram | None] = seam.current_program
+"""The replayed code that is running; None outside it."""
 
 NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
 """Returns the names that the code in live frames can still call; None if they cannot be known."""
@@ -51,7 +51,6 @@ NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
 CHILDREN = "end of children"
 """The name of the step at which a run that stops waits for its children."""
 
-_STEP_ENDS = ANSWERS[RunStep]
 _WITHOUT_OUTCOME = frozenset({Drop, Finish, RecordDecision})
 """The commands that have no outcome, so that no code waits for them."""
 
@@ -73,15 +72,19 @@ class Compensation(msgspec.Struct):
 class ReplayProgram(ABC):
     """A workflow function in one run."""
 
-    speculative = True
-    """Whether an outcome may be fed before it is committed: only if the code cannot start an
-    attempt by itself."""
+    feeds_before_commit = True
 
     def __init__(
-        self, run: RunRecord, codec: Codec, names_ahead: NamesAhead, *, stop_undoing: bool
+        self,
+        run: RunRecord,
+        context: ProgramContext,
+        names_ahead: NamesAhead,
+        *,
+        stop_undoing: bool,
     ) -> None:
         self.run: RunRecord = run
-        self.codec: Codec = codec
+        self.context: ProgramContext = context
+        self.codec: Codec = context.codec
         self.root: Branch = Branch()
         self.compensations: list[Compensation] = []
         self.open_children: set[str] = set()
@@ -90,26 +93,15 @@ class ReplayProgram(ABC):
         self.stopping: bool = False
         """Whether the code has failed or was cancelled, and the run waits for its children and
         compensates."""
-        self.failed_undos: list[str] = []
+        self.failed_compensations: list[str] = []
         """The identities of the compensations that failed."""
         self.stop_undoing: bool = stop_undoing
         """Whether a failed compensation stops the remaining ones."""
         self.now: int = run.started_at or run.created_at
-        self.asked_time: bool = False
         self.replaying: bool = True
         self.closing: bool = False
-        self.report: Report | None = None
-        self.sink: OutputSink | None = None
-        self.clock: Callable[[], int] = lambda: self.now
-        self.purse: Callable[[str, str | None], Any] | None = None
-        self.held_up: bool = False
-        self.is_sure: Callable[[], bool] = bool
-        self.steps: int = 0
         self.issued_waits: dict[str, Any] = {}
         """The waits that ``create_wait`` has opened, by their ids."""
-        self.token: Callable[[str, str], str] = no_token
-        self.life_of: Callable[[str], int] = first_life
-        self.epoch: int = 0
         self._names_ahead: NamesAhead = names_ahead
         self._pending: dict[str, tuple[Command, Any]] = {}
         """The commands without an outcome yet, by step, each with its waiter."""
@@ -125,10 +117,11 @@ class ReplayProgram(ABC):
 
     # Called by the engine
 
-    async def begin(self, history: Sequence[Event]) -> list[Command]:
+    async def begin(self, history: Sequence[Event], state: bytes | None = None) -> list[Command]:
         """Replay *history* and return the commands without a recorded outcome.
 
-        Raises Diverged before any new command is returned.
+        Raises Diverged before any new command is returned. There is no *state*: where code waits
+        is in its frames, which cannot be stored.
         """
         outcomes = [event for event in history if event.kind in OUTCOMES]
         self._recorded = {event.step for event in history if event.step is not None}
@@ -206,8 +199,6 @@ class ReplayProgram(ABC):
             self._raise_divergence()
             return
         assert event.step is not None
-        if event.kind in _STEP_ENDS:
-            self.steps += 1
         pending = self._pending.pop(event.step, None)
         if pending is None:
             if event.step not in self._dropped:
@@ -362,7 +353,7 @@ class ReplayProgram(ABC):
 
     def time(self) -> int:
         """Return the time of the run, in microseconds: that of the latest outcome it was fed."""
-        self.asked_time = True
+        self.context.asked_time = True
         return self.now
 
     def identify(self, name: str) -> str:
@@ -375,8 +366,8 @@ class ReplayProgram(ABC):
         They depend on the run, the identity of the call and the epoch.
         """
         seed = f"{self.run.id}\0{self.identify(name)}"
-        if self.epoch:
-            seed += f"\0{self.epoch}"
+        if self.context.epoch:
+            seed += f"\0{self.context.epoch}"
         return hashlib.sha256(seed.encode()).digest()[:16]
 
     def uuid(self) -> UUID:
@@ -397,16 +388,6 @@ class ReplayProgram(ABC):
         if not self.replaying:
             self.tell(RecordDecision(name, value))
         return value
-
-
-def first_life(step: str) -> int:
-    """Return 0, the life of a step in a run that was never replayed."""
-    return 0
-
-
-def no_token(wait_id: str, kid: str) -> str:
-    """Raise NotInWorkflow: the default until the engine provides the signer of tokens."""
-    raise NotInWorkflow(call="token", wait=wait_id)
 
 
 def frames_of(coroutine: Any, hidden: str) -> Iterator[FrameType]:

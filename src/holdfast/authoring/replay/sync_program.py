@@ -4,7 +4,7 @@ Invariants:
 - The program is idle when every thread waits for an outcome, runs a step inline, or has ended;
   only then does the engine get the new commands.
 - A step without a timeout runs inline, in the thread that calls it. Therefore outcomes are
-  committed before they are fed: see ``speculative``.
+  committed before they are fed: see ``feeds_before_commit``.
 - ``_lock`` guards the threads' bookkeeping and the state of ``ReplayProgram``, because several
   threads of the workflow issue commands. It is reentrant and never held while a thread waits.
 """
@@ -22,11 +22,18 @@ from types import FrameType
 from typing import Any
 
 from holdfast.authoring.replay.identity import Branch, current_branch
-from holdfast.authoring.replay.replay import CHILDREN, Evicted, ReplayProgram, current_program
+from holdfast.authoring.replay.replay import (
+    CHILDREN,
+    Evicted,
+    NamesAhead,
+    ReplayProgram,
+    current_program,
+)
 from holdfast.core.budgets.ledger import current_spending
 from holdfast.core.commands import Command, EndChildren, Finish, RunStep, SetTimer
 from holdfast.core.events import Event, EventKind
 from holdfast.core.exits import as_exception
+from holdfast.core.program import ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.core.step_info import StepInfo
 
@@ -85,18 +92,18 @@ _line = threading.local()
 class SyncProgram(ReplayProgram):
     """A ``def`` workflow in one run, advanced as far as history and outcomes allow."""
 
-    speculative = False
+    feeds_before_commit = False
 
     def __init__(
         self,
         run: RunRecord,
-        codec: Any,
-        names_ahead: Any,
+        context: ProgramContext,
+        names_ahead: NamesAhead,
         call: Callable[[], bytes],
         *,
         stop_undoing: bool,
     ) -> None:
-        super().__init__(run, codec, names_ahead, stop_undoing=stop_undoing)
+        super().__init__(run, context, names_ahead, stop_undoing=stop_undoing)
         self._call: Callable[[], bytes] = call
         self._lock: threading.RLock = threading.RLock()
         self._active: int = 0
@@ -188,10 +195,11 @@ class SyncProgram(ReplayProgram):
         except Evicted:
             raise
         except BaseException as raised:
-            if isinstance(raised, asyncio.CancelledError) and self._cancelled:
-                self._finish(Finish("cancelled"))
-            else:
-                self._finish(Finish("failed", error=as_exception(raised, "workflow")))
+            finish = Finish("cancelled", failed_compensations=self.failed_compensations)
+            if not isinstance(raised, asyncio.CancelledError) or not self._cancelled:
+                finish.status = "failed"
+                finish.error = as_exception(raised, "workflow")
+            self._finish(finish)
         else:
             self._finish(Finish("completed", result=result))
 
@@ -208,7 +216,7 @@ class SyncProgram(ReplayProgram):
             compensation = self.compensations.pop()
             event = self.call(compensation.make(compensation.id))
             if event.kind == EventKind.STEP_FAILED:
-                self.failed_undos.append(compensation.id)
+                self.failed_compensations.append(compensation.id)
                 if self.stop_undoing:
                     return
 
@@ -265,33 +273,37 @@ class SyncProgram(ReplayProgram):
         return (
             isinstance(command, RunStep)
             and not (command.is_async or command.transactional or command.timeout)
-            and not (self.held_up or self.is_recorded(command.id))
+            and self.context.may_start_attempts
+            and not self.is_recorded(command.id)
             # If the lease is uncertain, another worker may have continued the run: the engine must
             # check with the store first.
-            and self.is_sure()
+            and self.context.lease_is_certain()
         )
 
     def _run_inline(self, command: RunStep) -> None:
         """Make the first attempt at a step in this thread, and report its outcome."""
-        assert self.report is not None
-        started = self.clock()
-        spending = None if self.purse is None else self.purse(command.id, command.under)
+        context = self.context
+        started = context.now()
+        spending = context.spending(command.id, command.under)
         try:
             # An empty context: like every attempt, this one sees nothing of the workflow's context.
             value = Context().run(self._call_step, command, spending)
         except Evicted:
             raise
         except BaseException as raised:  # even SystemExit must not end the workflow's thread
-            self.report(command.id, None, as_exception(raised, "step"), started, spending)
+            context.report(command.id, None, as_exception(raised, "step"), started, spending)
         else:
-            self.report(command.id, value, None, started, spending)
+            context.report(command.id, value, None, started, spending)
 
     def _call_step(self, command: RunStep, spending: Any) -> Any:
         current_spending.set(spending)
         run = self.run
-        life = self.life_of(command.id)
+        life = self.context.step_life(command.id)
         return command.call(
-            StepInfo(run.id, run.workflow, command.id, 1, run.generation, self.sink, life), None
+            StepInfo(
+                run.id, run.workflow, command.id, 1, run.generation, self.context.output, life
+            ),
+            None,
         )
 
     def _receive(self, waiter: _LineWaiter, command: Command) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,13 @@ GONE = "its decorator is no longer in the code"
 
 _PREFIX = "schedule "
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ScheduleDeclaration(msgspec.Struct, frozen=True):
+    """A schedule that a definition declares. The options are the same as for ``schedules.set``."""
+
+    name: str
+    options: dict[str, Any]
 
 
 class Schedule(msgspec.Struct, kw_only=True):

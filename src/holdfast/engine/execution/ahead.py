@@ -26,10 +26,10 @@ def follows_from_signal(run: Execution, event: Event) -> bool:
     if event.kind != EventKind.SIGNAL_RECEIVED:
         return False
     is_alone = not run.pending and not run.pending.launches and len(run.commit.events) == 1
-    if not is_alone or run.program is None:
+    if not is_alone or run.program is None or run.services is None:
         return False
-    run.program.asked_time = False
-    return run.program.speculative
+    run.services.asked_time = False
+    return run.program.feeds_before_commit
 
 
 def wants_plain_steps(run: Execution) -> bool:
@@ -42,7 +42,7 @@ def wants_plain_steps(run: Execution) -> bool:
         isinstance(pending, PendingStep) and not pending.command.transactional
         for pending in run.pending.launches
     )
-    is_timeless = run.program is not None and not run.program.asked_time
+    is_timeless = run.services is not None and not run.services.asked_time
     has_room = run.budget.breach is None and not run.context.stopping
     return are_plain and is_timeless and has_room
 
@@ -74,7 +74,7 @@ async def feed_and_begin(run: Execution, outcomes: Sequence[Event]) -> Sequence[
     program = run.program
     program_loop = run.context.program_loop
     assert isinstance(program, PlacedProgram) and program_loop is not None
-    begin = BeginAhead(run, program, program_loop)
+    begin = BeginAhead(run, program_loop)
     commands, attempt = await program.feed_and_begin(outcomes, begin)
     if attempt is not None:
         run.follows_signal = False

@@ -14,7 +14,6 @@ from holdfast.core.budgets.ledger import current_spending
 from holdfast.core.commands import Command, RunStep
 from holdfast.core.events import Event
 from holdfast.core.exits import as_exception
-from holdfast.core.program import Program
 from holdfast.core.step_info import StepInfo
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.pending.base import Execution
@@ -264,11 +263,10 @@ class BeginAhead:
     wait until the worker has heard of it and has recorded the signal. That saves a journey to the
     worker and back."""
 
-    __slots__ = ("_execution", "_loop", "_program")
+    __slots__ = ("_execution", "_loop")
 
-    def __init__(self, run: Execution, program: Program, loop: ProgramLoop) -> None:
+    def __init__(self, run: Execution, loop: ProgramLoop) -> None:
         self._execution = run
-        self._program = program
         self._loop = loop
 
     def __call__(self, commands: Sequence[Command]) -> RemoteAttempt | None:
@@ -284,7 +282,8 @@ class BeginAhead:
         ):
             return None
         was_tried = command.id in run.state.progress.attempts
-        if was_tried or self._program.asked_time or not run.context.is_sure():
+        asked_time = run.services is None or run.services.asked_time
+        if was_tried or asked_time or not run.context.is_sure():
             return None
         return RemoteAttempt(run, PendingStep(command, 1, None), self._loop, None)
 

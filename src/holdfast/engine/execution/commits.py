@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast.core.commands import Finish
+from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import BY_END, Event, EventKind
-from holdfast.core.program import Program
 from holdfast.core.schedules.model import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.execution.commit_buffer import LISTS, CommitBuffer
@@ -79,7 +79,7 @@ def finish(run: Execution, op: Advance, command: Finish) -> None:
     status = Status(command.status)
     if status is Status.CANCELLED and state.expiring:
         status = Status.EXPIRED
-    failed = getattr(run.program, "failed_undos", None)
+    failed = command.failed_compensations
     facts = {"undo_failed": list(failed)} if failed else {}
     if command.error is not None:
         op.error = error_data(command.error, **facts)
@@ -96,14 +96,17 @@ def finish(run: Execution, op: Advance, command: Finish) -> None:
     if state.run.parent_id is not None:
         op.parent = (state.run.parent_id, state.run.parent_step or "", state.run.parent_index)
     withdraw_all(run, op)
-    op.events.append(_last_event(status, op.error, run.program))
+    op.events.append(_last_event(run, op, status))
 
 
-def _last_event(status: Status, error: bytes | None, program: Program | None) -> Event:
-    """Return the last event of a run. That of a completed run has the number of its steps."""
-    steps = program.steps if program is not None and status is Status.COMPLETED else 0
+def _last_event(run: Execution, op: Advance, status: Status) -> Event:
+    """Return the last event of a run. That of a completed run has the number of its steps, so that
+    a check can detect a step that is missing from the history."""
+    steps = 0
+    if status is Status.COMPLETED:
+        steps = run.state.steps + sum(event.kind in STEP_ENDS for event in op.events)
     data = b'{"steps":%d}' % steps if steps else None
-    return Event(_LAST_EVENT[status], data=data, error=error)
+    return Event(_LAST_EVENT[status], data=data, error=op.error)
 
 
 def _stop_reason(run: Execution) -> str:

@@ -6,7 +6,7 @@ begin.
 
 Invariants:
 - Outcomes are fed before they are committed. This is safe because a program does nothing by itself;
-  a program that does (``speculative`` is false) is fed after the commit.
+  a program that does (``feeds_before_commit`` is false) is fed after the commit.
 - A step begins after the commit that precedes it, unless it follows from a signal alone
   (``ahead``).
 - A park names the revision that was seen, so the run never sleeps through a signal.
@@ -68,6 +68,7 @@ from holdfast.engine.execution.pending.steps import (
     begin_one_step,
     record_dropped_spending,
 )
+from holdfast.engine.execution.program_context import ExecutionServices
 from holdfast.engine.execution.signal_buffer import SignalBuffer
 from holdfast.engine.execution.spending_commits import commit_spending
 from holdfast.engine.execution.state import RunState
@@ -132,6 +133,7 @@ class RunExecution:
         "output",
         "pending",
         "program",
+        "services",
         "signals",
         "state",
     )
@@ -149,7 +151,9 @@ class RunExecution:
         self.budget: BudgetGuard = BudgetGuard(self.state, context)
         self.output: OutputBuffer = OutputBuffer(run, context)
         self.program: Program | None = None
-        self.blocking: bool = definition.blocking
+        self.services: ExecutionServices | None = None
+        """What the program sees of this execution."""
+        self.blocking: bool = definition.needs_thread
         self.ahead: FeedAhead | None = None
         self.follows_signal: bool = False
         self._definition: Definition = definition
@@ -225,33 +229,31 @@ class RunExecution:
             event.kind == EventKind.BUDGET_RESERVED for event in events
         )
         self.mailbox.schedule_check(state.run.deadline)
-        program = self._new_program(events)
         self.budget.find_breach()
-        # A blocking program begins its next step by itself.
-        program.held_up = self.budget.breach is not None or state.is_about_to_stop()
-        commands = await program.begin(events)
+        program = self._new_program(events)
+        commands = await program.begin(events, None)
         if not fresh and state.cancelling and not state.cancel_seen:
             self.notify()
         await self.execute_commands(commands)
 
     def _new_program(self, events: Sequence[Event]) -> Program:
         context = self.context
-        program = self._definition.program(self.run, context.codec)
-        if context.program_loop is not None and not self._definition.blocking:
+        self.services = ExecutionServices(
+            self.state,
+            context,
+            self.budget,
+            self.output,
+            report=self.report,
+            wait_token=self.token_of,
+        )
+        program = self._definition.program(self.run, self.services)
+        if context.program_loop is not None and not self._definition.needs_thread:
             # Code on the program's loop must not read the store: it finds the keys in memory.
             self._reads_keys_ahead = True
             if any(event.kind == EventKind.WAIT_CREATED for event in events):
                 self._signing_keys = context.store.keys()
             program = context.program_loop.place(program)
-        program.report = self.report
-        program.clock = self.state.now
-        program.token = self.token_of
-        program.sink = self.output
-        program.purse = self.budget.new_spending
-        program.is_sure = context.is_sure
-        program.life_of = self.state.lives.of
-        program.epoch = self.state.lives.epoch
-        self.output.speculative = program.speculative
+        self.output.fed_before_commit = program.feeds_before_commit
         self.program = program
         return program
 
@@ -263,9 +265,9 @@ class RunExecution:
         self.state.set_times(events)
         self.commit.events.extend(events)
         outcomes = [event for event in events if event.kind in OUTCOMES]
-        if outcomes and not program.speculative:
+        if outcomes and not program.feeds_before_commit:
             await self._commit(rests=False)
-            program.held_up = self.budget.breach is not None or self.state.is_about_to_stop()
+            self._allow_attempts()
         if spent:
             outcomes = [*spent, *outcomes]
         self.follows_signal = len(events) == 1 and follows_from_signal(self, events[0])
@@ -335,7 +337,7 @@ class RunExecution:
         if self.commit.finish is not None or not outcomes or self.state.is_over:
             return ()
         self._record(outcomes[recorded:])
-        if not program.speculative:
+        if not program.feeds_before_commit:
             await self._commit(rests=False)
         return await program.feed(outcomes)
 
@@ -525,7 +527,7 @@ class RunExecution:
             return None
         if len(self.pending) > 1 or self.pending.launches or self.mailbox.is_busy():
             return None
-        if not isinstance(program, PlacedProgram) or not program.speculative:
+        if not isinstance(program, PlacedProgram) or not program.feeds_before_commit:
             return None
         self.ahead = program.feed_ahead()
         return self.ahead
@@ -566,8 +568,15 @@ class RunExecution:
     def set_breach(self, breach: Breach | None) -> None:
         """Let no new step begin while a hard limit is passed."""
         self.budget.breach = breach
-        if self.program is not None:
-            self.program.held_up = breach is not None
+        if self.services is not None:
+            self.services.may_start_attempts = breach is None
+
+    def _allow_attempts(self) -> None:
+        """Let a program that begins attempts by itself do so, unless the run is about to stop."""
+        services = self.services
+        assert services is not None
+        is_free = self.budget.breach is None
+        services.may_start_attempts = is_free and not self.state.is_about_to_stop()
 
     def note_breach(self, breach: Breach | None) -> None:
         """Note the hard limit that a commit has passed, if it has."""
@@ -692,5 +701,6 @@ class RunExecution:
         # The program and the execution refer to each other: parted, both are freed at once.
         program = self.program
         self.program = None
+        self.services = None
         if program is not None:
             program.close()

@@ -86,6 +86,7 @@ async def _transact(run: Execution, pending: PendingStep) -> None:
         return
     run.note_breach(answer.breach)
     run.state.seq += 1
+    run.state.steps += 1
     event.data = answer.data
     run.pending.take(pending)
     assert run.program is not None

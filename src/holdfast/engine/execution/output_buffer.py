@@ -102,9 +102,9 @@ class OutputBuffer:
         "_streams",
         "_thread",
         "captures",
+        "fed_before_commit",
         "life",
         "replayed",
-        "speculative",
         "writing",
     )
 
@@ -128,7 +128,7 @@ class OutputBuffer:
         self.captures = host.captures
         self.replayed = False
         """Whether an earlier holder may have stored output of the code already."""
-        self.speculative = True
+        self.fed_before_commit = True
         """Whether the code is fed before the commit."""
         self.life = 1
         """One more than the number of replays after the end of the run: each time the code emits
@@ -316,8 +316,8 @@ class OutputBuffer:
             stream.stored = None
 
     def _add(self, stream: _OpenStream, said: NewFrame | Progress, code: bool) -> None:
-        (self._later if code and self.speculative else self._frames).append((stream, said))
-        if not self._scheduled and not (code and self.speculative):
+        (self._later if code and self.fed_before_commit else self._frames).append((stream, said))
+        if not self._scheduled and not (code and self.fed_before_commit):
             self._schedule()
 
     def _make_room(self, mode: str) -> None:

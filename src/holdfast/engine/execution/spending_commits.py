@@ -51,6 +51,7 @@ async def _spend_for(run: Execution, attempts: list[tuple[Event, Any]]) -> Breac
             await persist(run, AppendFrames(run.state.run.id, run.state.run.generation, op.output))
         return answer.breach
     run.state.seq += len(op.events)
+    run.state.steps += len(attempts)
     for event, spending in attempts:
         run.budget.reserved_steps.discard(event.step or "")
         run.budget.note_spent(spending.take())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.graphs.model import MARK
 from holdfast.core.history import DEADLINE, HistoryProgress, StepLives
@@ -31,6 +32,7 @@ class RunState:
         "revision",
         "run",
         "seq",
+        "steps",
         "stopped_by",
         "waited",
         "waiting",
@@ -42,6 +44,8 @@ class RunState:
         self.now: Callable[[], int] = now
         self.seq: int = 0
         """The number of the last event of the history."""
+        self.steps: int = 0
+        """The number of recorded ends of steps that count."""
         self.revision: int = run.revision
         """The revision of the run that this worker has seen."""
         self.progress: HistoryProgress = HistoryProgress(())
@@ -72,6 +76,7 @@ class RunState:
         if not history:
             return
         self.seq = history[-1].seq
+        self.steps = sum(event.kind in STEP_ENDS for event in events)
         self.lives = StepLives(history)
         self.cancel_seen = self.progress.cancelled is not None
         self.expiring = self.progress.expiring
@@ -131,3 +136,5 @@ class RunState:
         for event in events:
             self.seq += 1
             event.seq = self.seq
+            if event.kind in STEP_ENDS:
+                self.steps += 1

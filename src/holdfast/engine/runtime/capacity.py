@@ -191,7 +191,7 @@ class Capacity:
 
     def _is_blocking(self, workflow: str) -> bool:
         definition = self._definitions().get(workflow)
-        return definition is not None and definition.blocking
+        return definition is not None and definition.needs_thread
 
     # After a batch
 

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -382,29 +383,18 @@ def _raise_exit(error: BaseException) -> None:
 
 
 class PlacedProgram:
-    """The program of an ``async def`` workflow: its code runs on the program's loop.
+    """A program whose code runs on the program's loop."""
 
-    The worker reads its state in between.
-    """
-
-    __slots__ = ("_loop", "_program", "speculative")
-
-    speculative: bool
+    __slots__ = ("_loop", "_program", "feeds_before_commit")
 
     def __init__(self, program: Program, loop: ProgramLoop) -> None:
-        object.__setattr__(self, "_program", program)
-        object.__setattr__(self, "_loop", loop)
-        # Copied: it never changes, and every turn reads it, which saves `__getattr__`.
-        object.__setattr__(self, "speculative", program.speculative)
+        self._program: Program = program
+        self._loop: ProgramLoop = loop
+        self.feeds_before_commit: bool = program.feeds_before_commit
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._program, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._program, name, value)
-
-    async def begin(self, history: Sequence[Event]) -> list[Command]:
-        commands: list[Command] = await self._loop.drive(self._program.begin, history)
+    async def begin(self, history: Sequence[Event], state: bytes | None) -> list[Command]:
+        begin = partial(self._program.begin, state=state)
+        commands: list[Command] = await self._loop.drive(begin, history)
         return commands
 
     async def feed(self, events: Sequence[Event]) -> list[Command]:

@@ -45,4 +45,5 @@ def session_of(
 
 
 def _versions(definition: Definition) -> list[str] | None:
-    return None if definition.serves is None else sorted(definition.serves)
+    accepted = definition.accepts_versions
+    return None if accepted is None else sorted(accepted)

@@ -407,7 +407,7 @@ class Worker:
             if self.can_start(route)
         }
         self.capacity.claims_blocking = any(
-            self.definitions()[route.workflow].blocking for route in taken.values()
+            self.definitions()[route.workflow].needs_thread for route in taken.values()
         )
         if self.capacity.claims_blocking:
             room = min(room, self.capacity.free_threads())
@@ -422,7 +422,9 @@ class Worker:
         settings = self.settings
         return (
             definition is not None
-            and (definition.serves is None or route.version in definition.serves)
+            and (
+                definition.accepts_versions is None or route.version in definition.accepts_versions
+            )
             and (settings.lanes is None or route.lane in settings.lanes)
             and (settings.namespace is None or route.namespace == settings.namespace)
             and set(route.capabilities) <= set(settings.capabilities)
@@ -432,7 +434,7 @@ class Worker:
         """Return whether this worker can start a run of that route now: a blocking one needs a
         thread."""
         return self.serves(route) and (
-            not self.definitions()[route.workflow].blocking or self.capacity.free_threads() > 0
+            not self.definitions()[route.workflow].needs_thread or self.capacity.free_threads() > 0
         )
 
     async def ask(self, op: Operation) -> Any:

@@ -20,6 +20,7 @@ from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.commit_buffer import CommitBuffer
 from holdfast.engine.execution.mailbox import Mailbox
 from holdfast.engine.execution.output_buffer import OutputBuffer
+from holdfast.engine.execution.program_context import ExecutionServices
 from holdfast.engine.execution.signal_buffer import SignalBuffer
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
@@ -184,6 +185,7 @@ class Execution(Protocol):
     budget: BudgetGuard
     output: OutputBuffer
     program: Program | None
+    services: ExecutionServices | None
     ahead: FeedAhead | None
     """The right to feed the program next, while its own loop may take it."""
     follows_signal: bool

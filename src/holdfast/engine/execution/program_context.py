@@ -1,0 +1,59 @@
+"""The services of an execution for its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core.budgets.ledger import SpendingSink
+from holdfast.core.codec import Codec
+from holdfast.core.streams.model import OutputSink
+from holdfast.engine.execution.budget_guard import BudgetGuard
+from holdfast.engine.execution.state import RunState
+from holdfast.engine.runtime.context import WorkerContext
+
+Report = Callable[[str, Any, Exception | None, int, Any], None]
+WaitToken = Callable[[str, str], str]
+
+
+class ExecutionServices:
+    """Implements ``ProgramContext`` for one execution.
+
+    Its functions are attributes, so that a program calls the parts of the execution directly.
+    """
+
+    __slots__ = (
+        "asked_time",
+        "codec",
+        "epoch",
+        "lease_is_certain",
+        "may_start_attempts",
+        "now",
+        "output",
+        "report",
+        "spending",
+        "step_life",
+        "wait_token",
+    )
+
+    def __init__(
+        self,
+        state: RunState,
+        worker: WorkerContext,
+        budget: BudgetGuard,
+        output: OutputSink,
+        *,
+        report: Report,
+        wait_token: WaitToken,
+    ) -> None:
+        self.codec: Codec = worker.codec
+        self.output: OutputSink | None = output
+        self.may_start_attempts: bool = budget.breach is None and not state.is_about_to_stop()
+        self.asked_time: bool = False
+        self.epoch: int = state.lives.epoch
+        self.now: Callable[[], int] = state.now
+        self.spending: Callable[[str, str | None], SpendingSink | None] = budget.new_spending
+        self.wait_token: WaitToken = wait_token
+        self.lease_is_certain: Callable[[], bool] = worker.is_sure
+        self.step_life: Callable[[str], int] = state.lives.of
+        self.report: Report = report
