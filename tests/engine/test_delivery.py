@@ -466,7 +466,7 @@ def test_an_asynchronous_engine_does_too(database, receiver):
                 if parts.store.subscription("hook").place >= last:
                     loop.call_soon_threadsafe(reached.set)
 
-            parts.writer.listeners.append(look)
+            parts.notifier.on_commit.append(look)
             look(None)
             await asyncio.wait_for(reached.wait(), 60)
             return [letter.error for letter in await engine.dead_letters("hook")]

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdfast import AsyncEngine, step, workflow
-from holdfast.engine.runtime import results
+from holdfast.engine.runtime import ended_runs, notifier
+from holdfast.engine.runtime.notifier import Pauses, ResultReady
 from holdfast.errors import RunFailed
 from tests.engine.waiting import wait_until
 
@@ -79,7 +80,7 @@ def test_results_of_many_are_read_together(engine, reads):
 
 
 def test_pages_are_small(engine, reads, monkeypatch):
-    monkeypatch.setattr(results, "PAGE", 4)
+    monkeypatch.setattr(ended_runs, "PAGE", 4)
 
     assert [outcome(run) for run in engine.start_many(asked_for_together, range(100, 120))].count(
         "failed"
@@ -88,8 +89,8 @@ def test_pages_are_small(engine, reads, monkeypatch):
 
 
 def test_a_run_that_was_replayed_meanwhile_is_read_again(engine, monkeypatch):
-    monkeypatch.setattr(results, "FRESH", 60.0)
-    waits = engine._parts.results
+    monkeypatch.setattr(ended_runs, "FRESH", 60.0)
+    waits = engine._parts.ended_runs
     failing, *others = engine.start_many(asked_for_together, [3, 4, 5])
     wait_until(engine, lambda: len(waits._ended) == 3)
     assert [outcome(run) for run in others] == [4, 5]
@@ -100,37 +101,37 @@ def test_a_run_that_was_replayed_meanwhile_is_read_again(engine, monkeypatch):
 
 
 def test_an_end_that_is_reported_after_it_was_returned_is_not_read_ahead(engine, monkeypatch):
-    monkeypatch.setattr(results, "FRESH", 60.0)
-    waits = engine._parts.results
+    monkeypatch.setattr(ended_runs, "FRESH", 60.0)
+    waits = engine._parts.ended_runs
     reported = []
     monkeypatch.setattr(waits, "is_held", lambda run_id: False)
-    engine._parts.writer.listeners.remove(waits.hinted)
-    engine._parts.writer.listeners.append(reported.append)
+    engine._parts.notifier.on_commit.remove(waits.committed)
+    engine._parts.notifier.on_commit.append(reported.append)
     first, second = engine.start_many(asked_for_together, [1, 2])
     wait_until(engine, lambda: first.status == second.status == "completed")
     assert first.result(timeout=60) == 1
     for hints in reported:
-        waits.hinted(hints)
+        waits.committed(hints)
 
     assert second.result(timeout=60) == 2
     assert first.id not in waits._read
 
 
 def test_what_nobody_asks_for_is_forgotten(engine, monkeypatch):
-    monkeypatch.setattr(results, "MOST", 5)
+    monkeypatch.setattr(ended_runs, "MOST", 5)
     runs = engine.start_many(asked_for_together, range(20))
 
     assert [outcome(run) for run in runs if run.id] == [
         "failed" if n % 7 == 3 else n for n in range(20)
     ]
-    assert len(engine._parts.results._expected) <= 5
+    assert len(engine._parts.ended_runs._expected) <= 5
 
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeypatch, is_held):
-    monkeypatch.setattr(results, "WATCHED", 60.0)
+    monkeypatch.setitem(notifier.REPORTED, ResultReady, Pauses(60.0, 1.0, 60.0))
     looks = []
-    client, waits = engine._parts.client, engine._parts.results
+    client, waits = engine._parts.client, engine._parts.ended_runs
     get, fetch = client.get, waits.fetch
     monkeypatch.setattr(client, "get", lambda run_id: (looks.append(run_id), get(run_id))[1])
     monkeypatch.setattr(
@@ -143,7 +144,10 @@ def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeyp
         monkeypatch.setattr(waits, "is_held", lambda run_id: False)
     with ThreadPoolExecutor() as pool:
         result = pool.submit(run.result, timeout=60)
-        wait_until(engine, lambda: run.id in waits._waiting and (is_held or looks))
+        wait_until(
+            engine,
+            lambda: engine._parts.notifier.has_listener(ResultReady(run.id)) and (is_held or looks),
+        )
         seen_before_the_end = list(looks)
         release.set()
 

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import AsyncEngine, Encrypted, Engine, step, wait_signal, workflow
 from holdfast.connect.open_store import open_store
-from holdfast.engine.runtime.news import News
+from holdfast.engine.runtime.notifier import Committed
 from holdfast.errors import (
     BadCursor,
     BadOption,
@@ -144,16 +144,16 @@ def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, mo
     assert asyncio.run(main()) == 2
 
 
-def test_a_coroutine_that_hears_something_while_it_is_cancelled_is_cancelled():
+def test_a_coroutine_that_hears_something_while_it_is_cancelled_is_cancelled(idle):
     async def main():
-        listener = News().listen_async()
+        listener = idle._parts.notifier.subscribe_async(Committed)
         loop = asyncio.get_running_loop()
         waiting = asyncio.create_task(listener.wait(60))
         for _ in range(3):  # turns of the loop, until it waits
             turn = loop.create_future()
             loop.call_soon(turn.set_result, None)
             await turn
-        loop.call_soon(listener._event.set)
+        loop.call_soon(listener._wake)
         loop.call_soon(waiting.cancel)
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from holdfast.engine.runtime.program_loop import LoopInbox
+from holdfast.engine.runtime.loop_inbox import LoopInbox
 from holdfast.engine.runtime.waker import Waker
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="there is no eventfd here")

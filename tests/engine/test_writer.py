@@ -176,9 +176,9 @@ def test_who_cannot_be_told_what_was_committed_keeps_nobody_waiting(database, ca
         raise ZeroDivisionError("nobody listens well")
 
     with Engine(database, grace=1) as engine:
-        engine._parts.writer.listeners[:0] = [fails]
-        engine._parts.writer.listeners.append(told.append)
+        engine._parts.notifier.on_commit[:0] = [fails]
+        engine._parts.notifier.on_commit.append(told.append)
         assert engine.start(counting_aside, 1).result(timeout=60) == 3
-        engine._parts.writer.listeners.remove(fails)
+        engine._parts.notifier.on_commit.remove(fails)
 
     assert told and "nobody listens well" in caplog.text

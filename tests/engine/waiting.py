@@ -29,12 +29,12 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
             failed.append(error)
         reached.set()
 
-    engine._parts.writer.listeners.append(look)
+    engine._parts.notifier.on_commit.append(look)
     try:
         look(None)
         assert reached.wait(PATIENCE), condition
     finally:
-        engine._parts.writer.listeners.remove(look)
+        engine._parts.notifier.on_commit.remove(look)
     if failed:
         raise failed[0]
 

@@ -89,7 +89,7 @@ class AsyncRun(Generic[T]):
                 await self._engine._aside(warning.log_blocker, run)
             return run
 
-        run = await parts.results.wait_async(run_id, read, seconds_of(timeout))
+        run = await parts.ended_runs.wait_async(run_id, read, seconds_of(timeout))
         if run is None:
             raise ResultTimeout(run=self.id, status=(await self.status()).value)
         value: T

@@ -29,12 +29,10 @@ from holdfast.core.validation import (
     checked_text,
     checked_words,
 )
+from holdfast.engine.runtime.ended_runs import DONE, EndedRuns
 from holdfast.engine.runtime.group_commit import GroupCommit
-from holdfast.engine.runtime.news import News
 from holdfast.engine.runtime.program_loop import ProgramLoop
-from holdfast.engine.runtime.results import DONE, Results
 from holdfast.engine.runtime.settings import WorkerSettings
-from holdfast.engine.runtime.work import Work
 from holdfast.engine.worker.worker import Worker
 from holdfast.errors import BadOption, CodecMismatch, StoreError, UnknownWorkflow
 from holdfast.errors.base import shown
@@ -145,12 +143,8 @@ class Components:
         )
         self.clock: Clock = plan.clock or self.store.clock
         self.writer = GroupCommit(self.store)
-        self.results = Results()
-        self.writer.listeners.append(self.results.hinted)
-        self.news = News()
-        self.writer.listeners.append(self.news.hinted)
-        self.work = Work(self.store)
-        self.writer.listeners.append(self.work.hinted)
+        self.notifier = self.writer.notifier
+        self.ended_runs = EndedRuns(self.notifier)
         self.frames = StreamService(self.store, self.codec, self.sealer)
         self.client = RunService(
             self.store, self.codec, self.definitions, plan.namespace, self.sealer
@@ -193,7 +187,7 @@ class Components:
         warning = LateWarning(self)
 
         def read() -> RunRecord:
-            run = self.results.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
+            run = self.ended_runs.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
             if warning.is_due(run):
                 warning.log_blocker(run)
             return run
@@ -299,13 +293,8 @@ class Components:
             self.sealer,
             program_loop,
         )
-        self.worker.watchers.append(self.results.changed)
         self.worker.declare = self._declarations
-        self.worker.watchers += [self.news.changed, self.work.changed]
-        self.results.is_held = self.worker.capacity.has
-        self.results.watched = True
-        self.news.watched = True
-        self.work.watched = True
+        self.ended_runs.is_held = self.worker.capacity.has
         return self.worker
 
     def _declarations(self) -> list[Operation]:
@@ -342,7 +331,7 @@ class Components:
             (run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased
         ]
         if worker is not None:  # also for runs without a lease: the worker may claim them next
-            self.results.expect(answer.id for answer in answers if answer.created)
+            self.ended_runs.expect(answer.id for answer in answers if answer.created)
         if worker is not None and leased:
             # The engine may have been closed meanwhile. The runs are committed, and other workers
             # can claim them.

@@ -92,7 +92,7 @@ class Run(Generic[T]):
                 why="an async step cannot block its engine: make the step a plain def",
             )
         run_id = run_named(self.id)
-        run = parts.results.wait(
+        run = parts.ended_runs.wait(
             run_id, parts.reader_of(run_id), seconds_of(timeout), time.monotonic
         )
         if run is None:
@@ -525,7 +525,7 @@ class Engine(
             return self._do(request)
         finally:
             # After the commit, not before: a read before it would be kept, and be outdated.
-            self._parts.results.discard_reads()
+            self._parts.ended_runs.discard_reads()
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

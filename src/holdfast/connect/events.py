@@ -14,6 +14,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.envelope import is_sealed
 from holdfast.core.subscriptions import DeadLetter, EventCursor, RunEvent, Subscription
 from holdfast.core.validation import checked_flag
+from holdfast.engine.runtime.notifier import Committed
 from holdfast.errors import EngineClosed
 from holdfast.service.subscriptions import Callback, EventPages
 from holdfast.store.subscriptions.operations import Consumed
@@ -62,7 +63,7 @@ class Subscriptions(Calls):
     def _events(
         self, reader: EventPages, name: str | None, follow: bool, seconds: float | None
     ) -> Iterator[RunEvent]:
-        listener = self._parts.news.listen()
+        listener = self._parts.notifier.subscribe(Committed)
         consumed: EventCursor | None = None
         try:
             last_event = time.monotonic()
@@ -115,7 +116,7 @@ class Subscriptions(Calls):
         ``events``.
         """
         checked_flag("follow", follow)
-        listener = self._parts.news.listen()
+        listener = self._parts.notifier.subscribe(Committed)
         total = 0
         last_event = time.monotonic()
         seconds = seconds_of(timeout)
@@ -207,7 +208,7 @@ class AsyncSubscriptions(AsyncCalls):
         reader = await self._call(Subscriptions._reader, name, after, filters)
         loop = asyncio.get_running_loop()
         seconds = seconds_of(timeout)
-        listener = engine._parts.news.listen_async()
+        listener = engine._parts.notifier.subscribe_async(Committed)
         consumed: EventCursor | None = None
         try:
             last_event = loop.time()
@@ -254,7 +255,7 @@ class AsyncSubscriptions(AsyncCalls):
         engine = await self._opened()
         loop = asyncio.get_running_loop()
         seconds = seconds_of(timeout)
-        listener = engine._parts.news.listen_async()
+        listener = engine._parts.notifier.subscribe_async(Committed)
         total = 0
         last_event = loop.time()
         try:

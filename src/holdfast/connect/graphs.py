@@ -17,7 +17,7 @@ from holdfast.core.graphs.builder import Graph
 from holdfast.core.graphs.model import GraphStatus
 from holdfast.core.runs import RunRecord
 from holdfast.core.validation import checked_call, checked_many, checked_string
-from holdfast.engine.runtime.results import Results
+from holdfast.engine.runtime.ended_runs import EndedRuns
 from holdfast.errors import BadGraph, GraphChanged, ResultTimeout, RunChanged
 from holdfast.service.export import export_graph
 from holdfast.service.graph_stages import sweep_all
@@ -78,8 +78,7 @@ class Graphs:
     def __init__(self, parts: Components, do: Callable[[Request], Any]) -> None:
         self._parts = parts
         self._desk = GraphService(parts.client)
-        self._ended = Results()
-        parts.writer.listeners.append(self._ended.hinted)
+        self._ended = EndedRuns(parts.notifier)
         self._do = do
 
     def get(self, graph_id: str) -> GraphView:
@@ -157,7 +156,7 @@ class Graphs:
             worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
 
     def _record(self, graph_id: str) -> RunRecord:
-        """Return a graph in place of a run, for ``Results``, which reads only its status. Graphs
+        """Return a graph in place of a run, for ``EndedRuns``, which reads only its status. Graphs
         that were started together and have ended here are read together, which saves a query
         each."""
         ended = self._ended.fetch(
@@ -244,7 +243,7 @@ class Graphs:
         """Wait for a graph to end and return the results of its last members, by name. Raises
         GraphNotFound, GraphFailed, GraphCancelled, ResultTimeout."""
         checked_string("graph_id", graph_id)
-        record = self._parts.results.wait(
+        record = self._parts.ended_runs.wait(
             graph_id, lambda: self._record(graph_id), seconds_of(timeout), time.monotonic
         )
         if record is None:
@@ -392,7 +391,7 @@ class AsyncGraphs:
         checked_string("graph_id", graph_id)
         engine = await self._calls._opened()
         read = partial(self._call, Graphs._record, graph_id)
-        record = await engine._parts.results.wait_async(graph_id, read, seconds_of(timeout))
+        record = await engine._parts.ended_runs.wait_async(graph_id, read, seconds_of(timeout))
         if record is None:
             raise ResultTimeout(graph=graph_id, status=(await self.status(graph_id)).value)
         return await self._call(Graphs._value, record)

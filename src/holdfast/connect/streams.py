@@ -12,6 +12,7 @@ from holdfast.connect.calls import AsyncCalls, Calls
 from holdfast.connect.components import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.core.streams.model import Frame, Progress, StreamRecord
+from holdfast.engine.runtime.notifier import Committed
 from holdfast.errors import ResultTimeout
 from holdfast.service.streams import StreamFollower
 
@@ -84,7 +85,7 @@ class Streams(Calls):
     def _follow(
         self, run_id: str, follower: StreamFollower, seconds: float | None
     ) -> Iterator[Frame]:
-        listener = self._parts.news.listen()
+        listener = self._parts.notifier.subscribe(Committed)
         try:
             last_frame = time.monotonic()
             while True:
@@ -160,7 +161,7 @@ class AsyncStreams(AsyncCalls):
         seconds = seconds_of(timeout)
         follower = await self._call(Streams._follower, run_id, after, step, best_effort=best_effort)
         loop = asyncio.get_running_loop()
-        listener = engine._parts.news.listen_async()
+        listener = engine._parts.notifier.subscribe_async(Committed)
         try:
             last_frame = loop.time()
             while True:

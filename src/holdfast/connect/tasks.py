@@ -16,7 +16,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.core.validation import checked_capabilities, checked_count, checked_words
-from holdfast.engine.runtime.work import Work
+from holdfast.engine.runtime.notifier import CommitNotifier, WorkReady
 from holdfast.errors import BadOption, LeaseLost, StoreError
 from holdfast.service.runs import Request, run_named
 from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
@@ -125,12 +125,12 @@ class TaskWorker(_LeaseHolder):
     other workers may claim its runs."""
 
     def __init__(
-        self, service: TaskService, do: Do, do_all: DoAll, work: Work, **offer: Any
+        self, service: TaskService, do: Do, do_all: DoAll, notifier: CommitNotifier, **offer: Any
     ) -> None:
         super().__init__(service, **offer)
         self._do: Do = do
         self._do_all: DoAll = do_all
-        self._work: Work = work
+        self._notifier: CommitNotifier = notifier
         # No thread holds both locks at the same time, so they need no order.
         self._claim_lock = threading.Lock()
         self._demand_lock = threading.Lock()
@@ -160,18 +160,16 @@ class TaskWorker(_LeaseHolder):
         if leases or seconds <= 0:
             return leases
         until = time.monotonic() + seconds
-        notified = threading.Event()
-        self._work.enter(notified.set)
+        listener = self._notifier.subscribe(WorkReady)
         try:
             while True:
-                notified.clear()  # before the claim, not after: a commit during it must set it
                 leases = self._take(limit)
                 left = until - time.monotonic()
                 if leases or left <= 0:
                     return leases
-                self._work.wait(notified, left)
+                listener.wait(left)
         finally:
-            self._work.leave(notified.set)
+            listener.close()
 
     def _open(self) -> None:
         """Open a new session if the current one has expired, and drop the leases of the old one."""
@@ -309,7 +307,7 @@ class LeaseCalls(Calls):
             self._parts.client, horizon, crash_limit=self._parts.settings.crash_limit
         )
         return TaskWorker(
-            service, self._do, self._do_all, self._parts.work, worker=worker, **options
+            service, self._do, self._do_all, self._parts.notifier, worker=worker, **options
         )
 
     def _do_all(self, requests: list[Request]) -> list[Any]:
@@ -404,25 +402,17 @@ class AsyncTaskWorker:
         if leases or seconds <= 0:
             return leases
         until = time.monotonic() + seconds
-        notified = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        work = (await self._calls._opened())._parts.work
-        in_thread = self._calls._aside
-
-        def notify() -> None:
-            loop.call_soon_threadsafe(notified.set)
-
-        await in_thread(work.enter, notify)
+        notifier = (await self._calls._opened())._parts.notifier
+        listener = notifier.subscribe_async(WorkReady, self._calls._aside)
         try:
             while True:
-                notified.clear()  # before the claim, not after: a commit during it must set it
                 leases = await self._take(limit)
                 left = until - time.monotonic()
                 if leases or left <= 0:
                     return leases
-                await work.wait_async(notified, left, in_thread)
+                await listener.wait(left)
         finally:
-            work.leave(notify)
+            listener.close()
 
     async def _take(self, limit: int) -> list[AsyncLease]:
         return await self._uncancelled(self._call(_take_async, limit, self._calls))

@@ -280,7 +280,7 @@ class RunPrinter:
     def __init__(self, parts: Components) -> None:
         self._parts = parts
         self._ended: list[str] = []
-        parts.writer.listeners.append(self._on_commit)
+        parts.notifier.on_commit.append(self._on_commit)
 
     def _on_commit(self, hints: Hints) -> None:
         self._ended.extend(hints.finished)

@@ -26,7 +26,7 @@ from holdfast.core.subscriptions import (
     place_of,
 )
 from holdfast.engine.runtime.group_commit import GroupCommit
-from holdfast.engine.runtime.news import News
+from holdfast.engine.runtime.notifier import CommitNotifier, Committed
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.runtime.timer_queue import TimerQueue
@@ -59,7 +59,7 @@ class WebhookContext(Protocol):
     writer: GroupCommit
     alarms: TimerQueue
     threads: ThreadPool
-    news: News
+    notifier: CommitNotifier
     sealer: PayloadSealer
     loop: asyncio.AbstractEventLoop
     settings: WorkerSettings
@@ -164,7 +164,7 @@ class WebhookDispatcher:
 
     async def _deliver_forever(self, name: str, session_id: str) -> None:
         """Deliver the events of one webhook, as long as this session has it."""
-        listener = self._context.news.listen_async()
+        listener = self._context.notifier.subscribe_async(Committed)
         try:
             while not self._context.stopping:
                 try:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from holdfast.engine.runtime.inline_task import Completion
+from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.errors import (
     BadOption,
     CodecMismatch,
@@ -33,7 +34,7 @@ from holdfast.errors import (
     StoreSealed,
     StoreUnavailable,
 )
-from holdfast.store.database import Hints, Operation
+from holdfast.store.database import Operation
 from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
@@ -123,7 +124,7 @@ class GroupCommit:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.listeners: list[Callable[[Hints], None]] = []
+        self.notifier = CommitNotifier(store)
         self.closing: list[Callable[[Sequence[Operation]], ClosingOperation | None]] = []
         """Called before each commit, by the committing thread: return an operation for the end
         of the transaction, or None."""
@@ -146,7 +147,7 @@ class GroupCommit:
         commit for the rest."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committing = self._batch_size = 0
-        self._scheduled = self._thread_scheduled = self._flushing = self._held_back = False
+        self._scheduled = self._flushing = self._held_back = False
         self._thread_runs = False
         self._guard = threading.Lock()
         self._dead: EngineClosed | None = None
@@ -279,21 +280,9 @@ class GroupCommit:
                 entry.wake()
                 return
 
-    async def call_in_thread(self, op: Operation) -> Any:
-        """Commit an operation in a thread, with all that this turn of the loop submits; return
-        its answer."""
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._queue.append(_Submission(op, future))
-        if not self._thread_scheduled:
-            self._thread_scheduled = True
-            loop.call_soon(self._start_commit_thread, loop)
-        return await future
-
     def _start_commit_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let a thread commit the queue. A thread that is running checks the queue again before
         it ends."""
-        self._thread_scheduled = False
         with self._guard:
             if self._thread_runs:
                 return
@@ -418,16 +407,8 @@ class GroupCommit:
         if capacity is not None and leases:
             capacity.after(ops, answers)
         waiting = _answered(batch, answers)
-        self._notify_listeners(self.store.hints())
+        self.notifier.committed(self.store.hints())
         return waiting
-
-    def _notify_listeners(self, hints: Hints) -> None:
-        """Notify the listeners of a commit. A listener that fails must not prevent the answers."""
-        for listener in tuple(self.listeners):  # a copy: other threads add and remove listeners
-            try:
-                listener(hints)
-            except Exception:
-                log.exception("a listener failed after a commit")
 
     def _resolve_on_loops(self, entries: list[_Submission]) -> None:
         """Resolve submissions on the loops of their futures."""

@@ -16,12 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from time import perf_counter
 from typing import Any, Protocol
 
 from holdfast.core.commands import Command
@@ -30,7 +28,7 @@ from holdfast.core.program import Program
 from holdfast.engine.runtime.eager_task import EagerTasks
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.inline_task import Completion
-from holdfast.engine.runtime.waker import Waker
+from holdfast.engine.runtime.loop_inbox import CLOSED, LoopInbox
 from holdfast.errors import EngineClosed
 
 log = logging.getLogger("holdfast")
@@ -41,8 +39,6 @@ the next turn of the loop."""
 
 WATCH = 1.0
 """Seconds between two checks whether the program's loop is closed."""
-
-CLOSED = "the event loop of the program is closed"
 
 
 class Begun(Protocol):
@@ -57,103 +53,6 @@ class Begun(Protocol):
 
 
 Begin = Callable[[Sequence[Command]], Begun | None]
-
-
-class LoopInbox:
-    """Calls that other threads post to a loop, made in order."""
-
-    __slots__ = (
-        "_calls",
-        "_context",
-        "_is_held",
-        "_seconds",
-        "_waker",
-        "_woken",
-        "after",
-        "before",
-        "draining",
-        "loop",
-    )
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self.loop = loop
-        self._seconds = seconds
-        self._waker: Waker | None = None
-        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._context = Context()
-        self._woken = False
-        self._is_held = False
-        self.draining = False
-        """Whether the loop makes calls at this moment."""
-        self.before: Callable[[], None] = lambda: None
-        """Called on the loop before it makes posted calls."""
-        self.after: Callable[[], None] = lambda: None
-        """Called on the loop after it has made posted calls."""
-
-    def open_waker(self) -> None:
-        """Wake the loop without releasing the GIL from now on. Call it on the loop, and
-        ``close`` at the end."""
-        self._waker = Waker.of(self.loop, self._drain_in_context)
-
-    def close(self) -> None:
-        """Close the waker. Call it on the loop's thread, or when the loop is closed."""
-        if self._waker is not None:
-            self._waker.close()
-
-    def post(self, call: Callable[..., None], *args: Any) -> None:
-        """Post a call, from any thread. Raises RuntimeError if the loop is closed."""
-        self._calls.append((call, args))
-        self._wake()
-
-    def post_all(self, calls: Iterable[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
-        """Post several calls. Raises RuntimeError if the loop is closed."""
-        self._calls.extend(calls)
-        self._wake()
-
-    def hold(self) -> None:
-        """Do not wake the loop until ``release``.
-
-        A loop that is woken while the posting thread has the GIL, and keeps it for a while, wakes
-        up only to wait for the GIL.
-        """
-        self._is_held = True
-
-    def release(self) -> None:
-        """Wake the loop for the posted calls. Raises RuntimeError if the loop is closed."""
-        self._is_held = False
-        if self._calls:
-            self._wake()
-
-    def _wake(self) -> None:
-        # Checked first: the loop may have been closed after a wake-up, before it made the calls.
-        if self.loop.is_closed():
-            raise RuntimeError(CLOSED)
-        if not self._woken and not self._is_held:
-            self._woken = True
-            if self._waker is None or not self._waker.wake():
-                self.loop.call_soon_threadsafe(self._drain, context=self._context)
-
-    def _drain_in_context(self) -> None:
-        self._context.run(self._drain)
-
-    def _drain(self) -> None:
-        self._woken = False  # before the calls: a call posted meanwhile must wake the loop again
-        calls = self._calls
-        until = perf_counter() + self._seconds
-        self.draining = True
-        self.before()
-        try:
-            for _ in range(len(calls)):
-                call, args = calls.popleft()
-                call(*args)
-                if perf_counter() > until:
-                    break
-        finally:
-            self.draining = False
-            self.after()
-            if calls and not self._woken:
-                self._woken = True
-                self.loop.call_soon(self._drain, context=self._context)
 
 
 class ProgramLoop:

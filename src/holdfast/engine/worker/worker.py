@@ -25,13 +25,12 @@ from holdfast.engine.maintenance import retention as house
 from holdfast.engine.maintenance.graphs import GraphResolver
 from holdfast.engine.maintenance.webhooks import WebhookDispatcher
 from holdfast.engine.runtime.capacity import Capacity
-from holdfast.engine.runtime.change_poller import ChangePoller
 from holdfast.engine.runtime.eager_task import EagerTasks
 from holdfast.engine.runtime.group_commit import ENCRYPTED_SINCE, GroupCommit
 from holdfast.engine.runtime.ids import new_id
 from holdfast.engine.runtime.inline_task import InlineTask
 from holdfast.engine.runtime.long_steps import LongSteps
-from holdfast.engine.runtime.news import News
+from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.runtime.thread_pool import ThreadPool
@@ -108,12 +107,10 @@ class Worker:
             definitions,
             lambda: self._ready.set(),
         )
-        self.watchers: list[Callable[[], None]] = []
-        """Called when another process has committed."""
         self.declare: Callable[[], list[Operation]] = list
         """Returns operations that write what the code declares, such as schedules."""
         self.threads = ThreadPool()
-        self.news = News()
+        self.notifier: CommitNotifier = writer.notifier
         self.webhooks = WebhookDispatcher(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
         self.alarms: TimerQueue
@@ -122,7 +119,7 @@ class Worker:
         self._tasks: set[InlineTask] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
-        self._poller = ChangePoller(settings.watch, settings.idle_watch)
+        self._poller = writer.notifier.poller
         self._slot = -1
         self._seen_notification = 0
         self._behind = False
@@ -161,11 +158,10 @@ class Worker:
         self.hands = EagerTasks(self.loop)
         if self.program_loop is not None:
             self.program_loop.attach(self.loop, self.writer)
-        self.writer.listeners += [self._hinted, self.news.hinted]
+        self.notifier.on_commit.append(self._on_commit)
+        self._poller.attach()
         self.writer.closing.append(self.settler.closing_operation)
         self.writer.capacity = self.capacity
-        self.watchers.append(self.news.changed)
-        self.news.watched = True
         self._slot = self.store.take_slot()
         try:
             await self._open_session()
@@ -240,9 +236,9 @@ class Worker:
     def _withdraw(self) -> None:
         """Release everything by which other processes take this worker for live, and all threads
         and timers."""
-        for listener in (self._hinted, self.news.hinted):
-            if listener in self.writer.listeners:
-                self.writer.listeners.remove(listener)
+        self._poller.detach()
+        if self._on_commit in self.notifier.on_commit:
+            self.notifier.on_commit.remove(self._on_commit)
         if self.settler.closing_operation in self.writer.closing:
             self.writer.closing.remove(self.settler.closing_operation)
         if self.writer.capacity is self.capacity:
@@ -300,7 +296,7 @@ class Worker:
 
     # Notifications
 
-    def _hinted(self, hints: Hints) -> None:
+    def _on_commit(self, hints: Hints) -> None:
         """Dispatch the notifications of a commit of this process. May be called by any thread."""
         self._route_cache.hinted(hints)
         if not (
@@ -344,14 +340,11 @@ class Worker:
     async def _watch_forever(self) -> None:
         """Poll for commits of other processes."""
         while True:
-            await self._poller.wait()
-            if not self.store.changed():
+            await self._poller.wait(self.settings.watch, self.settings.idle_watch)
+            if not self._poller.poll():
                 continue
-            self._poller.reset()
             self._route_cache.stale = True
             self._ready.set()
-            for watcher in self.watchers:
-                watcher()
             for number, run_id in self.store.knocks(self.session_id, self._seen_notification):
                 self._seen_notification = number
                 self._dispatch(False, [run_id])

@@ -1,4 +1,7 @@
-"""Wait for the end of runs: notified at once of ends in this process, of others by polling."""
+"""Wait for the end of runs, and read runs that ended at about the same time together.
+
+A run that was started here, and that this process executes, is not read until its end is reported.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,19 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import islice
 
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
-from holdfast.engine.runtime.program_loop import LoopInbox
+from holdfast.engine.runtime.notifier import CommitNotifier, ResultReady
 from holdfast.store.database import Hints
 
-FASTEST = 0.002
-SLOWEST = 0.05
-WATCHED = 0.5
 SELDOM = 5.0
-"""Maximum number of seconds between two reads if the worker reports commits of other processes."""
+"""Seconds after which a run is read although this process executes it."""
+
+OFTEN = 0.5
+"""Seconds between two checks whether this process still executes a run: it may leave memory
+without an end."""
 
 DONE = FINAL | {Status.STUCK}
 
@@ -30,14 +33,13 @@ FRESH = 1.0
 """Seconds for which a result that was read ahead is valid: a run may be replayed."""
 
 
-class Results:
-    """The callers that wait for the end of a run."""
+class EndedRuns:
+    """The runs that were started here, and the ends of them that no caller has read yet."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
+    def __init__(self, notifier: CommitNotifier) -> None:
+        self._notifier = notifier
+        notifier.on_commit.append(self.committed)
         self._guard = threading.Lock()
-        self.watched = False
-        """Whether ``changed`` is called when another process has committed."""
         self.is_held: Callable[[str], bool] = lambda run_id: False
         """Returns whether the worker of this process executes a run, or is about to."""
         self._expected: dict[str, None] = {}
@@ -47,7 +49,6 @@ class Results:
         self._discards = 0
         """How often ``discard_reads`` was called: a read that began before a call must not be
         kept after it."""
-        self._mailbox: LoopInbox | None = None
 
     def expect(self, run_ids: Iterable[str]) -> None:
         """Remember runs that this process has started, before its worker executes any of them."""
@@ -106,28 +107,15 @@ class Results:
                 self._expected.pop(run_id, None)
                 self._ended.pop(run_id, None)
 
-    def hinted(self, hints: Hints) -> None:
-        """Notify the waiters of runs that a commit of this process has ended. May be called by
-        any thread."""
-        if not hints.finished:
-            return
-        if self._expected:
+    def committed(self, hints: Hints) -> None:
+        """Remember the runs that a commit of this process has ended. May be called by any
+        thread."""
+        if hints.finished and self._expected:
             with self._guard:
-                self._ended.update(
-                    dict.fromkeys(run_id for run_id in hints.finished if run_id in self._expected)
-                )
                 for run_id in hints.finished:
-                    self._expected.pop(run_id, None)
-        if self._waiting:
-            for run_id in hints.finished:
-                for call in self._waiting.get(run_id, ()):
-                    call()
-
-    def changed(self) -> None:
-        """Notify all waiters of a commit of another process."""
-        for calls in list(self._waiting.values()):
-            for call in calls:
-                call()
+                    if run_id in self._expected:
+                        del self._expected[run_id]
+                        self._ended[run_id] = None
 
     def wait(
         self,
@@ -140,75 +128,48 @@ class Results:
         if self._knows_end_of(run_id) and (run := look()).status in DONE:
             self._forget(run_id)
             return run
-        ended = threading.Event()
-        self._enter(run_id, ended.set)
+        listener = self._notifier.subscribe(ResultReady(run_id))
         try:
             limit = None if seconds is None else clock() + seconds
-            pause = WATCHED if self.watched else FASTEST
             read_at = clock() + SELDOM
-            while (
-                self._is_at_work(run_id)
-                and not ended.is_set()
-                and (left := _left(clock(), read_at, limit)) > 0
-            ):
-                ended.wait(min(pause, left))
+            while self._is_at_work(run_id) and (left := _left(clock(), read_at, limit)) > 0:
+                if listener.wait(min(left, OFTEN)):
+                    break
             while True:
-                ended.clear()  # before the read: an end during the read must set it again
                 run = look()
                 if run.status in DONE:
                     self._forget(run_id)
                     return run
-                left = pause if limit is None else min(pause, limit - clock())
-                if left <= 0:
+                rest = None if limit is None else limit - clock()
+                if rest is not None and rest <= 0:
                     return None
-                ended.wait(left)
-                pause = self._longer(pause)
+                listener.wait(rest)
         finally:
-            self._leave(run_id, ended.set)
+            listener.close()
 
     async def wait_async(
         self, run_id: str, look: Callable[[], Awaitable[RunRecord]], seconds: float | None
     ) -> RunRecord | None:
         """Wait likewise on a loop."""
-        loop = asyncio.get_running_loop()
-        waiter = _ResultWaiter(loop)
-        mailbox = self._mailbox_of(loop)
-
-        def notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed, and with it every waiter
-                mailbox.post(waiter.wake)
-
-        self._enter(run_id, notify)
+        clock = asyncio.get_running_loop().time
+        listener = self._notifier.subscribe_async(ResultReady(run_id))
         try:
-            limit = None if seconds is None else loop.time() + seconds
-            pause = WATCHED if self.watched else FASTEST
-            read_at = loop.time() + SELDOM
-            while (
-                self._is_at_work(run_id)
-                and not waiter.woken
-                and (left := _left(loop.time(), read_at, limit)) > 0
-            ):
-                await waiter.wait(min(pause, left))
+            limit = None if seconds is None else clock() + seconds
+            read_at = clock() + SELDOM
+            while self._is_at_work(run_id) and (left := _left(clock(), read_at, limit)) > 0:
+                if await listener.wait(min(left, OFTEN)):
+                    break
             while True:
-                waiter.woken = False  # before the read: an end during the read must set it again
                 run = await look()
                 if run.status in DONE:
                     self._forget(run_id)
                     return run
-                left = pause if limit is None else min(pause, limit - loop.time())
-                if left <= 0:
+                rest = None if limit is None else limit - clock()
+                if rest is not None and rest <= 0:
                     return None
-                if not await waiter.wait(left):
-                    pause = self._longer(pause)
+                await listener.wait(rest)
         finally:
-            self._leave(run_id, notify)
-
-    def _mailbox_of(self, loop: asyncio.AbstractEventLoop) -> LoopInbox:
-        """Return the inbox that wakes the waiters of a loop: one wake-up for all runs of a
-        commit."""
-        if self._mailbox is None or self._mailbox.loop is not loop:
-            self._mailbox = LoopInbox(loop, float("inf"))
-        return self._mailbox
+            listener.close()
 
     def _knows_end_of(self, run_id: str) -> bool:
         """Return whether a run is known to have ended here, so that its caller need not wait."""
@@ -217,60 +178,13 @@ class Results:
     def _is_at_work(self, run_id: str) -> bool:
         """Return whether a read would find the run unfinished, because this process executes it.
 
-        Call it after ``_enter``, so that ``hinted`` reports an end that comes in between. A run
-        that leaves memory without an end has no execution any more.
+        Call it after subscribing, so that the listener is notified of an end that comes in between.
+        A run that leaves memory without an end has no execution any more.
         """
         return run_id in self._expected and self.is_held(run_id)
-
-    def _longer(self, pause: float) -> float:
-        return min(max(pause, WATCHED) * 2, SELDOM) if self.watched else min(pause * 1.3, SLOWEST)
-
-    def _enter(self, run_id: str, call: Callable[[], None]) -> None:
-        with self._guard:
-            self._waiting.setdefault(run_id, []).append(call)
-
-    def _leave(self, run_id: str, call: Callable[[], None]) -> None:
-        with self._guard:
-            left = [waiter for waiter in self._waiting.get(run_id, ()) if waiter != call]
-            if left:
-                self._waiting[run_id] = left
-            else:
-                self._waiting.pop(run_id, None)
 
 
 def _left(now: float, read_at: float, limit: float | None) -> float:
     """Return the seconds until the run is read although it is executed here, or until the
     timeout."""
     return read_at - now if limit is None else min(read_at, limit) - now
-
-
-class _ResultWaiter:
-    """Waits on a loop until it is woken, or for some time, without the task of
-    ``asyncio.wait_for``."""
-
-    __slots__ = ("_future", "_loop", "woken")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._future: asyncio.Future[None] | None = None
-        self.woken = False
-
-    def wake(self) -> None:
-        """Wake the waiter, on its loop."""
-        self.woken = True
-        self._release()
-
-    async def wait(self, seconds: float) -> bool:
-        """Return whether it was woken, after at most so many seconds."""
-        if not self.woken:
-            self._future = self._loop.create_future()
-            timer = self._loop.call_later(seconds, self._release)
-            try:
-                await self._future
-            finally:
-                timer.cancel()
-        return self.woken
-
-    def _release(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
