@@ -328,3 +328,22 @@ def test_a_terminal_gets_colours_and_a_pipe_none(call, terminal):
     assert "\x1b[" not in call.text("show", "last") + call.text("runs")
     for words in (["show", "last"], ["runs"], ["prune", "--older-than", "0s", "--yes"]):
         assert "\x1b[" in terminal(*words)
+
+
+def test_show_prints_the_traceback_of_a_failed_run(call):
+    call("run", "shop.py:failing", code=1)
+
+    shown = call("show", "last").stdout
+
+    assert "traceback of failing\nTraceback (most recent call last):" in shown
+    assert "ValueError" in shown.rpartition("Traceback")[2]
+
+
+def test_show_as_json_lists_the_steps_with_their_state(call):
+    call("run", "shop.py:failing", code=1)
+
+    steps = call.json("show", "last")["steps"]
+
+    assert [(step["name"], step["status"], step["attempts"]) for step in steps][:1] == [
+        ("charge", "completed", 2)
+    ]

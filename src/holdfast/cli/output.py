@@ -14,6 +14,8 @@ import msgspec
 
 from holdfast.core.runs import ErrorInfo, RunRecord
 from holdfast.core.why.model import brief, moment
+from holdfast.views.text import Tree
+from holdfast.views.values import as_json
 
 COLOURS = {
     "completed": "green",
@@ -34,15 +36,6 @@ COLOURS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Tree:
-    """A line of text with the trees that are drawn below it."""
-
-    def __init__(self, text: str, style: str = "", below: Sequence[Tree] = ()) -> None:
-        self.text: str = text
-        self.style: str = style
-        self.below: list[Tree] = list(below)
-
-
 def is_terminal() -> bool:
     """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
@@ -50,12 +43,12 @@ def is_terminal() -> bool:
 
 def print_json(value: Any) -> None:
     """Print *value* as indented JSON."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    print(msgspec.json.format(as_json(value), indent=2).decode())
 
 
 def print_line(value: Any) -> None:
     """Print *value* as JSON on one line."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=0).decode())
+    print(msgspec.json.format(as_json(value), indent=0).decode())
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

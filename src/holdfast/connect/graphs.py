@@ -21,9 +21,11 @@ from holdfast.engine.runtime.ended_runs import EndedRuns
 from holdfast.errors import BadGraph, GraphChanged, ResultTimeout, RunChanged
 from holdfast.service.export import export_graph
 from holdfast.service.graph_stages import sweep_all
-from holdfast.service.graphs import TRIES, GraphEnded, GraphService, GraphView
+from holdfast.service.graphs import TRIES, GraphEnded, GraphService
 from holdfast.service.runs import Moment, Request
 from holdfast.store.graphs.operations import ResolvedGraphs, StagedGraph
+from holdfast.views import graphs as views
+from holdfast.views.graphs import GraphEventView, GraphView
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why
@@ -84,7 +86,7 @@ class Graphs:
     def get(self, graph_id: str) -> GraphView:
         """Return a graph with its members, each after the members that it waits for. Raises
         GraphNotFound."""
-        return self._desk.get(graph_id)
+        return views.whole(*self._desk.get(graph_id))
 
     def status(self, graph_id: str) -> GraphStatus:
         """Return the status of a graph. Raises GraphNotFound."""
@@ -95,13 +97,13 @@ class Graphs:
     ) -> list[GraphView]:
         """Return graphs, newest first, without their members. *before* is the id of the last graph
         of the previous page."""
-        return self._desk.find(status, before, limit)
+        return [views.of(graph) for graph in self._desk.find(status, before, limit)]
 
     def events(
         self, graph_id: str, *, after: int = 0, limit: int = 1000
-    ) -> Sequence[dict[str, Any]]:
+    ) -> Sequence[GraphEventView]:
         """Return the audit trail of a graph, in order."""
-        return self._desk.events(graph_id, after, limit)
+        return [views.event_of(event) for event in self._desk.events(graph_id, after, limit)]
 
     def export(
         self,
@@ -335,7 +337,7 @@ class AsyncGraphs:
 
     async def events(
         self, graph_id: str, *, after: int = 0, limit: int = 1000
-    ) -> Sequence[dict[str, Any]]:
+    ) -> Sequence[GraphEventView]:
         """Return the audit trail of a graph, in order."""
         return await self._call(Graphs.events, graph_id, after=after, limit=limit)
 

@@ -132,7 +132,7 @@ class Program(Protocol):
         elsewhere."""
 
 
-class StepView(msgspec.Struct, frozen=True):
+class StepRecord(msgspec.Struct, frozen=True):
     """A step of a run, as its definition shows it. Times are microseconds since 1970, UTC."""
 
     id: str
@@ -169,7 +169,7 @@ class Definition(Protocol):
     def program(self, run: RunRecord, context: ProgramContext) -> Program:
         """Return a new program for *run*, on which `begin` was not called yet."""
 
-    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepView]:
+    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepRecord]:
         """Return the steps of a run, in the order in which they first appear in its history; none
         of the events is void."""
 
@@ -193,16 +193,16 @@ _STATUS = {
 }
 
 
-def recorded_steps(history: Sequence[Event]) -> list[StepView]:
+def recorded_steps(history: Sequence[Event]) -> list[StepRecord]:
     """Return the steps that a history records, under their identities: what a front end shows that
     has no better names for them."""
-    views: dict[str, StepView] = {}
+    views: dict[str, StepRecord] = {}
     for event in history:
         status = _STATUS.get(event.kind)
         if status is None or event.step is None:
             continue
         before = views.get(event.step)
-        views[event.step] = StepView(
+        views[event.step] = StepRecord(
             id=event.step,
             name=event.step.rpartition("/")[2],
             status=status,

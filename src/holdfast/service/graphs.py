@@ -14,12 +14,12 @@ from holdfast.core.graphs.model import (
     MARK,
     OPEN_GRAPHS,
     CancelPolicy,
+    GraphEvent,
     GraphPatch,
     GraphRecord,
     GraphSnapshot,
     GraphStatus,
     MemberRecord,
-    MemberState,
     graph_of,
     name_of,
     run_of,
@@ -27,7 +27,6 @@ from holdfast.core.graphs.model import (
 from holdfast.core.graphs.validation import check_patch, checked_name, replay_roots
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
-from holdfast.core.stored_json import decoded
 from holdfast.core.text import is_one_of
 from holdfast.core.validation import checked_count, checked_reason, checked_string, checked_text
 from holdfast.engine.runtime.graph_stages import Owned, checked_revision, is_large, stage_id_of
@@ -62,50 +61,6 @@ TRIES = 5
 
 ROOTS = 200
 """Members that one transaction puts back to work, at most."""
-
-
-class MemberNeed(msgspec.Struct, kw_only=True):
-    """A group of upstream members: the member waits until ``need`` of ``of`` have completed.
-    ``state`` is open, satisfied or impossible."""
-
-    of: list[str]
-    need: int
-    completed: int
-    lost: int
-    rest: str
-    state: str
-
-
-class MemberView(msgspec.Struct, kw_only=True):
-    """A member. ``state`` is its state in the graph, ``status`` the status of its run, None if it
-    has no run yet."""
-
-    name: str
-    run: str
-    workflow: str
-    state: MemberState
-    status: Status | None
-    needs: list[MemberNeed]
-    note: str | None
-    asked_to_stop: bool
-    started_at: int | None
-    finished_at: int | None
-
-
-class GraphView(msgspec.Struct, kw_only=True):
-    """A graph. ``revision`` counts changes of its structure; ``summary`` is the number of members
-    by state."""
-
-    id: str
-    name: str
-    status: GraphStatus
-    revision: int
-    summary: dict[str, int]
-    reason: str | None
-    policy: str | None
-    created_at: int
-    finished_at: int | None
-    members: list[MemberView] = []
 
 
 class GraphEnded(msgspec.Struct):
@@ -314,77 +269,32 @@ class GraphService:
             raise GraphNotFound(graph=graph_id)
         return whole
 
-    def get(self, graph_id: str) -> GraphView:
-        """Return a graph with its members, each after the members that it waits for. Raises
-        GraphNotFound."""
+    def get(self, graph_id: str) -> tuple[GraphSnapshot, dict[str, Status]]:
+        """Return a graph with its members, and the statuses of their runs by the id of the run.
+        Raises GraphNotFound."""
         whole = self._whole(graph_id)
-        upstreams: dict[tuple[str, int], list[str]] = {}
-        for edge in whole.edges:
-            upstreams.setdefault((edge.dependent, edge.number), []).append(name_of(edge.upstream))
-        needs: dict[str, list[MemberNeed]] = {}
-        for (run_id, number), group in sorted(whole.groups.items()):
-            needs.setdefault(run_id, []).append(
-                MemberNeed(
-                    of=upstreams.get((run_id, number), []),
-                    need=group.need,
-                    completed=group.done,
-                    lost=group.lost,
-                    rest=group.rest.value,
-                    state=group.state.value,
-                )
-            )
-        graph = view(whole.graph, list(whole.members.values()))
-        graph.members = [
-            self._view(member, needs.get(member.run_id, [])) for member in _in_order(whole)
-        ]
-        return graph
+        statuses = {}
+        for member in whole.members.values():
+            run = self._store.run(member.run_id) if member.started_at is not None else None
+            if run is not None:
+                statuses[run.id] = run.status
+        return whole, statuses
 
-    def _view(self, member: MemberRecord, needs: list[MemberNeed]) -> MemberView:
-        run = self._store.run(member.run_id) if member.started_at is not None else None
-        return MemberView(
-            name=member.name,
-            run=member.run_id,
-            workflow=member.workflow,
-            state=member.state,
-            status=None if run is None else run.status,
-            needs=needs,
-            note=member.note,
-            asked_to_stop=member.asked_at is not None,
-            started_at=member.started_at,
-            finished_at=member.finished_at,
-        )
-
-    def find(self, status: str | None, before: str | None, limit: int) -> list[GraphView]:
-        """Return graphs from new to old, without their members. *before* is the id of the last
-        graph of the previous page. Raises BadOption."""
+    def find(self, status: str | None, before: str | None, limit: int) -> list[GraphRecord]:
+        """Return graphs from new to old. *before* is the id of the last graph of the previous page.
+        Raises BadOption."""
         if status is not None and not is_one_of(status, list(GraphStatus)):
             raise BadOption(option="status", value=status, known=", ".join(GraphStatus))
         before = None if before is None else _graph_id(before)
         limit = checked_count("limit", limit)
-        return [
-            view(graph)
-            for graph in self._store.graphs(
-                self.namespace, status=status, before=before, limit=limit
-            )
-        ]
+        return self._store.graphs(self.namespace, status=status, before=before, limit=limit)
 
-    def events(self, graph_id: str, after: int, limit: int) -> list[dict[str, Any]]:
+    def events(self, graph_id: str, after: int, limit: int) -> list[GraphEvent]:
         """Return the audit trail of a graph, in order."""
         self.record(graph_id)
         after = checked_count("after", after)
         limit = checked_count("limit", limit)
-        return [
-            {
-                "seq": event.seq,
-                "kind": event.kind,
-                "member": event.member,
-                "at": event.at,
-                "data": None
-                if event.data is None
-                else decoded(event.data, f"event {event.seq} of graph {graph_id}"),
-            }
-            for event in self._store.graph_events(graph_id, after, limit)
-        ]
+        return self._store.graph_events(graph_id, after, limit)
 
     def ended(self, graph_ids: Sequence[str]) -> list[GraphEnded]:
         """Return the graphs among *graph_ids* that have ended, with the runs of their last
@@ -423,48 +333,6 @@ class GraphService:
                 why="the graph has completed, and the runs of its last members were pruned",
             )
         return {name_of(run.id): self.client.value(run) for run in runs}
-
-
-def view(graph: GraphRecord, members: Sequence[MemberRecord] = ()) -> GraphView:
-    """Return the public view of a graph, without its members. The summary is counted from *members*
-    if they are given."""
-    summary: dict[str, int] = {}
-    if members:
-        for member in members:
-            summary[member.state.value] = summary.get(member.state.value, 0) + 1
-    elif graph.summary is not None:
-        summary = decoded(graph.summary, f"the summary of graph {graph.id}", dict[str, int])
-    else:
-        summary = {"ended": graph.members - graph.live, "live": graph.live}
-    return GraphView(
-        id=graph.id,
-        name=graph.name,
-        status=graph.status,
-        revision=graph.revision,
-        summary=summary,
-        reason=graph.reason,
-        policy=graph.policy,
-        created_at=graph.created_at,
-        finished_at=graph.finished_at,
-    )
-
-
-def _in_order(whole: GraphSnapshot) -> list[MemberRecord]:
-    """Return the members, each after the members that it waits for."""
-    left = dict.fromkeys(whole.members, 0)
-    after: dict[str, list[str]] = {}
-    for edge in whole.edges:
-        left[edge.dependent] += 1
-        after.setdefault(edge.upstream, []).append(edge.dependent)
-    free = sorted((run_id for run_id, count in left.items() if count == 0), reverse=True)
-    ordered = []
-    while free:
-        ordered.append(free.pop())
-        for below in sorted(after.get(ordered[-1], ()), reverse=True):
-            left[below] -= 1
-            if left[below] == 0:
-                free.append(below)
-    return [whole.members[run_id] for run_id in ordered]
 
 
 def _graph_id(graph_id: str) -> str:

@@ -19,7 +19,7 @@ from holdfast.core.why.claim import is_served
 from holdfast.core.why.explain import explain
 from holdfast.core.why.graphs import explain_member
 from holdfast.core.why.model import Blocker, LanePlace, RunFacts, Why
-from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerView, life_of, offer_of
+from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerFacts, life_of, offer_of
 from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.runs import run_named
@@ -87,19 +87,19 @@ def _damage_of(store: Store, graph_id: str) -> str | None:
     return None
 
 
-def look_at_workers(store: Store, only: str | None = None) -> list[WorkerView]:
+def look_at_workers(store: Store, only: str | None = None) -> list[WorkerFacts]:
     """Return all workers, alive or dead; with *only*, the workers that serve that namespace."""
     now = store.now()
     workers = [_worker(store, session, now) for session in store.sessions()]
     return [worker for worker in workers if only is None or worker.offer.namespace in (None, only)]
 
 
-def _worker(store: Store, session: Session, now: int) -> WorkerView:
+def _worker(store: Store, session: Session, now: int) -> WorkerFacts:
     life = life_of(session, process=store.is_alive(session), now=now)
-    return WorkerView(session=session, offer=offer_of(session), life=life)
+    return WorkerFacts(session=session, offer=offer_of(session), life=life)
 
 
-def at_work(store: Store, workers: list[WorkerView]) -> dict[str, list[RunRecord]]:
+def at_work(store: Store, workers: list[WorkerFacts]) -> dict[str, list[RunRecord]]:
     """Return the runs that are leased to each session and do not wait, by the session's id."""
     by_session: dict[str, list[RunRecord]] = {}
     left = PATIENCE
@@ -112,7 +112,7 @@ def at_work(store: Store, workers: list[WorkerView]) -> dict[str, list[RunRecord
 
 
 def unserved(
-    store: Store, workers: list[WorkerView] | None = None, only: str | None = None
+    store: Store, workers: list[WorkerFacts] | None = None, only: str | None = None
 ) -> list[UnservedRoute]:
     """Return the routes that have ready runs and no live worker; with *only*, the routes of that
     namespace."""
@@ -158,7 +158,7 @@ def _ready(store: Store, living: set[str], only: str | None) -> Iterator[RunReco
 def _explain(
     store: Store,
     run: RunRecord,
-    workers: list[WorkerView],
+    workers: list[WorkerFacts],
     depth: int,
     sealer: PayloadSealer,
     only: str | None,
@@ -235,13 +235,13 @@ def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, l
     return {gate.id: (gate, store.gate_entries(gate.id)) for gate in gates if gate is not None}
 
 
-def _may_be_claimed(run: RunRecord, workers: list[WorkerView]) -> bool:
+def _may_be_claimed(run: RunRecord, workers: list[WorkerFacts]) -> bool:
     holder = next((worker for worker in workers if worker.session.id == run.session_id), None)
     return holder is None or holder.life is Liveness.GONE
 
 
 def _count_usage(
-    store: Store, facts: RunFacts, workers: list[WorkerView], only: str | None
+    store: Store, facts: RunFacts, workers: list[WorkerFacts], only: str | None
 ) -> None:
     """Add to *facts* the runs that occupy the lane, and to *workers* the number of their runs.
     Lanes are shared by all namespaces: with *only*, runs of other namespaces are counted but not
@@ -269,7 +269,7 @@ def _open_children(
     store: Store,
     run: RunRecord,
     wait: dict[str, Any],
-    workers: list[WorkerView],
+    workers: list[WorkerFacts],
     depth: int,
     sealer: PayloadSealer,
     only: str | None,

@@ -16,7 +16,7 @@ from holdfast.authoring.replay.replay import ReplayProgram, current_program
 from holdfast.authoring.replay.sync_program import SyncProgram
 from holdfast.core.codec import Codec, same
 from holdfast.core.events import Event
-from holdfast.core.program import ProgramContext, StepView, recorded_steps
+from holdfast.core.program import ProgramContext, StepRecord, recorded_steps
 from holdfast.core.runs import RunRecord
 from holdfast.core.schedules.model import ScheduleDeclaration
 from holdfast.core.signature import Signature
@@ -97,7 +97,7 @@ class Workflow(Generic[P, R]):
             stop_undoing=self.stop_undoing,
         )
 
-    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepView]:
+    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepRecord]:
         """Return the steps of a run, under their identities; none of the events is void."""
         return recorded_steps(history)
 

@@ -14,7 +14,7 @@ from holdfast.cli.context import OpenDatabase, command_context, printing, versio
 from holdfast.cli.output import error_line, print_fields, print_json
 from holdfast.connect.open_store import missing_rights
 from holdfast.core.status import Status
-from holdfast.core.why.workers import Liveness, WorkerView
+from holdfast.core.why.workers import Liveness, WorkerFacts
 from holdfast.service.why import look_at_workers, unserved
 from holdfast.store.runs.list_query import RunFilter
 
@@ -99,7 +99,7 @@ def _examine() -> None:
             raise click.exceptions.Exit(1)
 
 
-def _facts(database: OpenDatabase, workers: list[WorkerView]) -> dict[str, Any]:
+def _facts(database: OpenDatabase, workers: list[WorkerFacts]) -> dict[str, Any]:
     return {
         "holdfast": version(),
         "python": platform.python_version(),
@@ -129,7 +129,7 @@ def _format_fact(value: Any) -> str:
     return str(value)
 
 
-def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[DoctorFinding]:
+def _problems(database: OpenDatabase, workers: list[WorkerFacts]) -> Iterator[DoctorFinding]:
     store = database.store
     for law in store.check():
         yield DoctorFinding(law, "holdfast db check")

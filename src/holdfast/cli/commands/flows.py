@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from holdfast.cli.context import command_context, printing
-from holdfast.cli.output import Tree, print_fields, print_json, print_table, print_tree, short
+from holdfast.cli.output import print_fields, print_json, print_table, print_tree, short
 from holdfast.cli.params import DURATION, JSON, MOMENT
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus
 from holdfast.service.flows import Flow, FlowEvent, FlowStep
+from holdfast.views.text import Tree
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,24 +6,15 @@ from contextlib import suppress
 from typing import Any
 
 import click
-import msgspec
 
 from holdfast.cli.commands.why import print_why
 from holdfast.cli.context import AFTER_OURS, OpenDatabase, command_context, printing
-from holdfast.cli.output import (
-    Tree,
-    iso,
-    print_fields,
-    print_json,
-    print_table,
-    print_tree,
-    seconds,
-    short,
-)
+from holdfast.cli.output import print_fields, print_json, print_table, print_tree
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound
-from holdfast.service.graphs import GraphView, MemberView
+from holdfast.views.graphs import GraphView, counts_line, trees
+from holdfast.views.text import json_line, seconds, short
 
 EPILOG = """\b
 Examples:
@@ -36,9 +27,6 @@ Examples:
 
 SHORTEST = 6
 """The minimum length of a prefix that may stand for an id."""
-
-DEEPEST = 24
-"""The maximum depth of a tree: deeper lines would begin beyond the edge of the window."""
 
 
 @click.group(
@@ -68,7 +56,7 @@ def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
     with command_context().opened() as database:
         page = database.engine.graphs.list(status=status, limit=limit)
     if command_context().as_json:
-        print_json([_as_data(graph) for graph in page])
+        print_json(page)
         return
     if not page:
         print("no graphs")
@@ -78,7 +66,7 @@ def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
             graph.id,
             graph.status.value,
             seconds(graph.created_at),
-            _counts(graph),
+            counts_line(graph),
             short(graph.name, 40),
         )
         for graph in page
@@ -117,7 +105,7 @@ def show(graph: str, as_mermaid: bool) -> None:
     if as_mermaid:
         print("\n".join(mermaid(_needs(view))))
     elif command_context().as_json:
-        print_json(_as_data(view))
+        print_json(view)
     else:
         _print(view)
 
@@ -201,15 +189,15 @@ def events(graph: str) -> None:
     with command_context().opened() as database:
         audit_trail = database.engine.graphs.events(_find(database, graph), limit=100_000)
     if command_context().as_json:
-        print_json([{**event, "at": iso(event["at"])} for event in audit_trail])
+        print_json(audit_trail)
         return
     rows = [
         (
-            str(event["seq"]),
-            seconds(event["at"]),
-            event["kind"],
-            event["member"] or "",
-            _json(event["data"]),
+            str(event.seq),
+            seconds(event.at),
+            event.kind,
+            event.member or "",
+            json_line(event.data),
         )
         for event in audit_trail
     ]
@@ -228,7 +216,7 @@ def wait(graph: str, timeout: str | None) -> None:
     if command_context().as_json:
         print_json(result)
     else:
-        print(_json(result))
+        print(json_line(result))
 
 
 @graphs.command(epilog="Example: holdfast graphs prune --older-than 30d")
@@ -284,19 +272,6 @@ def _report(data: dict[str, Any], line: str) -> None:
         print(line)
 
 
-def _as_data(graph: GraphView) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(graph)
-    for record in (data, *data["members"]):
-        for name in ("created_at", "started_at", "finished_at"):
-            if name in record:
-                record[name] = iso(record[name])
-    return data
-
-
-def _counts(graph: GraphView) -> str:
-    return ", ".join(f"{count} {state}" for state, count in graph.summary.items())
-
-
 def _print(graph: GraphView) -> None:
     print_fields(
         [
@@ -304,7 +279,7 @@ def _print(graph: GraphView) -> None:
             ("name", graph.name),
             ("status", graph.status.value),
             ("revision", str(graph.revision)),
-            ("members", _counts(graph)),
+            ("members", counts_line(graph)),
             ("created", seconds(graph.created_at)),
             ("finished", seconds(graph.finished_at)),
             ("cancel", f"{graph.policy}: {graph.reason}" if graph.policy else ""),
@@ -312,46 +287,6 @@ def _print(graph: GraphView) -> None:
     )
     print()
     print_tree("members", trees(graph))
-
-
-def trees(graph: GraphView) -> list[Tree]:
-    """Return the members as trees.
-
-    Each member is drawn below the last of the members that it depends on, so that all of them have
-    been shown before it. From the depth DEEPEST on it is drawn beside that member."""
-    order = {member.name: number for number, member in enumerate(graph.members)}
-    nodes = {member.name: Tree(_line(member)) for member in graph.members}
-    paths: dict[str, tuple[str, ...]] = {}
-    roots: list[Tree] = []
-    for member in graph.members:
-        upstreams = [name for need in member.needs for name in need.of]
-        path: tuple[str, ...] = ()
-        if upstreams:
-            last = max(upstreams, key=order.__getitem__)
-            path = (*paths[last], last)[:DEEPEST]
-        paths[member.name] = path
-        siblings = nodes[path[-1]].below if path else roots
-        siblings.append(nodes[member.name])
-    return roots
-
-
-def _line(member: MemberView) -> str:
-    state = member.state.value
-    if member.status is not None and member.state == "started":
-        state = member.status.value
-    needs = "; ".join(_need(need.of, need.need, need.rest) for need in member.needs)
-    after = f"  after {needs}" if needs else ""
-    note = f"  ({short(member.note, 80)})" if member.note else ""
-    workflow = "" if member.workflow == member.name else f"  {member.workflow}"
-    return f"{member.name}  {state}{workflow}{after}{note}"
-
-
-def _need(upstreams: list[str], need: int, rest: str) -> str:
-    names = ", ".join(upstreams[:5])
-    if len(upstreams) > 5:
-        names += f" and {len(upstreams) - 5} others"
-    count = "" if need == len(upstreams) else f"{need} of "
-    return f"{count}{names}" + (" (cancel the rest)" if rest == "cancel" else "")
 
 
 def _needs(graph: GraphView) -> dict[str, tuple[str, list[tuple[list[str], int, str]]]]:
@@ -362,7 +297,3 @@ def _needs(graph: GraphView) -> dict[str, tuple[str, list[tuple[list[str], int, 
         )
         for member in graph.members
     }
-
-
-def _json(value: Any) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from holdfast.cli.context import command_context, printing
-from holdfast.cli.output import (
-    error_line,
-    iso,
-    payload,
-    print_json,
-    print_table,
-    seconds,
-    short,
-    took,
-)
+from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import MOMENT, STATUSES, TAG
 from holdfast.core.runs import RunRecord
-from holdfast.core.sessions import Session
 from holdfast.core.status import Status
-from holdfast.core.why.model import away
 from holdfast.store.store import Store
+from holdfast.views import runs as views
+from holdfast.views.runs import RunView
+from holdfast.views.text import away, brief, error_line, payload, seconds, short
+from holdfast.views.values import instant
 
 EPILOG = """\b
 Examples:
@@ -87,50 +81,52 @@ def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filt
             filters["parent_id"] = database.find(parent).id
         # one more than is shown, to know whether there is a next page
         records = database.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
-        page = [database.sealer.shown(run) for run in records[:limit]]
+        store = database.store
+        page = [view_of(store, database.sealer.shown(run)) for run in records[:limit]]
         if command_context().as_json:
-            print_json([as_data(database.store, run) for run in page])
+            print_json(page)
             return
         if not page:
             print("no runs")
             return
-        _print_page(database.store, page)
+        _print_page(page, instant(store.now()))
         if len(records) > limit:
             print(f"more: {_next_page(page[-1].id)}")
 
 
-def _print_page(store: Store, page: list[RunRecord]) -> None:
-    now = store.now()
-    workers = {session.id: session for session in store.sessions()}
+def _print_page(page: list[RunView], now: datetime) -> None:
     rows = [
         (
             run.id,
             run.workflow,
             run.status.value,
             seconds(run.created_at),
-            took(run, now),
-            _note(run, workers, now),
+            _elapsed(run, now),
+            _note(run, now),
         )
         for run in page
     ]
     print_table(("ID", "WORKFLOW", "STATUS", "CREATED", "TOOK", "NOTE"), rows)
 
 
-def _note(run: RunRecord, workers: dict[str, Session], now: int) -> str:
+def _elapsed(run: RunView, now: datetime) -> str:
+    elapsed = run.elapsed(now)
+    return "" if elapsed is None else brief(elapsed)
+
+
+def _note(run: RunView, now: datetime) -> str:
     if run.error is not None:
         return error_line(run.error, 70)
     if run.status is Status.COMPLETED:
-        return short(run.result, 50)
-    if run.wake_at is not None and run.waits is None:
+        return payload(run.result, 50)
+    if run.wake_at is not None and not run.waits:
         return f"begins {away(run.wake_at, now)}"
-    waits = payload(run.waits)
-    if isinstance(waits, list) and waits:
-        return short(", ".join(_wait(wait, now) for wait in waits), 70)
-    session = workers.get(run.session_id or "")
-    return f"worker {session.worker}" if session is not None else ""
+    if run.waits:
+        return short(", ".join(_wait(wait, now) for wait in run.waits), 70)
+    return f"worker {run.worker}" if run.worker is not None else ""
 
 
-def _wait(wait: dict[str, Any], now: int) -> str:
+def _wait(wait: dict[str, Any], now: datetime) -> str:
     text = f"{wait.get('kind')} {wait.get('name') or wait.get('run') or wait.get('step')}"
     return text if wait.get("until") is None else f"{text} {away(wait['until'], now)}"
 
@@ -156,41 +152,9 @@ def _option_words(option: str, value: Any) -> list[str]:
     return [option, shlex.quote(",".join(value) if isinstance(value, list) else str(value))]
 
 
-def as_data(store: Store, run: RunRecord) -> dict[str, Any]:
-    """Return a run as plain data, with times as ISO 8601."""
-    workers = {session.id: session.worker for session in store.sessions()} if run.session_id else {}
-    return {
-        "id": run.id,
-        "workflow": run.workflow,
-        "version": run.version,
-        "status": run.status.value,
-        "input": payload(run.input),
-        "result": payload(run.result),
-        "error": payload(run.error),
-        "namespace": run.namespace,
-        "lane": run.lane,
-        "capabilities": list(run.capabilities),
-        "priority": run.priority,
-        "key": run.key,
-        "tags": store.tags(run.id),
-        "worker": workers.get(run.session_id or ""),
-        "generation": run.generation,
-        "crashes": run.crashes,
-        "waits": [with_iso(wait) for wait in payload(run.waits) or []],
-        "created_at": iso(run.created_at),
-        "started_at": iso(run.started_at),
-        "finished_at": iso(run.finished_at),
-        "wake_at": iso(run.wake_at),
-        "deadline": iso(run.deadline),
-        "parent_id": run.parent_id,
-        "root_id": run.root_id,
-        "forked_from": run.forked_from,
-        "cancel_reason": run.cancel_reason,
-    }
-
-
-def with_iso(wait: Any) -> Any:
-    """Return a stored wait with its ``until`` as ISO 8601; other values unchanged."""
-    if isinstance(wait, dict) and isinstance(wait.get("until"), int):
-        return {**wait, "until": iso(wait["until"])}
-    return wait
+def view_of(store: Store, run: RunRecord) -> RunView:
+    """Return the view of a run, with its tags and its worker."""
+    worker = next(
+        (session.worker for session in store.sessions() if session.id == run.session_id), None
+    )
+    return views.of(run, worker=worker, tags=store.tags(run.id))

@@ -11,7 +11,7 @@ from holdfast.core.sessions import Lane
 from holdfast.core.why.model import Blocker, LanePlace, RunFacts, moment, until
 from holdfast.core.why.workers import (
     Liveness,
-    WorkerView,
+    WorkerFacts,
     lacks,
     lease_command,
     start_command,
@@ -77,7 +77,7 @@ def no_worker_blockers(facts: RunFacts) -> list[Blocker]:
     return [Blocker(kind="worker", text=text, remedy=remedy), *misses]
 
 
-def _near_miss(worker: WorkerView, why: list[str]) -> Blocker:
+def _near_miss(worker: WorkerFacts, why: list[str]) -> Blocker:
     return Blocker(
         kind="near miss",
         text=f"{worker.place} is alive, but {' and '.join(why)}",
@@ -217,7 +217,7 @@ def _since(slots: Sequence[LanePlace]) -> int | None:
     return min((slot.since for slot in slots if slot.since is not None), default=None)
 
 
-def _busy(facts: RunFacts, serving: list[WorkerView]) -> list[Blocker]:
+def _busy(facts: RunFacts, serving: list[WorkerFacts]) -> list[Blocker]:
     if any(worker.at_work < worker.offer.concurrency for worker in serving):
         return []
     named = ", ".join(
@@ -235,7 +235,7 @@ def _busy(facts: RunFacts, serving: list[WorkerView]) -> list[Blocker]:
     ]
 
 
-def _ready(serving: list[WorkerView]) -> Blocker:
+def _ready(serving: list[WorkerFacts]) -> Blocker:
     awake = [worker for worker in serving if worker.life is Liveness.ALIVE]
     if not awake:
         worker = serving[0]

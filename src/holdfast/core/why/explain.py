@@ -21,7 +21,7 @@ from holdfast.core.why.model import (
 )
 from holdfast.core.why.schedules import started_by
 from holdfast.core.why.waits import error_of, error_text, is_due, waits
-from holdfast.core.why.workers import Liveness, WorkerView, command_in
+from holdfast.core.why.workers import Liveness, WorkerFacts, command_in
 
 UNDO = "undo "
 """The prefix of the names of compensations."""
@@ -97,14 +97,14 @@ def _holder_blockers(facts: RunFacts) -> list[Blocker]:
     return [_at_work(facts, worker)]
 
 
-def _lost(facts: RunFacts, worker: WorkerView) -> Blocker:
+def _lost(facts: RunFacts, worker: WorkerFacts) -> Blocker:
     beat = worker.session.beat_at
     last_beat = until(beat, facts.now)
     text = f"{worker.place}, which held it, is gone; its last heartbeat was at {last_beat}"
     return Blocker(kind="session", text=text, holder=worker.name, since=beat)
 
 
-def _silent(facts: RunFacts, worker: WorkerView) -> Blocker:
+def _silent(facts: RunFacts, worker: WorkerFacts) -> Blocker:
     beat = worker.session.beat_at
     end = worker.session.expires_at
     text = (
@@ -117,7 +117,7 @@ def _silent(facts: RunFacts, worker: WorkerView) -> Blocker:
     )
 
 
-def _at_work(facts: RunFacts, worker: WorkerView) -> Blocker:
+def _at_work(facts: RunFacts, worker: WorkerFacts) -> Blocker:
     steps = steps_at_work(facts.history)
     if steps:
         since = steps[0].started_at or steps[0].at

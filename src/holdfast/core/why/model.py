@@ -19,7 +19,7 @@ from holdfast.core.gates.model import Gate, GateEntry
 from holdfast.core.runs import RunRecord
 from holdfast.core.sessions import Lane
 from holdfast.core.waits import Signal
-from holdfast.core.why.workers import WorkerView
+from holdfast.core.why.workers import WorkerFacts
 
 
 class Blocker(msgspec.Struct, kw_only=True):
@@ -61,7 +61,7 @@ class RunFacts(msgspec.Struct, kw_only=True):
     now: int
     run: RunRecord
     history: Sequence[Event]
-    workers: Sequence[WorkerView]
+    workers: Sequence[WorkerFacts]
     waits: Sequence[Mapping[str, Any]] = ()
     lane: Lane | None = None
     share_free_at: int = 0
@@ -96,7 +96,7 @@ def explanation(
     )
 
 
-def holder_of(facts: RunFacts) -> WorkerView | None:
+def holder_of(facts: RunFacts) -> WorkerFacts | None:
     """Return the worker that holds the run; None if its session does not exist."""
     return next(
         (worker for worker in facts.workers if worker.session.id == facts.run.session_id), None

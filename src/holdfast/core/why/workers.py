@@ -34,7 +34,7 @@ class WorkerOffer(msgspec.Struct, kw_only=True):
     """False for a holder that keeps its leases but does not claim more runs."""
 
 
-class WorkerView(msgspec.Struct, kw_only=True):
+class WorkerFacts(msgspec.Struct, kw_only=True):
     """A worker as other processes see it; ``at_work`` is the number of its runs that do not
     wait."""
 

@@ -1,0 +1,112 @@
+"""Views of budgets, their lines and reservations, and of the spending of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+
+import msgspec
+
+from holdfast.core.budgets import rules
+from holdfast.core.budgets.model import Budget, BudgetLine
+from holdfast.views.values import amount, instant, optional_amount, optional_instant
+
+
+class BudgetLineView(msgspec.Struct, kw_only=True):
+    """One dimension of a budget: its limits, the amount used and the amount reserved. A hard limit
+    of None counts the dimension without limiting it."""
+
+    used: Decimal
+    reserved: Decimal
+    soft: Decimal | None
+    hard: Decimal | None
+
+
+class BudgetView(msgspec.Struct, kw_only=True):
+    """The amounts that several runs may spend together. ``run`` is set for the budget of one tree
+    of runs. ``dimensions`` are its lines, by dimension; ``breached`` is the dimension of the last
+    breach."""
+
+    name: str
+    run: str | None
+    on_breach: str
+    resets: str | None
+    next_reset: datetime | None
+    reset_count: int
+    breaches: int
+    soft_breaches: int
+    last_breach: datetime | None
+    breached: str | None
+    created_at: datetime
+    dimensions: dict[str, BudgetLineView]
+
+
+class ReservationView(msgspec.Struct, kw_only=True):
+    """An amount that a run has reserved."""
+
+    run: str
+    dimension: str
+    amount: Decimal
+    since: datetime
+
+
+class SpendingView(msgspec.Struct, kw_only=True):
+    """The amounts that a run has spent, that each run of its tree has spent, and their total, by
+    dimension."""
+
+    run: dict[str, Decimal]
+    runs: dict[str, dict[str, Decimal]]
+    total: dict[str, Decimal]
+
+
+def of(budget: Budget) -> BudgetView:
+    """Return the view of a budget."""
+    return BudgetView(
+        name=budget.name,
+        run=budget.run_id,
+        on_breach=budget.on_breach,
+        resets=rules.show_reset(budget.resets, budget.zone),
+        next_reset=optional_instant(budget.reset_at),
+        reset_count=budget.reset_count,
+        breaches=budget.breaches,
+        soft_breaches=budget.soft_breaches,
+        last_breach=optional_instant(budget.breached_at),
+        breached=budget.breached,
+        created_at=instant(budget.created_at),
+        dimensions={line.dimension: line_of(line) for line in budget.allowances},
+    )
+
+
+def line_of(line: BudgetLine) -> BudgetLineView:
+    """Return the view of one dimension of a budget."""
+    return BudgetLineView(
+        used=amount(line.used),
+        reserved=amount(line.reserved),
+        soft=optional_amount(line.soft),
+        hard=optional_amount(line.hard),
+    )
+
+
+def reservation_of(run_id: str, dimension: str, millionths: int, at: int) -> ReservationView:
+    """Return the view of a reservation."""
+    return ReservationView(
+        run=run_id, dimension=dimension, amount=amount(millionths), since=instant(at)
+    )
+
+
+def spending_of(
+    run: Mapping[str, int | Decimal],
+    runs: Mapping[str, Mapping[str, int | Decimal]],
+    total: Mapping[str, int | Decimal],
+) -> SpendingView:
+    """Return the view of the spending of a run and its descendants."""
+    return SpendingView(
+        run=_decimals(run),
+        runs={run_id: _decimals(amounts) for run_id, amounts in runs.items()},
+        total=_decimals(total),
+    )
+
+
+def _decimals(amounts: Mapping[str, int | Decimal]) -> dict[str, Decimal]:
+    return {dimension: Decimal(units) for dimension, units in amounts.items()}

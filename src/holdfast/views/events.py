@@ -1,0 +1,112 @@
+"""Views of events: the lines of one run's history, and the events of all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.core.events import Event, EventKind
+from holdfast.core.history import live_events
+from holdfast.core.runs import ErrorInfo
+from holdfast.core.subscriptions import RunEvent
+from holdfast.views.values import error, instant, optional_instant, value, with_times
+
+_TIMED = frozenset(
+    {
+        EventKind.STEP_RETRIED,
+        EventKind.STEP_BLOCKED,
+        EventKind.TIMER_SET,
+        EventKind.SIGNAL_AWAITED,
+        EventKind.WAIT_CREATED,
+        EventKind.WAIT_OPENED,
+        EventKind.WAIT_SATISFIED,
+        EventKind.WAIT_RELEASED,
+        EventKind.WAIT_TIMED_OUT,
+        EventKind.WAIT_ESCALATED,
+        EventKind.GATE_OPENED,
+        EventKind.GATE_CLOSED,
+        EventKind.ATTEMPT_FAILED,
+        EventKind.RUN_DELAYED,
+    }
+)
+"""The kinds whose data the engine writes, with instants in it. The data of the others are values of
+users, names and counts."""
+
+
+class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of a run's history. ``void`` says that a replay has cancelled it; its JSON has the
+    field only then."""
+
+    seq: int
+    kind: str
+    step: str | None
+    at: datetime
+    started_at: datetime | None
+    attempt: int
+    data: Any
+    error: ErrorInfo | None
+    void: bool = False
+
+
+class RunEventView(msgspec.Struct, kw_only=True):
+    """An event as subscribers read it. ``cursor`` is the position to continue from."""
+
+    run_id: str
+    namespace: str
+    workflow: str
+    seq: int
+    kind: str
+    step: str | None
+    attempt: int
+    data: Any
+    error: ErrorInfo | None
+    started_at: datetime | None
+    at: datetime
+    cursor: str
+
+
+def of(event: Event, *, void: bool = False) -> EventView:
+    """Return the view of an event whose values are opened."""
+    return EventView(
+        seq=event.seq,
+        kind=event.kind,
+        step=event.step,
+        at=instant(event.at),
+        started_at=optional_instant(event.started_at),
+        attempt=event.attempt,
+        data=_data(event),
+        error=error(event.error),
+        void=void,
+    )
+
+
+def history_of(events: Sequence[Event]) -> list[EventView]:
+    """Return the views of a whole history, in which replays have cancelled events."""
+    live = {event.seq for event in live_events(events)}
+    return [of(event, void=event.seq not in live) for event in events]
+
+
+def of_run(event: RunEvent) -> RunEventView:
+    """Return the view of an event of the stream of all runs, whose values are opened."""
+    return RunEventView(
+        run_id=event.run_id,
+        namespace=event.namespace,
+        workflow=event.workflow,
+        seq=event.seq,
+        kind=event.kind,
+        step=event.step,
+        attempt=event.attempt,
+        data=_data(event),
+        error=error(event.error),
+        started_at=optional_instant(event.started_at),
+        at=instant(event.at),
+        cursor=event.cursor,
+    )
+
+
+def _data(event: Event | RunEvent) -> Any:
+    data = value(event.data)
+    return with_times(data) if event.kind in _TIMED else data

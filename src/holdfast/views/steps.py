@@ -1,0 +1,104 @@
+"""Views of the steps of a run, derived from its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.core.events import EventKind
+from holdfast.core.runs import ErrorInfo
+from holdfast.views.events import EventView
+
+UNDO = "undo "
+"""The beginning of the name of a compensation."""
+
+
+class StepState(StrEnum):
+    """The state of a step."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+OPEN_ENDED = frozenset(
+    {
+        EventKind.STEP_RETRIED,
+        EventKind.STEP_BLOCKED,
+        EventKind.TIMER_SET,
+        EventKind.SIGNAL_AWAITED,
+        EventKind.WAIT_OPENED,
+        EventKind.WAIT_ESCALATED,
+        EventKind.MAP_STARTED,
+        EventKind.GATE_OPENED,
+        EventKind.GATE_REMINDED,
+        EventKind.GATE_ESCALATED,
+    }
+)
+"""Kinds of events after which a step is still waiting."""
+
+_ATTEMPTS = (EventKind.STEP_RETRIED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
+
+
+class StepView(msgspec.Struct, kw_only=True):
+    """One step of a run: a call of a step function, a timer, a wait, a gate, a child.
+
+    ``id`` is its identity in the history: its path of branches and its name. ``kind`` is the kind
+    of its last event. ``attempts`` counts the attempts that have ended."""
+
+    id: str
+    name: str
+    kind: str
+    status: StepState
+    attempts: int
+    started_at: datetime
+    finished_at: datetime | None
+    result: Any
+    error: ErrorInfo | None
+
+
+def of(history: Sequence[EventView]) -> list[StepView]:
+    """Return the steps of a history, in the order in which they began. Events that a replay has
+    cancelled do not count."""
+    by_step: dict[str, list[EventView]] = {}
+    for event in history:
+        if event.step is not None and not event.void:
+            by_step.setdefault(event.step, []).append(event)
+    return [_step(step, events) for step, events in by_step.items()]
+
+
+def state_of(events: Sequence[EventView]) -> StepState:
+    """Return the state of a step by its events."""
+    if not events or events[-1].kind == EventKind.STEP_STARTED:
+        return StepState.RUNNING
+    if events[-1].kind in OPEN_ENDED:
+        return StepState.WAITING
+    return StepState.COMPLETED if events[-1].error is None else StepState.FAILED
+
+
+def attempts_of(events: Sequence[EventView]) -> int:
+    """Return the number of attempts that have ended."""
+    return sum(event.kind in _ATTEMPTS for event in events)
+
+
+def _step(step: str, events: Sequence[EventView]) -> StepView:
+    status = state_of(events)
+    first = events[0]
+    last = events[-1]
+    has_ended = status in (StepState.COMPLETED, StepState.FAILED)
+    return StepView(
+        id=step,
+        name=step.rsplit("/", 1)[-1],
+        kind=last.kind,
+        status=status,
+        attempts=attempts_of(events),
+        started_at=first.started_at or first.at,
+        finished_at=last.at if has_ended else None,
+        result=last.data if status is StepState.COMPLETED else None,
+        error=last.error if has_ended else None,
+    )

@@ -1,0 +1,72 @@
+"""Views of leases: what a holder of a task needs to work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.runs import RunRecord
+from holdfast.core.waits import Signal
+from holdfast.views.values import value
+
+
+class LeaseSignalView(msgspec.Struct, kw_only=True):
+    """A signal that ended the last wait of a run."""
+
+    name: str
+    payload: Any
+    source: str | None
+    wait: str | None
+
+
+class LeaseView(msgspec.Struct, kw_only=True):
+    """A leased run. ``lease`` is the proof that a holder gives with every call. ``signals``,
+    ``timed_out`` and ``released_by`` say how the last wait of the run ended."""
+
+    lease: str
+    run: str
+    workflow: str
+    lane: str
+    input: Any
+    attempt: int
+    generation: int
+    signals: list[LeaseSignalView]
+    timed_out: bool
+    released_by: str | None
+    cancel_reason: str | None
+
+
+def of(
+    run: RunRecord,
+    *,
+    proof: str,
+    arguments: Any,
+    attempt: int,
+    signals: Sequence[Signal],
+    timed_out: bool,
+    released_by: str | None,
+) -> LeaseView:
+    """Return the view of a lease; *arguments* is the decoded input of the run."""
+    return LeaseView(
+        lease=proof,
+        run=run.id,
+        workflow=run.workflow,
+        lane=run.lane,
+        input=arguments,
+        attempt=attempt,
+        generation=run.generation,
+        signals=[
+            LeaseSignalView(
+                name=signal.name,
+                payload=value(signal.payload),
+                source=signal.source,
+                wait=signal.wait_id,
+            )
+            for signal in signals
+        ],
+        timed_out=timed_out,
+        released_by=released_by,
+        cancel_reason=run.cancel_reason,
+    )
