@@ -16,7 +16,6 @@ from holdfast import (
     Engine,
     Graph,
     compensate,
-    emit,
     first,
     gather,
     info,
@@ -27,6 +26,7 @@ from holdfast import (
     wait_signal,
     workflow,
 )
+from holdfast.streams import emit
 from torture.ledger import Ledger
 
 
@@ -131,7 +131,7 @@ def start_another_plainly(n: int) -> str:
 
 @step(transactional=True)
 def insert(n: int) -> int:
-    holdfast.connection().execute(process.insert_entry, (info().run_id, info().step))
+    holdfast.sql.connection().execute(process.insert_entry, (info().run_id, info().step))
     return n + 1
 
 

@@ -10,7 +10,9 @@ import holdfast
 from bench.peers.notes import note
 from bench.peers.raw import connect
 from bench.place import Place
-from holdfast import emit, sleep, spend, step, wait_signal, workflow
+from holdfast import sleep, step, wait_signal, workflow
+from holdfast.budgets import spend
+from holdfast.streams import emit
 
 
 @step

@@ -8,7 +8,7 @@ from holdfast.errors import RunFailed
 
 @step(transactional=True)
 def found_bank() -> None:
-    db = holdfast.connection()
+    db = holdfast.sql.connection()
     db.execute("CREATE TABLE account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL)")
     db.execute("INSERT INTO account VALUES ('ann', 100), ('bob', 0)")
 

@@ -20,7 +20,7 @@ from holdfast import Engine, Fail, step, workflow
 @step(transactional=True)
 def move(source: str, target: str, amount: int) -> int:
     """Move money and return what is left. An error takes back all that the step has written."""
-    db = holdfast.connection()
+    db = holdfast.sql.connection()
     db.execute("UPDATE account SET balance = balance - ? WHERE name = ?", (amount, source))
     db.execute("UPDATE account SET balance = balance + ? WHERE name = ?", (amount, target))
     [[left]] = db.execute("SELECT balance FROM account WHERE name = ?", (source,)).fetchall()

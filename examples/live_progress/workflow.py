@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from holdfast import Engine, emit, progress, step, stream, workflow
+from holdfast import Engine, step, workflow
+from holdfast.streams import emit, progress, stream
 
 ANSWERS = {"where is it dry?": ["It", "is", "dry", "in", "Malmo", "."]}
 

@@ -13,7 +13,8 @@ import sys
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from holdfast import Engine, schedule, scheduled_time, step, workflow
+from holdfast import Engine, schedule, step, workflow
+from holdfast.schedules import scheduled_time
 
 CUSTOMERS = {"Anna": 40, "Ben": 25}
 BERLIN = ZoneInfo("Europe/Berlin")

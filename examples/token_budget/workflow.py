@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 import time
 
-from holdfast import Engine, reserve, spend, step, workflow
+from holdfast import Engine, step, workflow
+from holdfast.budgets import reserve, spend
 from holdfast.errors import BudgetExceeded
 
 MOST = 1000

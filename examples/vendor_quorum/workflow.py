@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 
-from holdfast import Engine, Graph, compensate, grow, step, wait_signal, workflow
+from holdfast import Engine, Graph, compensate, step, wait_signal, workflow
+from holdfast.graphs import extend
 
 withdrawn: list[str] = []
 """What was undone."""
@@ -41,7 +42,7 @@ async def buy_cheapest(offers: dict[str, int], parts: int) -> str:
     more = Graph()
     for part in range(parts):
         more.add(deliver, vendor, part, name=f"part-{part}")
-    await grow(more)
+    await extend(more)
     return vendor
 
 

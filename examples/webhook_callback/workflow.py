@@ -14,8 +14,9 @@ import sys
 import time
 from typing import Any
 
-from holdfast import Engine, any_of, compensate, create_wait, matching, step, wait_for, workflow
+from holdfast import Engine, compensate, step, workflow
 from holdfast.errors import TokenRefused, TooManySignals, WaitClosed
+from holdfast.waits import any_of, create_wait, matching, wait_for
 
 calls: list[tuple[str, str]] = []
 """What the provider was given: where to call, and the proof that it may."""

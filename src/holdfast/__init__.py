@@ -5,145 +5,86 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast import agents as agents
+    from holdfast import budgets as budgets
+    from holdfast import codecs as codecs
+    from holdfast import deterministic as deterministic
     from holdfast import errors as errors
-    from holdfast import sync
-    from holdfast.authoring.python.api_async import (
-        create_wait,
-        first,
-        gate,
-        gather,
-        grow,
-        map,
-        sleep,
-        start,
-        timeout,
-        wait_for,
-        wait_signal,
-    )
-    from holdfast.authoring.python.budgets import reserve, spend, spent
-    from holdfast.authoring.python.deterministic import (
-        compensate,
-        now,
-        patched,
-        random,
-        uuid,
-        version,
-    )
-    from holdfast.authoring.python.schedule import schedule, scheduled_time
-    from holdfast.authoring.python.sqlalchemy import sqlalchemy_connection
-    from holdfast.authoring.python.step import connection, info, step
-    from holdfast.authoring.python.streams import Stream, emit, null, progress, stream
-    from holdfast.authoring.python.task import task
-    from holdfast.authoring.python.waits import (
-        Received,
-        Wait,
-        Waited,
-        all_of,
-        any_of,
-        count,
-        matching,
-    )
-    from holdfast.authoring.python.workflow import workflow
-    from holdfast.connect.async_engine import AsyncEngine, AsyncRun
-    from holdfast.connect.engine import Engine, Run
-    from holdfast.core.gates.answer import Answer
-    from holdfast.core.graphs.builder import Graph
-    from holdfast.errors import Fail, HoldfastError, Retry
-    from holdfast.payloads.codecs import Compressed, Encrypted
+    from holdfast import fencing as fencing
+    from holdfast import gates as gates
+    from holdfast import graphs as graphs
+    from holdfast import schedules as schedules
+    from holdfast import sql as sql
+    from holdfast import streams as streams
+    from holdfast import sync as sync
+    from holdfast import testing as testing
+    from holdfast import versions as versions
+    from holdfast import waits as waits
+    from holdfast.authoring.python.api_async import *
+    from holdfast.authoring.python.api_shared import *
+    from holdfast.connect.async_engine import AsyncEngine as AsyncEngine
+    from holdfast.connect.async_engine import AsyncRun as AsyncRun
+    from holdfast.connect.engine import Engine as Engine
+    from holdfast.connect.engine import Run as Run
 
 __version__ = "0.1.0"
-__all__ = [
-    "Answer",
-    "AsyncEngine",
-    "AsyncRun",
-    "Compressed",
-    "Encrypted",
-    "Engine",
-    "Fail",
-    "Graph",
-    "HoldfastError",
-    "Received",
-    "Retry",
-    "Run",
-    "Stream",
-    "Wait",
-    "Waited",
-    "all_of",
-    "any_of",
-    "compensate",
-    "connection",
-    "count",
-    "create_wait",
-    "emit",
-    "first",
-    "gate",
-    "gather",
-    "grow",
-    "info",
-    "map",
-    "matching",
-    "now",
-    "null",
-    "patched",
-    "progress",
-    "random",
-    "reserve",
-    "schedule",
-    "scheduled_time",
-    "sleep",
-    "spend",
-    "spent",
-    "sqlalchemy_connection",
-    "start",
-    "step",
-    "stream",
-    "sync",
-    "task",
-    "timeout",
-    "uuid",
-    "version",
-    "wait_for",
-    "wait_signal",
-    "workflow",
-]
+
 _HOMES = {
-    "authoring.python.api_async": (
-        "create_wait first gate gather grow map sleep start timeout wait_for wait_signal"
+    "authoring.python.api_async": "first gate gather map sleep start timeout wait_signal",
+    "authoring.python.api_shared": (
+        "Fail Graph HoldfastError Retry compensate info now schedule step task workflow"
     ),
-    "authoring.python.sqlalchemy": "sqlalchemy_connection",
-    "authoring.python.budgets": "reserve spend spent",
-    "authoring.python.streams": "Stream emit null progress stream",
-    "authoring.python.schedule": "schedule scheduled_time",
-    "authoring.python.step": "connection info step",
-    "authoring.python.task": "task",
-    "authoring.python.deterministic": "compensate now patched random uuid version",
-    "authoring.python.waits": "Received Wait Waited all_of any_of count matching",
-    "authoring.python.workflow": "workflow",
     "connect.async_engine": "AsyncEngine AsyncRun",
     "connect.engine": "Engine Run",
-    "core.gates.answer": "Answer",
-    "core.graphs.builder": "Graph",
-    "payloads.codecs": "Compressed Encrypted",
-    "errors": "Fail HoldfastError Retry",
 }
-"""The public names by the module that defines them.
+"""The public names by the module that offers them.
 
 Modules are loaded when a name is first used, so a module that only defines workflows does not load
 the engine.
 """
 
+_NAMESPACES = {
+    "agents": "",
+    "budgets": "record reserve spend spent",
+    "codecs": "Compressed Encrypted",
+    "deterministic": "random uuid",
+    "errors": "",
+    "fencing": "",
+    "gates": "Answer",
+    "graphs": "extend grow",
+    "schedules": "scheduled_time",
+    "sql": "connection sqlalchemy_connection",
+    "streams": "Stream emit null progress stream",
+    "sync": "",
+    "testing": "",
+    "versions": "patched version",
+    "waits": "Received Wait Waited all_of any_of count create_wait matching wait_for",
+}
+"""The namespaces, loaded when they are first used, with the names that a user may look for here."""
+
+_RENAMED = {"grow": "extend", "spent": "record"}
+
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = [*_HOME, "errors", "sync"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "sync"):
+    if name in _NAMESPACES:
         return import_module(f"holdfast.{name}")
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(f"holdfast.{_HOME[name]}"), name)
     globals()[name] = value  # saves this function at the next use
     return value
 
 
+def _hint(name: str) -> str:
+    """Return where a name is that a user looks for in the wrong place."""
+    for namespace, names in _NAMESPACES.items():
+        if name in names.split():
+            return f": it is holdfast.{namespace}.{_RENAMED.get(name, name)}"
+    return ""
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_NAMESPACES})

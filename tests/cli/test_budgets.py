@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from holdfast import Engine, spend, step, workflow
+from holdfast import Engine, step, workflow
+from holdfast.budgets import spend
 
 
 @step
@@ -123,7 +124,8 @@ def test_what_was_spent_elsewhere_is_counted_once(call):
 
 
 PROGRAM = """
-from holdfast import spend, step, workflow
+from holdfast import step, workflow
+from holdfast.budgets import spend
 
 @step
 async def pay_by_hand(tokens: int) -> None:

@@ -8,7 +8,9 @@ import json
 import pytest
 
 import holdfast
-from holdfast import Encrypted, Engine, Retry, emit, null, progress, step, stream, workflow
+from holdfast import Engine, Retry, step, workflow
+from holdfast.codecs import Encrypted
+from holdfast.streams import emit, null, progress, stream
 
 
 @step(retries=1, delay="1ms")

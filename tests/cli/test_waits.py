@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast import Engine, all_of, create_wait, wait_for, workflow
+from holdfast import Engine, workflow
 from holdfast.testing.clock import VirtualClock
+from holdfast.waits import all_of, create_wait, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
 
 

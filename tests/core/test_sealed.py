@@ -56,7 +56,7 @@ PLAIN = {
     EventKind.PRIORITY_CHANGED,
     EventKind.RUN_OVERRIDDEN,
     EventKind.RUN_RELEASED,
-    EventKind.GRAPH_GROWN,
+    EventKind.GRAPH_EXTENDED,
 }
 """The kinds whose data is the engine's own: times, names, ids."""
 

@@ -11,7 +11,8 @@ import json
 import pathlib
 import sys
 
-from holdfast import Engine, emit, gather, step, wait_signal, workflow
+from holdfast import Engine, gather, step, wait_signal, workflow
+from holdfast.streams import emit
 from tests.crash.lossy_disk import Recording, power_losses
 
 RUNS = 120

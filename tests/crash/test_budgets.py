@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 import holdfast
-from holdfast import Fail, compensate, gather, reserve, sleep, spend, spent, step, sync, workflow
+from holdfast import Fail, compensate, gather, sleep, step, sync, workflow
+from holdfast.budgets import record, reserve, spend
 from holdfast.core.budgets.rules import limits_from
 from holdfast.store.budgets.operations import RaiseBudget, SetBudget
 from holdfast.testing.recorder import RUN
@@ -62,7 +63,7 @@ async def think(tokens: int) -> int:
 
 @step
 async def overthink(tokens: int) -> int:
-    spent(tokens=tokens, calls=1)
+    record(tokens=tokens, calls=1)
     return tokens
 
 
@@ -116,8 +117,8 @@ async def spending_side_by_side() -> int:
 
 @workflow
 def pondering() -> int:
-    sync.spend(calls=2)
-    with sync.reserve(tokens=100):
+    sync.budgets.spend(calls=2)
+    with sync.budgets.reserve(tokens=100):
         found = ponder(10) + ponder(20)
     return found
 

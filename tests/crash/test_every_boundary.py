@@ -20,19 +20,18 @@ from holdfast import (
     first,
     gather,
     map,
-    patched,
     sleep,
     start,
     step,
     sync,
     timeout,
-    version,
     wait_signal,
     workflow,
 )
 from holdfast.engine.execution.pending import children
 from holdfast.testing import crash_everywhere
 from holdfast.testing.recorder import RUN
+from holdfast.versions import patched, version
 
 world: Counter[str] = Counter()
 """What the steps have done to the world outside."""
@@ -110,7 +109,7 @@ async def cannot_unbook(what: str) -> None:
 
 @step(transactional=True)
 def enter(amount: int) -> int:
-    connection = holdfast.connection()
+    connection = holdfast.sql.connection()
     connection.execute("CREATE TABLE IF NOT EXISTS account (run TEXT, amount INTEGER)")
     connection.execute("INSERT INTO account VALUES (?, ?)", (holdfast.info().run_id, amount))
     return amount
@@ -240,18 +239,36 @@ async def with_context(x: int) -> list[int]:
 
 @workflow
 async def dicey(x: int) -> list[str]:
-    drawn = [str(holdfast.random()), str(holdfast.uuid()), holdfast.now().isoformat()]
+    drawn = [
+        str(holdfast.deterministic.random()),
+        str(holdfast.deterministic.uuid()),
+        holdfast.now().isoformat(),
+    ]
     await add(x, 1)
     await sleep("1d")
-    return [*drawn, str(holdfast.random()), str(holdfast.uuid()), holdfast.now().isoformat()]
+    return [
+        *drawn,
+        str(holdfast.deterministic.random()),
+        str(holdfast.deterministic.uuid()),
+        holdfast.now().isoformat(),
+    ]
 
 
 @workflow
 def dicey_blocking(x: int) -> list[str]:
-    drawn = [str(sync.random()), str(sync.uuid()), sync.now().isoformat()]
+    drawn = [
+        str(sync.deterministic.random()),
+        str(sync.deterministic.uuid()),
+        sync.now().isoformat(),
+    ]
     double(x)
     sync.sleep("1d")
-    return [*drawn, str(sync.random()), str(sync.uuid()), sync.now().isoformat()]
+    return [
+        *drawn,
+        str(sync.deterministic.random()),
+        str(sync.deterministic.uuid()),
+        sync.now().isoformat(),
+    ]
 
 
 @workflow
@@ -265,10 +282,10 @@ async def versioned(x: int) -> list[object]:
 
 @workflow
 def versioned_blocking(x: int) -> list[object]:
-    if sync.patched("twice"):
+    if sync.versions.patched("twice"):
         x = double(x)
     sync.sleep("1h")
-    return [x, sync.version("shape", 3), double(x)]
+    return [x, sync.versions.version("shape", 3), double(x)]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ async def planner() -> int:
     more = Graph()
     first = more.add(add, 1, name="grown")
     more.add(add, first.result, name="grown-more").after(more.member("planner"))
-    return len(await holdfast.grow(more))
+    return len(await holdfast.graphs.extend(more))
 
 
 @workflow(name="crash_graph_large_planner")
@@ -76,7 +76,7 @@ async def large_planner() -> int:
     for number in range(5):
         more.add(add, number, name=f"x{number}").after(more.member("top"))
     more.add(add, 1, name="last").after("x0", "x1", "x2")
-    return len(await holdfast.grow(more))
+    return len(await holdfast.graphs.extend(more))
 
 
 OURS = (

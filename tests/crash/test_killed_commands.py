@@ -10,7 +10,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from holdfast import Encrypted, Engine, start, step, wait_signal, workflow
+from holdfast import Engine, start, step, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreHalfCopied, StoreSealed
 
@@ -21,7 +22,8 @@ TEXT = "the crown jewels" * 200
 
 REKEY = """
 import sys
-from holdfast import Encrypted, Engine
+from holdfast import Engine
+from holdfast.codecs import Encrypted
 engine = Engine(sys.argv[1], codec=Encrypted({"k1": b"1" * 32, "k2": b"2" * 32}, "k2"), large=500)
 apply = engine._parts.store.apply
 def told(batch):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, all_of
+from holdfast import Engine
 from holdfast.connect.open_store import open_store
 from holdfast.testing.clock import VirtualClock
+from holdfast.waits import all_of
 
 Lend = Callable[[], AbstractContextManager[str]]
 

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 import holdfast
-from holdfast import Encrypted, Engine, gather, map, sleep, start, step, wait_signal, workflow
+from holdfast import Engine, gather, map, sleep, start, step, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.connect.open_store import open_store
 from holdfast.core.status import FINAL
 from holdfast.service.copy import copy_store

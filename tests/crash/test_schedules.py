@@ -48,7 +48,7 @@ async def work(text: str) -> str:
 
 @workflow(name="crash_tick")
 async def ticked() -> str:
-    moment = holdfast.scheduled_time()
+    moment = holdfast.schedules.scheduled_time()
     first = await work(f"{moment:%H:%M}")
     await sleep("90m")
     return first

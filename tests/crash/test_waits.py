@@ -9,26 +9,12 @@ from functools import partial
 
 import pytest
 
-from holdfast import (
-    all_of,
-    any_of,
-    compensate,
-    count,
-    create_wait,
-    first,
-    gather,
-    matching,
-    sleep,
-    step,
-    sync,
-    wait_for,
-    wait_signal,
-    workflow,
-)
+from holdfast import compensate, first, gather, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import BadOption, WaitNotFound, WaitTimeout
 from holdfast.testing import crash_everywhere
 from holdfast.testing.postgres import _WIPE
 from holdfast.testing.recorder import RUN
+from holdfast.waits import all_of, any_of, count, create_wait, matching, wait_for
 
 world: Counter[str] = Counter()
 let_go: list[str] = []
@@ -130,7 +116,7 @@ async def ready(x: int) -> list[object]:
 
 @workflow
 def ready_blocking(x: int) -> list[object]:
-    found = sync.wait_for(sync.all_of("paid", sync.count(2, "vote")))
+    found = sync.waits.wait_for(sync.waits.all_of("paid", sync.waits.count(2, "vote")))
     return [[(one.id, one.name, one.payload) for one in found.signals], ship.sync("second")]
 
 
@@ -174,9 +160,9 @@ async def asking(x: int) -> list[object]:
 
 @workflow
 def asking_blocking(x: int) -> list[object]:
-    wait = sync.create_wait("callback")
+    wait = sync.waits.create_wait("callback")
     ship.sync("question")
-    return [sync.wait_for(wait).payload, ship.sync("answer")]
+    return [sync.waits.wait_for(wait).payload, ship.sync("answer")]
 
 
 @pytest.mark.parametrize("shape", [asking, asking_blocking], ids=lambda shape: shape.name)
@@ -278,7 +264,7 @@ async def too_late(on_timeout: str) -> list[object]:
 def too_late_blocking(on_timeout: str) -> list[object]:
     compensate(unship, "first")
     try:
-        found = sync.wait_for("never", timeout="3d", on_timeout=on_timeout)
+        found = sync.waits.wait_for("never", timeout="3d", on_timeout=on_timeout)
     except WaitTimeout:
         return ["late", ship.sync("apology")]
     return [found.how, found.by, ship.sync("rest")]

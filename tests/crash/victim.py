@@ -13,7 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
-from holdfast import Engine, emit, info, reserve, sleep, spend, step, wait_signal, workflow
+from holdfast import Engine, info, sleep, step, wait_signal, workflow
+from holdfast.budgets import reserve, spend
+from holdfast.streams import emit
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
 

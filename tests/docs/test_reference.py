@@ -26,6 +26,7 @@ HEADINGS = set(
     re.findall(r"\w+", " ".join(line for line in TEXT.splitlines() if line.startswith("#")))
 )
 ERRORS = [name for name, one in vars(errors).items() if inspect.isclass(one)]
+NAMESPACES = [name for name in holdfast._NAMESPACES if holdfast._NAMESPACES[name]]
 HANDLES = [holdfast.Engine, holdfast.AsyncEngine, holdfast.Run, holdfast.AsyncRun]
 
 
@@ -44,9 +45,17 @@ def test_every_public_name_has_a_heading(name):
     assert name in HEADINGS
 
 
-@pytest.mark.parametrize("name", holdfast.sync.__all__)
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_every_name_of_a_namespace_has_a_heading(namespace):
+    names = {name for name in vars(getattr(holdfast, namespace)) if not name.startswith("_")}
+
+    assert f"| `holdfast.{namespace}` | " in TEXT
+    assert [name for name in sorted(names) if name not in HEADINGS] == []
+
+
+@pytest.mark.parametrize("name", [name for name in dir(holdfast.sync) if not name.startswith("_")])
 def test_every_public_name_for_plain_functions_is_described(name):
-    assert is_mentioned(f"sync.{name}") or f"`with sync.{name}(" in TEXT
+    assert is_mentioned(f"sync.{name}") or f"`with sync.{name}(" in TEXT or f"`sync.{name}." in TEXT
 
 
 @pytest.mark.parametrize("name", [name for handle in HANDLES for name in methods(handle)])

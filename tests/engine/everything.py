@@ -26,7 +26,7 @@ from tests.engine.waiting import wait_for, wait_until
 
 @step
 async def double(n: int) -> int:
-    holdfast.emit(f"doubling {n}")
+    holdfast.streams.emit(f"doubling {n}")
     return n * 2
 
 
@@ -77,8 +77,8 @@ async def gated() -> str:
 
 @workflow(name="every_caller")
 async def caller() -> Any:
-    wait = await holdfast.create_wait("callback", expires="2d")
-    return (await holdfast.wait_for(wait, timeout="3d")).payload
+    wait = await holdfast.waits.create_wait("callback", expires="2d")
+    return (await holdfast.waits.wait_for(wait, timeout="3d")).payload
 
 
 @workflow(name="every_item")
@@ -93,14 +93,14 @@ async def family() -> list[int]:
 
 @workflow(name="every_spender")
 async def spender() -> str:
-    await holdfast.spend(money=1)
+    await holdfast.budgets.spend(money=1)
     await wait_signal("never")
     return "spent"
 
 
 @workflow(name="every_payer")
 async def payer() -> str:
-    await holdfast.spend(money=1)
+    await holdfast.budgets.spend(money=1)
     return "paid"
 
 

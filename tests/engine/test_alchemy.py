@@ -28,7 +28,7 @@ COUNT = sqlalchemy.select(sqlalchemy.func.count()).select_from(Note)
 
 @step(name="alchemy.driver", transactional=True)
 def by_the_driver(text: str) -> int:
-    db = holdfast.connection()
+    db = holdfast.sql.connection()
     db.execute(f"INSERT INTO note (text) VALUES ('{text}')")
     [[count]] = db.execute("SELECT COUNT(*) FROM note").fetchall()
     return count
@@ -36,7 +36,7 @@ def by_the_driver(text: str) -> int:
 
 @step(name="alchemy.core", transactional=True)
 def by_a_connection(text: str) -> int:
-    with holdfast.sqlalchemy_connection() as db:
+    with holdfast.sql.sqlalchemy_connection() as db:
         db.execute(sqlalchemy.insert(Note), [{"text": text}])
         count = db.scalar(COUNT)
     if text == "fail":
@@ -46,7 +46,7 @@ def by_a_connection(text: str) -> int:
 
 @step(name="alchemy.session", transactional=True)
 def by_a_session(text: str) -> int:
-    with holdfast.sqlalchemy_connection() as db, Session(db) as session:
+    with holdfast.sql.sqlalchemy_connection() as db, Session(db) as session:
         session.add(Note(text=text))
         session.commit()
         return session.scalar(COUNT)
@@ -55,7 +55,7 @@ def by_a_session(text: str) -> int:
 @step(name="alchemy.savepoint", transactional=True)
 def by_a_session_that_undoes(text: str) -> int:
     with (
-        holdfast.sqlalchemy_connection() as db,
+        holdfast.sql.sqlalchemy_connection() as db,
         Session(db, join_transaction_mode="create_savepoint") as session,
     ):
         session.add(Note(text="undone"))
@@ -68,14 +68,14 @@ def by_a_session_that_undoes(text: str) -> int:
 
 @step(name="alchemy.commits", transactional=True)
 def commits(text: str) -> None:
-    with holdfast.sqlalchemy_connection() as db:
+    with holdfast.sql.sqlalchemy_connection() as db:
         db.execute(sqlalchemy.insert(Note), [{"text": text}])
         db.commit()
 
 
 @step(name="alchemy.rolls_back", transactional=True)
 def rolls_back(text: str) -> None:
-    with holdfast.sqlalchemy_connection() as db:
+    with holdfast.sql.sqlalchemy_connection() as db:
         db.execute(sqlalchemy.insert(Note), [{"text": text}])
         db.rollback()
 
@@ -132,7 +132,7 @@ def test_it_cannot_end_the_transaction(engine, database, name):
 
 
 def test_outside_of_such_a_step_there_is_none():
-    with pytest.raises(NotInWorkflow), holdfast.sqlalchemy_connection():
+    with pytest.raises(NotInWorkflow), holdfast.sql.sqlalchemy_connection():
         pass
 
 

@@ -7,22 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from holdfast import (
-    Encrypted,
-    Engine,
-    Fail,
-    Graph,
-    emit,
-    null,
-    progress,
-    step,
-    stream,
-    wait_signal,
-    workflow,
-)
+from holdfast import Engine, Fail, Graph, step, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.connect.open_store import open_store
 from holdfast.errors import BadData, GraphFailed, RunFailed
 from holdfast.service.copy import copy_store
+from holdfast.streams import emit, null, progress, stream
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for
 

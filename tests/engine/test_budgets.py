@@ -15,16 +15,13 @@ from holdfast import (
     Engine,
     Fail,
     compensate,
-    emit,
     gather,
-    reserve,
-    spend,
-    spent,
     step,
     sync,
     wait_signal,
     workflow,
 )
+from holdfast.budgets import record, reserve, spend
 from holdfast.errors import (
     BadOption,
     BudgetExceeded,
@@ -33,6 +30,7 @@ from holdfast.errors import (
     RunFailed,
     UnknownDimension,
 )
+from holdfast.streams import emit
 from holdfast.testing.lab import Lab
 from tests.engine.waiting import wait_until
 
@@ -53,13 +51,13 @@ def ponder(tokens: int) -> int:
 
 @step
 async def overthink(tokens: int) -> int:
-    spent(tokens=tokens)
+    record(tokens=tokens)
     return tokens
 
 
 @step
 def overponder(tokens: int) -> int:
-    sync.spent(tokens=tokens)
+    sync.budgets.record(tokens=tokens)
     return tokens
 
 
@@ -87,7 +85,7 @@ async def stumble(tokens: int) -> int:
 
 @step(retries=3, delay="1s")
 async def stumble_over_facts(tokens: int) -> int:
-    spent(tokens=tokens)
+    record(tokens=tokens)
     if holdfast.info().attempt < 3:
         raise ValueError("not yet")
     return tokens
@@ -95,7 +93,7 @@ async def stumble_over_facts(tokens: int) -> int:
 
 @step(retries=3, delay="1s")
 async def stumble_on_one_bill(tokens: int) -> int:
-    spent(tokens=tokens, key="the bill")
+    record(tokens=tokens, key="the bill")
     if holdfast.info().attempt < 3:
         raise ValueError("not yet")
     return tokens
@@ -147,7 +145,7 @@ async def purchaser(*tokens: int) -> int:
 @workflow
 def purchaser_in_a_thread(*tokens: int) -> int:
     for n in tokens:
-        sync.spend(tokens=n)
+        sync.budgets.spend(tokens=n)
     return sum(tokens)
 
 
@@ -388,7 +386,7 @@ def test_a_step_that_fails_spends_nothing_but_facts_and_has_nothing_set_aside(la
     async def burn() -> None:
         async with reserve(tokens=50):
             spend(tokens=7)
-            spent(tokens=20)
+            record(tokens=20)
             raise Fail("burnt")
 
     @workflow(name="burning")
@@ -410,12 +408,12 @@ def test_a_transactional_step_spends_in_its_own_transaction_and_without_room_lea
     @step(name="enter", transactional=True)
     def enter() -> None:
         spend(tokens=60)
-        holdfast.connection().execute("CREATE TABLE IF NOT EXISTS entry (n INTEGER)")
-        holdfast.connection().execute("INSERT INTO entry VALUES (1)")
+        holdfast.sql.connection().execute("CREATE TABLE IF NOT EXISTS entry (n INTEGER)")
+        holdfast.sql.connection().execute("INSERT INTO entry VALUES (1)")
 
     @step(name="entries", transactional=True)
     def entries() -> int:
-        return len(holdfast.connection().execute("SELECT n FROM entry").fetchall())
+        return len(holdfast.sql.connection().execute("SELECT n FROM entry").fetchall())
 
     @workflow(name="entering")
     async def entering() -> int:

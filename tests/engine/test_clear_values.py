@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from holdfast import Engine, Fail, emit, step, wait_signal, workflow
+from holdfast import Engine, Fail, step, wait_signal, workflow
 from holdfast.errors import CodecMismatch, RunFailed
+from holdfast.streams import emit
 from tests.engine.test_encryption import SECRET, k1, keeping, stored, telling
 from tests.engine.waiting import wait_for, wait_until
 

@@ -9,11 +9,12 @@ from contextvars import ContextVar
 
 import pytest
 
-from holdfast import AsyncEngine, Engine, Graph, emit, step, sync, workflow
+from holdfast import AsyncEngine, Engine, Graph, step, sync, workflow
 from holdfast.authoring.python.step import current_step
 from holdfast.authoring.replay.replay import current_program
 from holdfast.core.step_info import StepInfo
 from holdfast.errors import NotInWorkflow
+from holdfast.streams import emit
 from tests.engine.databases import execute
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")

@@ -8,7 +8,8 @@ import threading
 import pytest
 from psycopg import pq
 
-from holdfast import Engine, spend, step, wait_signal, workflow
+from holdfast import Engine, step, wait_signal, workflow
+from holdfast.budgets import spend
 from holdfast.store.postgres import clock, notifier
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL

@@ -8,23 +8,13 @@ import logging
 
 import pytest
 
-from holdfast import (
-    Compressed,
-    Encrypted,
-    Engine,
-    Fail,
-    emit,
-    null,
-    progress,
-    step,
-    stream,
-    version,
-    wait_signal,
-    workflow,
-)
+from holdfast import Engine, Fail, step, wait_signal, workflow
+from holdfast.codecs import Compressed, Encrypted
 from holdfast.core import associated_data
 from holdfast.engine.maintenance import retention
 from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
+from holdfast.streams import emit, null, progress, stream
+from holdfast.versions import version
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
 

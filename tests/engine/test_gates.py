@@ -11,7 +11,6 @@ import pytest
 
 import holdfast
 from holdfast import (
-    Answer,
     AsyncEngine,
     Engine,
     compensate,
@@ -42,6 +41,7 @@ from holdfast.errors import (
     UnknownChoice,
     WrongAnswer,
 )
+from holdfast.gates import Answer
 from tests.store.furniture import in_threads, wait_until
 
 calls: list[str] = []

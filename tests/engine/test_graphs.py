@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Encrypted, Engine, Fail, Graph, sync, task, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Fail, Graph, sync, task, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.errors import (
     BadGraph,
     BadOption,
@@ -73,19 +74,19 @@ async def planner(count: int) -> dict:
     more = Graph()
     parts = [more.add(add, number, name=f"part-{number}") for number in range(count)]
     more.add(pick, name="sum").after(*parts, more.member("planner"), into="offers")
-    return await holdfast.grow(more)
+    return await holdfast.graphs.extend(more)
 
 
 @workflow(name="graph_planner_sync")
 def plain_planner(again: bool) -> dict:
     more = Graph()
     more.add(add, 1, name="planner" if again else "more")
-    return sync.grow(more)
+    return sync.graphs.extend(more)
 
 
 @workflow(name="graph_lonely")
 async def lonely() -> dict:
-    return await holdfast.grow(Graph())
+    return await holdfast.graphs.extend(Graph())
 
 
 def states(run) -> dict[str, str]:
@@ -238,7 +239,7 @@ def test_a_graph_grows_from_inside(engine):
 
     assert run.result(timeout=20) == {"sum": {"part-0": 1, "part-1": 2, "planner": ids}}
     assert [event.kind for event in engine.history(f"{run.id}::planner")] == [
-        "graph_grown",
+        "graph_extended",
         "run_completed",
     ]
 

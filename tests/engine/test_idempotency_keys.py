@@ -67,7 +67,7 @@ def paid_packed_shipped_blocking() -> list:
 async def paid_and_shipped() -> list:
     paid = await charge()
     compensate(refund)
-    return [paid, str(holdfast.uuid()), await ship()]
+    return [paid, str(holdfast.deterministic.uuid()), await ship()]
 
 
 def failed(engine, flow):

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
-from holdfast import AsyncEngine, Engine, Graph, create_wait, gate, step, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Graph, gate, step, wait_signal, workflow
 from holdfast.authoring.python.api_async import AsyncChildHandle
 from holdfast.cli.main import cli
 from holdfast.errors import (
@@ -36,6 +36,7 @@ from holdfast.errors import (
     TokenRefused,
     WaitNotFound,
 )
+from holdfast.waits import create_wait
 from tests.engine.databases import execute
 from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_until
@@ -64,7 +65,7 @@ async def whisper() -> str:
 
 @workflow
 async def whispering() -> str:
-    holdfast.emit("hush")
+    holdfast.streams.emit("hush")
     return await whisper()
 
 

@@ -7,24 +7,12 @@ import logging
 
 import pytest
 
-from holdfast import (
-    Engine,
-    all_of,
-    create_wait,
-    emit,
-    gate,
-    matching,
-    progress,
-    reserve,
-    spend,
-    step,
-    stream,
-    wait_for,
-    wait_signal,
-    workflow,
-)
+from holdfast import Engine, gate, step, wait_signal, workflow
 from holdfast.authoring.python import capture
+from holdfast.budgets import reserve, spend
 from holdfast.errors import BadOption, RunFailed, RunNotFound, StepFailed
+from holdfast.streams import emit, progress, stream
+from holdfast.waits import all_of, create_wait, matching, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
 
 HALF = "\ud800"  # half of a character, as in names of files that are no Unicode

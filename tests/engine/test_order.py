@@ -11,7 +11,6 @@ import pytest
 import holdfast
 from holdfast import (
     Engine,
-    all_of,
     compensate,
     first,
     gate,
@@ -20,11 +19,11 @@ from holdfast import (
     start,
     step,
     sync,
-    wait_for,
     wait_signal,
     workflow,
 )
 from holdfast.errors import RunCancelled, RunExpired
+from holdfast.waits import all_of, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
 from tests.engine.waiting import wait_until
 
@@ -159,7 +158,7 @@ async def fails() -> str:
 
 @workflow(name="order_handed")
 async def handed() -> str:
-    made = await holdfast.create_wait("answer", expires="1h")
+    made = await holdfast.waits.create_wait("answer", expires="1h")
     await sleep("2h")
     waited = await wait_for(made, timeout="9d", on_timeout="continue")
     return waited.how

@@ -11,7 +11,8 @@ import zlib
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Compressed, Engine, Fail, gather, map, step, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Fail, gather, map, step, wait_signal, workflow
+from holdfast.codecs import Compressed
 from holdfast.connect.open_store import open_store
 from holdfast.core.envelope import digest_of, is_sealed
 from holdfast.core.envelope import head as sealed_head

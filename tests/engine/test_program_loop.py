@@ -8,20 +8,8 @@ from functools import wraps
 import pytest
 
 import holdfast
-from holdfast import (
-    AsyncEngine,
-    Engine,
-    create_wait,
-    emit,
-    gate,
-    gather,
-    reserve,
-    sleep,
-    spend,
-    step,
-    wait_signal,
-    workflow,
-)
+from holdfast import AsyncEngine, Engine, gate, gather, sleep, step, wait_signal, workflow
+from holdfast.budgets import reserve, spend
 from holdfast.connect.open_store import open_store
 from holdfast.errors import (
     BadOption,
@@ -31,6 +19,8 @@ from holdfast.errors import (
     RunNotFound,
     StepFailed,
 )
+from holdfast.streams import emit
+from holdfast.waits import create_wait
 from tests.engine.latency import far_away
 from tests.engine.loop_monitor import LoopMonitor
 

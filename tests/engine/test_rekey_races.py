@@ -5,21 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import (
-    Encrypted,
-    Engine,
-    Graph,
-    all_of,
-    map,
-    start,
-    step,
-    wait_for,
-    wait_signal,
-    workflow,
-)
+from holdfast import Engine, Graph, map, start, step, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.payloads import rekey
 from holdfast.store.transitions import payloads, starting
 from holdfast.store.transitions.graphs import work
+from holdfast.waits import all_of, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
 
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import Engine, patched, step, version, wait_signal, workflow
+from holdfast import Engine, step, wait_signal, workflow
 from holdfast.errors import RunStuck
+from holdfast.versions import patched, version
 from tests.engine.waiting import wait_for
 
 calls: list[str] = []
@@ -58,9 +59,9 @@ def test_time_and_dice_replay_the_same(database, clock):
         await a()
         values = [
             holdfast.now().isoformat(),
-            holdfast.random(),
-            str(holdfast.uuid()),
-            holdfast.random(),
+            holdfast.deterministic.random(),
+            str(holdfast.deterministic.uuid()),
+            holdfast.deterministic.random(),
         ]
         seen.append(values)
         await wait_signal("go")
@@ -237,7 +238,7 @@ def test_a_blocking_workflow_replays_too(database, clock):
     def flow() -> list:
         got = [a.sync(), b.sync()]
         holdfast.sync.wait_signal("go")
-        return [*got, holdfast.random(), c.sync()]
+        return [*got, holdfast.deterministic.random(), c.sync()]
 
     run_id = first_half(database, clock, flow)
     result = second_half(database, clock, flow, run_id)

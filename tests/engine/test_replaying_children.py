@@ -6,18 +6,8 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import (
-    Encrypted,
-    Engine,
-    compensate,
-    first,
-    gather,
-    start,
-    step,
-    sync,
-    wait_signal,
-    workflow,
-)
+from holdfast import Engine, compensate, first, gather, start, step, sync, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.core.status import Status
 from holdfast.errors import RunChanged, RunFailed
 from holdfast.service.replay import plan_replay

@@ -7,12 +7,13 @@ import asyncio
 
 import pytest
 
-from holdfast import AsyncEngine, Engine, Fail, emit, start, step, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Fail, start, step, wait_signal, workflow
 from holdfast.core.retention import RetentionRule
 from holdfast.engine.maintenance import retention
 from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
 from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.operations import EndSession
+from holdfast.streams import emit
 from holdfast.testing.clock import VirtualClock
 from tests.engine.test_payloads import LARGE, noise
 from tests.engine.waiting import wait_for, wait_until

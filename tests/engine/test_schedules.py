@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Engine, schedule, scheduled_time, sleep, step, workflow
+from holdfast import AsyncEngine, Engine, schedule, sleep, step, workflow
 from holdfast.authoring import registry
 from holdfast.connect.open_store import open_store
 from holdfast.core.schedules.model import GONE
@@ -22,6 +22,7 @@ from holdfast.errors import (
     ScheduleNotFound,
     UnknownWorkflow,
 )
+from holdfast.schedules import scheduled_time
 from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock
 
@@ -41,7 +42,7 @@ async def report(team: str = "all") -> str:
 
 @workflow(name="scheduled_blocking")
 def blocking() -> str:
-    found = holdfast.sync.scheduled_time()
+    found = holdfast.sync.schedules.scheduled_time()
     return f"{found:%Y-%m-%d %H:%M}" if found else "by hand"
 
 

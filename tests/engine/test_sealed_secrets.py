@@ -8,11 +8,13 @@ import asyncio
 import msgspec
 import pytest
 
-from holdfast import AsyncEngine, Encrypted, Engine, create_wait, gate, step, wait_for, workflow
+from holdfast import AsyncEngine, Engine, gate, step, workflow
+from holdfast.codecs import Encrypted
 from holdfast.core import tokens
 from holdfast.core.tokens import WAIT_TOKEN, SigningKey
 from holdfast.errors import BadData, KeyMissing, TokenRefused
 from holdfast.store import sql_files
+from holdfast.waits import create_wait, wait_for
 from tests.engine.databases import execute
 from tests.engine.waiting import one_lease, wait_until
 from tests.engine.waiting import wait_for as wait_for_status

@@ -323,14 +323,14 @@ def test_a_step_knows_its_key_attempt_and_generation(engine):
 def test_a_transactional_step_commits_with_its_record(engine, database):
     @step(transactional=True)
     def deposit(amount: int) -> int:
-        db = holdfast.connection()
+        db = holdfast.sql.connection()
         db.execute("CREATE TABLE IF NOT EXISTS account (total INTEGER)")
         db.execute(f"INSERT INTO account VALUES ({amount})")
         return amount
 
     @step(transactional=True)
     def spoil() -> None:
-        holdfast.connection().execute("INSERT INTO account VALUES (999)")
+        holdfast.sql.connection().execute("INSERT INTO account VALUES (999)")
         raise ValueError("no")
 
     @workflow
@@ -346,7 +346,7 @@ def test_a_transactional_step_commits_with_its_record(engine, database):
 
 @step(transactional=True)
 def close_the_connection() -> None:
-    connection = holdfast.connection()
+    connection = holdfast.sql.connection()
     type(connection).__mro__[1].close(
         connection
     )  # by the method of the driver: that of the connection refuses
@@ -354,7 +354,7 @@ def close_the_connection() -> None:
 
 @step(transactional=True)
 def count_with_the_connection() -> int:
-    [[count]] = holdfast.connection().execute("SELECT 7").fetchall()
+    [[count]] = holdfast.sql.connection().execute("SELECT 7").fetchall()
     return count
 
 
@@ -389,7 +389,7 @@ def test_a_run_that_a_transactional_step_starts_commits_with_its_record(engine):
 
     @step(transactional=True)
     def start_next(number: int, fails: bool) -> str:
-        run = engine.start(follow, number, connection=holdfast.connection())
+        run = engine.start(follow, number, connection=holdfast.sql.connection())
         if fails:
             raise ValueError("no")
         return run.id

@@ -9,21 +9,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast import (
-    AsyncEngine,
-    Engine,
-    Fail,
-    Retry,
-    emit,
-    null,
-    progress,
-    sleep,
-    step,
-    stream,
-    sync,
-    wait_signal,
-    workflow,
-)
+from holdfast import AsyncEngine, Engine, Fail, Retry, sleep, step, sync, wait_signal, workflow
 from holdfast.core.streams.rules import LARGEST
 from holdfast.errors import (
     BadCursor,
@@ -35,6 +21,7 @@ from holdfast.errors import (
     RunNotFound,
     StreamClosed,
 )
+from holdfast.streams import emit, null, progress, stream
 from holdfast.testing.crash import crash_everywhere
 from tests.engine.waiting import PATIENCE, wait_for, wait_until
 

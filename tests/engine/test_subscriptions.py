@@ -13,7 +13,8 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from holdfast import AsyncEngine, Encrypted, Engine, step, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.connect.open_store import open_store
 from holdfast.engine.runtime.notifier import Committed
 from holdfast.errors import (

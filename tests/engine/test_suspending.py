@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import AsyncEngine, Encrypted, Engine, all_of, any_of, count, matching
+from holdfast import AsyncEngine, Engine
+from holdfast.codecs import Encrypted
 from holdfast.errors import (
     BadCondition,
     BadOption,
@@ -22,6 +23,7 @@ from holdfast.errors import (
     WaitClosed,
     WaitNotFound,
 )
+from holdfast.waits import all_of, any_of, count, matching
 from tests.engine.waiting import one_lease as one
 from tests.engine.waiting import unseal
 

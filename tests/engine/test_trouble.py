@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 import holdfast
-from holdfast import Engine, info, reserve, spend, step, sync, wait_signal, workflow
+from holdfast import Engine, info, step, sync, wait_signal, workflow
+from holdfast.budgets import reserve, spend
 from holdfast.core.events import Event
 from holdfast.errors import (
     CodecMismatch,
@@ -136,7 +137,7 @@ async def reserving() -> int:
 @step(retries=0)
 def reserving_in_a_thread() -> int:
     with reserve(tokens=5):
-        sync.spend(tokens=3)
+        sync.budgets.spend(tokens=3)
     return 3
 
 
@@ -353,9 +354,9 @@ both_emitted = threading.Event()
 
 @step
 async def emit_twice() -> int:
-    holdfast.emit(1)
+    holdfast.streams.emit(1)
     await asyncio.to_thread(append_failed.wait)
-    holdfast.emit(2)
+    holdfast.streams.emit(2)
     both_emitted.set()
     if info().generation == 1:
         await asyncio.Event().wait()
@@ -404,9 +405,9 @@ commit_done = threading.Event()
 
 @step
 async def emit_around_the_trouble() -> int:
-    holdfast.emit(1)
+    holdfast.streams.emit(1)
     await asyncio.to_thread(commit_failed.wait)
-    holdfast.emit(2)
+    holdfast.streams.emit(2)
     await asyncio.to_thread(commit_done.wait)
     return 1
 

@@ -130,7 +130,7 @@ async def add_up(numbers: list) -> int:
 
 @workflow(name="very_many_planner")
 async def planner(count: int) -> int:
-    return len(await holdfast.grow(added(count)))
+    return len(await holdfast.graphs.extend(added(count)))
 
 
 @workflow(name="very_many_planner_of_several")
@@ -140,7 +140,7 @@ async def planner_of_several(count: int) -> list[int]:
         added(count, "many"),
         *(added(1, f"last{number}") for number in range(count)),
     ]
-    return [len(names) for names in await holdfast.gather(*map(holdfast.grow, several))]
+    return [len(names) for names in await holdfast.gather(*map(holdfast.graphs.extend, several))]
 
 
 def added(count: int, name: str = "x") -> Graph:

@@ -289,7 +289,7 @@ async def after_signal_or_timer(database: str) -> None:
 @workflow
 async def after_signal_with_a_wait_to_hand_out(database: str) -> None:
     await wait_signal("go")
-    await holdfast.create_wait("payment")
+    await holdfast.waits.create_wait("payment")
     await look_at_own_history(database)
 
 

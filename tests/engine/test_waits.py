@@ -12,21 +12,13 @@ import pytest
 from holdfast import (
     AsyncEngine,
     Engine,
-    Wait,
-    Waited,
-    all_of,
-    any_of,
     compensate,
-    count,
-    create_wait,
     first,
     gather,
-    matching,
     now,
     sleep,
     step,
     sync,
-    wait_for,
     wait_signal,
     workflow,
 )
@@ -46,6 +38,7 @@ from holdfast.errors import (
     WaitNotFound,
     WaitTimeout,
 )
+from holdfast.waits import Wait, Waited, all_of, any_of, count, create_wait, matching, wait_for
 from tests.engine.waiting import unseal, wait_until
 from tests.engine.waiting import wait_for as wait_for_status
 
@@ -71,8 +64,10 @@ async def order_desk(timeout: str = "3d", on_timeout: str = "fail") -> list[obje
 
 @workflow
 def order_desk_plain(timeout: str = "3d", on_timeout: str = "fail") -> list[object]:
-    ready = sync.all_of("paid", sync.any_of("shipped", sync.count(2, "vote", distinct="sources")))
-    return told(sync.wait_for(ready, timeout=timeout, on_timeout=on_timeout))
+    ready = sync.waits.all_of(
+        "paid", sync.waits.any_of("shipped", sync.waits.count(2, "vote", distinct="sources"))
+    )
+    return told(sync.waits.wait_for(ready, timeout=timeout, on_timeout=on_timeout))
 
 
 @workflow
@@ -770,8 +765,8 @@ def test_outside_a_workflow_there_is_nothing_to_wait_with():
     for call in (
         lambda: wait_for("a"),
         lambda: create_wait("a"),
-        lambda: sync.wait_for("a"),
-        lambda: sync.create_wait("a"),
+        lambda: sync.waits.wait_for("a"),
+        lambda: sync.waits.create_wait("a"),
     ):
         with pytest.raises(NotInWorkflow):
             call()

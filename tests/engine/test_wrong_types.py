@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Compressed, Encrypted, Engine, Graph, workflow
+from holdfast import AsyncEngine, Engine, Graph, workflow
+from holdfast.codecs import Compressed, Encrypted
 from holdfast.errors import HoldfastError
 from holdfast.errors.base import shown
 

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, Fail, Retry, errors, step, sync, workflow
+from holdfast.authoring.python import api_async, api_shared, api_sync
 from holdfast.errors import HoldfastError
 from holdfast.errors.base import shown
 from tests.engine.test_wrong_types import ODD, plain
@@ -115,14 +116,14 @@ VERBS: dict[str, dict[str, Verb]] = {
         "type": lambda api, odd: api.wait_signal("kept", type=odd),
     },
     "wait_for": {
-        "condition": lambda api, odd: api.wait_for(odd, timeout="1ms"),
-        "timeout": lambda api, odd: api.wait_for("x", timeout=odd),
-        "on_timeout": lambda api, odd: api.wait_for("x", timeout="1ms", on_timeout=odd),
-        "type": lambda api, odd: api.wait_for("kept", type=odd),
+        "condition": lambda api, odd: api.waits.wait_for(odd, timeout="1ms"),
+        "timeout": lambda api, odd: api.waits.wait_for("x", timeout=odd),
+        "on_timeout": lambda api, odd: api.waits.wait_for("x", timeout="1ms", on_timeout=odd),
+        "type": lambda api, odd: api.waits.wait_for("kept", type=odd),
     },
     "create_wait": {
-        "name": lambda api, odd: api.create_wait(odd),
-        "expires": lambda api, odd: api.create_wait("x", expires=odd),
+        "name": lambda api, odd: api.waits.create_wait(odd),
+        "expires": lambda api, odd: api.waits.create_wait("x", expires=odd),
     },
     "gate": {
         "prompt": lambda api, odd: api.gate(odd),
@@ -156,51 +157,53 @@ VERBS: dict[str, dict[str, Verb]] = {
     "gather": {"calls": lambda api, odd: api.gather(odd)},
     "first": {"calls": lambda api, odd: api.first(odd)},
     "timeout": {"length": lambda api, odd: block(api, api.timeout(odd))},
-    "grow": {"graph": lambda api, odd: api.grow(odd)},
-    "patched": {"name": lambda api, odd: api.patched(odd)},
+    "extend": {"graph": lambda api, odd: api.graphs.extend(odd)},
+    "patched": {"name": lambda api, odd: api.versions.patched(odd)},
     "version": {
-        "name": lambda api, odd: api.version(odd, 1),
-        "current": lambda api, odd: api.version("v", odd),
-        "oldest": lambda api, odd: api.version("v", 1, oldest=odd),
+        "name": lambda api, odd: api.versions.version(odd, 1),
+        "current": lambda api, odd: api.versions.version("v", odd),
+        "oldest": lambda api, odd: api.versions.version("v", 1, oldest=odd),
     },
     "compensate": {
         "undo": lambda api, odd: api.compensate(odd),
         "args": lambda api, odd: api.compensate(a_step(api), odd),
     },
     "spend": {
-        name: lambda api, odd, name=name: api.spend(**{"money": 1, name: odd}) for name in AMOUNTS
+        name: lambda api, odd, name=name: api.budgets.spend(**{"money": 1, name: odd})
+        for name in AMOUNTS
     },  # type: ignore[misc]
-    "spent": {
-        name: lambda api, odd, name=name: api.spent(**{"money": 1, name: odd}) for name in AMOUNTS
+    "record": {
+        name: lambda api, odd, name=name: api.budgets.record(**{"money": 1, name: odd})
+        for name in AMOUNTS
     },  # type: ignore[misc]
-    "reserve": {"money": lambda api, odd: block(api, api.reserve(money=odd))},
-    "all_of": {"members": lambda api, odd: api.all_of(odd)},
-    "any_of": {"members": lambda api, odd: api.any_of(odd)},
+    "reserve": {"money": lambda api, odd: block(api, api.budgets.reserve(money=odd))},
+    "all_of": {"members": lambda api, odd: api.waits.all_of(odd)},
+    "any_of": {"members": lambda api, odd: api.waits.any_of(odd)},
     "count": {
-        "n": lambda api, odd: api.count(odd, "x"),
-        "members": lambda api, odd: api.count(1, odd),
-        "distinct": lambda api, odd: api.count(1, "x", distinct=odd),
+        "n": lambda api, odd: api.waits.count(odd, "x"),
+        "members": lambda api, odd: api.waits.count(1, odd),
+        "distinct": lambda api, odd: api.waits.count(1, "x", distinct=odd),
     },
     "matching": {
-        "what": lambda api, odd: api.matching(odd),
-        "payload": lambda api, odd: api.matching("x", odd),
-        "name": lambda api, odd: api.matching("x", name=odd),
+        "what": lambda api, odd: api.waits.matching(odd),
+        "payload": lambda api, odd: api.waits.matching("x", odd),
+        "name": lambda api, odd: api.waits.matching("x", name=odd),
     },
     "emit": {
-        "value": lambda api, odd: api.emit(odd),
-        "name": lambda api, odd: api.emit(1, name=odd),
+        "value": lambda api, odd: api.streams.emit(odd),
+        "name": lambda api, odd: api.streams.emit(1, name=odd),
     },
     "progress": {
-        "percent": lambda api, odd: api.progress(odd),
-        "message": lambda api, odd: api.progress(1, odd),
+        "percent": lambda api, odd: api.streams.progress(odd),
+        "message": lambda api, odd: api.streams.progress(1, odd),
     },
-    "stream": options(lambda api, **given: api.stream(**given), ("mode", "keep", "ttl")),
-    "Stream.write": {"data": lambda api, odd: api.stream().write(odd)},
-    "Stream.error": {"text": lambda api, odd: api.stream().error(odd)},
-    "Stream.patch": {"changes": lambda api, odd: api.stream("summary").patch(odd)},
+    "stream": options(lambda api, **given: api.streams.stream(**given), ("mode", "keep", "ttl")),
+    "Stream.write": {"data": lambda api, odd: api.streams.stream().write(odd)},
+    "Stream.error": {"text": lambda api, odd: api.streams.stream().error(odd)},
+    "Stream.patch": {"changes": lambda api, odd: api.streams.stream("summary").patch(odd)},
     "Stream.emit": {
-        "value": lambda api, odd: api.stream().emit(odd),
-        "name": lambda api, odd: api.stream().emit(1, name=odd),
+        "value": lambda api, odd: api.streams.stream().emit(odd),
+        "name": lambda api, odd: api.streams.stream().emit(1, name=odd),
     },
     "a step": {
         "args": lambda api, odd: a_step(api)(odd),
@@ -217,7 +220,7 @@ VERBS: dict[str, dict[str, Verb]] = {
 
 IN_STEPS = (
     "spend",
-    "spent",
+    "record",
     "emit",
     "progress",
     "stream",
@@ -364,12 +367,24 @@ def is_settled(engine: Any, spoken: Any) -> bool:
     )
 
 
+def functions(api: Any) -> dict[str, Any]:
+    """All public names of one door, those of its namespaces included."""
+    namespaces = [getattr(api, name) for name, names in holdfast._NAMESPACES.items() if names]
+    return {
+        name: value
+        for module in (*namespaces, api_async if api is holdfast else api_sync, api_shared)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name in getattr(module, "__all__", vars(module))
+    }
+
+
 def test_every_verb_and_option_is_walked():
-    verbs = set(holdfast.__all__) - NO_VERBS
+    verbs = set(functions(holdfast)) - NO_VERBS
+    assert verbs == set(functions(sync)) - NO_VERBS
     assert verbs == {verb for verb in VERBS if "." not in verb and not verb.startswith("a ")}
     for verb in sorted(verbs):
         for api in (holdfast, sync):
-            function = getattr(api, verb)
+            function = functions(api)[verb]
             parameters = inspect.signature(function).parameters.values()
             known = {
                 one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD

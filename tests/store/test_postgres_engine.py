@@ -112,7 +112,7 @@ def test_a_transactional_step_takes_effect_once_even_if_nobody_heard_that_it_was
         if not calls:
             line.cut(b"COMMIT", ANSWER)
             line.dead = True
-        calls.append(holdfast.connection().execute("INSERT INTO note VALUES ('paid')"))
+        calls.append(holdfast.sql.connection().execute("INSERT INTO note VALUES ('paid')"))
         return 7
 
     @workflow(name="postgres.paying")

@@ -7,19 +7,8 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 
 import holdfast
-from holdfast import (
-    Answer,
-    AsyncEngine,
-    AsyncRun,
-    Engine,
-    Run,
-    gate,
-    gather,
-    sleep,
-    step,
-    sync,
-    workflow,
-)
+from holdfast import AsyncEngine, AsyncRun, Engine, Run, gate, gather, sleep, step, sync, workflow
+from holdfast.gates import Answer
 
 
 @step

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from holdfast.authoring.python import api_async
-from holdfast.authoring.python.budgets import spent
+from holdfast.authoring.python.budgets import record
 from holdfast.authoring.python.step import failed, run_step
 from holdfast.authoring.python.streams import emit
 from holdfast.authoring.replay.async_program import AsyncProgram
@@ -214,7 +214,7 @@ def report(amounts: Mapping[str, Amount]) -> None:
     dimensions = spending.counted()
     counted = {name: amount for name, amount in amounts.items() if name in dimensions and amount}
     if counted:
-        spent(key=None, **counted)
+        record(key=None, **counted)
 
 
 def used(requests: int, input_tokens: int, output_tokens: int) -> dict[str, Amount]:

@@ -100,7 +100,7 @@ EVENTS = (
     EventRow(K.BUDGET_SETTLED, c.ReleaseReservation, is_outcome=True),
     EventRow(K.SIGNAL_SENT, c.SendSignal, is_outcome=True, is_request=True),
     EventRow(K.CANCEL_SENT, c.CancelRun, is_outcome=True, is_request=True),
-    EventRow(K.GRAPH_GROWN, c.ExtendGraph, is_outcome=True, is_request=True),
+    EventRow(K.GRAPH_EXTENDED, c.ExtendGraph, is_outcome=True, is_request=True),
     EventRow(K.CANCEL_REQUESTED, is_outcome=True, on_replay=_VOID),
     EventRow(K.RUN_COMPLETED, on_replay=_VOID),
     EventRow(K.RUN_FAILED, on_replay=_VOID),

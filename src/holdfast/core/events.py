@@ -74,7 +74,7 @@ class EventKind:
     BUDGET_SETTLED = "budget_settled"
     SIGNAL_SENT = "signal_sent"
     CANCEL_SENT = "cancel_sent"
-    GRAPH_GROWN = "graph_grown"
+    GRAPH_EXTENDED = "graph_extended"
     CANCEL_REQUESTED = "cancel_requested"
     RUN_COMPLETED = "run_completed"
     RUN_FAILED = "run_failed"

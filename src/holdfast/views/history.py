@@ -306,7 +306,7 @@ TEXTS: dict[str, Callable[[EventView], str]] = {
     EventKind.BUDGET_SETTLED: _amounts,
     EventKind.SIGNAL_SENT: lambda event: f"to {_fields(event).get('run')}",
     EventKind.CANCEL_SENT: lambda event: f"of {_fields(event).get('run')}",
-    EventKind.GRAPH_GROWN: _amounts,
+    EventKind.GRAPH_EXTENDED: _amounts,
     EventKind.CANCEL_REQUESTED: _reason,
     EventKind.RUN_COMPLETED: _no_details,
     EventKind.RUN_FAILED: _error,

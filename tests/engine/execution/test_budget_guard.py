@@ -2,7 +2,8 @@
 
 import pytest
 
-from holdfast import Engine, spend, step, workflow
+from holdfast import Engine, step, workflow
+from holdfast.budgets import spend
 from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.state import RunState
 from holdfast.errors import UnknownDimension

@@ -23,15 +23,22 @@ from holdfast.core.graphs.builder import Graph
 from holdfast.core.step_info import current_step
 from holdfast.errors import BadOption, NotInWorkflow
 
+__all__ = ["first", "gate", "gather", "map", "sleep", "start", "timeout", "wait_signal"]
+
 A = TypeVar("A")
 T = TypeVar("T")
 
 
-def _here(call: str) -> AsyncProgram:
-    """Return the program whose workflow code makes this call. Raises NotInWorkflow."""
+def _here(call: str, path: str | None = None) -> AsyncProgram:
+    """Return the program whose workflow code makes this call. Raises NotInWorkflow.
+
+    *path* is the name of the function below ``holdfast.sync``, if it is not there itself.
+    """
     program = deterministic.program_here(call)
     if not isinstance(program, AsyncProgram):
-        raise NotInWorkflow(call=call, why=f"a plain def workflow uses holdfast.sync.{call}")
+        raise NotInWorkflow(
+            call=call, why=f"a plain def workflow uses holdfast.sync.{path or call}"
+        )
     return program
 
 
@@ -113,22 +120,22 @@ def wait_for(
 
     When time is up, *on_timeout* decides: "fail" raises WaitTimeout, "cancel" and "expire" end the
     run with that status, "continue" returns, "escalate" waits on until a person acts."""
-    program = _here("wait_for")
+    program = _here("wait_for", "waits.wait_for")
     return _fulfil(program, waits.wait_for_call(program, condition, timeout, on_timeout, type))
 
 
 def create_wait(name: str, *, expires: Duration | None = None) -> Coroutine[Any, Any, Wait]:
     """Open a wait to which other programs may deliver signals from now on: give them its id and its
     token, then ``wait_for`` it."""
-    program = _here("create_wait")
+    program = _here("create_wait", "waits.create_wait")
     return _fulfil(program, waits.create_wait_call(program, name, expires))
 
 
-def grow(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
+def extend(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
     """Add members to the graph that this run belongs to, once; return the ids of the new runs by
     member name. A graph that cannot be added fails the run."""
-    program = _here("grow")
-    return _fulfil(program, graphs.grow_call(program, graph))
+    program = _here("extend", "graphs.extend")
+    return _fulfil(program, graphs.extend_call(program, graph))
 
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:

@@ -27,15 +27,22 @@ from holdfast.core.graphs.builder import Graph
 from holdfast.core.step_info import current_step
 from holdfast.errors import BadOption, NotInWorkflow
 
+__all__ = ["first", "gate", "gather", "map", "sleep", "start", "timeout", "wait_signal"]
+
 A = TypeVar("A")
 T = TypeVar("T")
 
 
-def _here(call: str) -> SyncProgram:
-    """Return the program whose workflow code makes this call. Raises NotInWorkflow."""
+def _here(call: str, path: str | None = None) -> SyncProgram:
+    """Return the program whose workflow code makes this call. Raises NotInWorkflow.
+
+    *path* is the name of the function below ``holdfast``, if it is not there itself.
+    """
     program = deterministic.program_here(call)
     if not isinstance(program, SyncProgram):
-        raise NotInWorkflow(call=call, why=f"an async workflow uses holdfast.{call}, and awaits it")
+        raise NotInWorkflow(
+            call=call, why=f"an async workflow uses holdfast.{path or call}, and awaits it"
+        )
     return program
 
 
@@ -111,7 +118,7 @@ def wait_for(
 
     When time is up, *on_timeout* decides: "fail" raises WaitTimeout, "cancel" and "expire" end the
     run with that status, "continue" returns, "escalate" waits on until a person acts."""
-    program = _here("wait_for")
+    program = _here("wait_for", "waits.wait_for")
     waited: Waited = resolve(
         program, waits.wait_for_call(program, condition, timeout, on_timeout, type)
     )
@@ -121,16 +128,16 @@ def wait_for(
 def create_wait(name: str, *, expires: Duration | None = None) -> Wait:
     """Open a wait to which other programs may deliver signals from now on: give them its id and its
     token, then ``wait_for`` it."""
-    program = _here("create_wait")
+    program = _here("create_wait", "waits.create_wait")
     wait: Wait = resolve(program, waits.create_wait_call(program, name, expires))
     return wait
 
 
-def grow(graph: Graph) -> dict[str, str]:
+def extend(graph: Graph) -> dict[str, str]:
     """Add members to the graph that this run belongs to, once; return the ids of the new runs by
     member name. A graph that cannot be added fails the run."""
-    program = _here("grow")
-    run_ids: dict[str, str] = resolve(program, graphs.grow_call(program, graph))
+    program = _here("extend", "graphs.extend")
+    run_ids: dict[str, str] = resolve(program, graphs.extend_call(program, graph))
     return run_ids
 
 

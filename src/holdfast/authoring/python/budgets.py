@@ -1,4 +1,4 @@
-"""``spend``, ``spent`` and ``reserve``: the use of budgets in steps and in workflow code.
+"""``spend``, ``record`` and ``reserve``: the use of budgets in steps and in workflow code.
 
 The same functions serve ``async def`` and ``def`` code. In a step they go to the spending of the
 attempt; in workflow code they are commands of the program; elsewhere they do nothing.
@@ -39,7 +39,7 @@ _DONE = _Done()
 
 
 def spend(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
-    """Take from the budgets of this run: ``spend(tokens=1200, money="0.03")``.
+    """Take from the budgets of this run: ``budgets.spend(tokens=1200, money="0.03")``.
 
     All amounts are taken or none: without room the run waits, fails or is cancelled, as its budget
     says. In a step the amounts are counted together with the step's result, so once, however many
@@ -49,8 +49,8 @@ def spend(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
     return _spend(amounts, key, fact=False)
 
 
-def spent(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
-    """Record spending that has already happened: ``spent(tokens=reply.tokens)``.
+def record(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
+    """Record spending that has already happened: ``budgets.record(tokens=reply.tokens)``.
 
     The amounts are counted for each attempt that records them, even if the attempt fails, and even
     past a limit; in that case no further step of the run begins before there is room. With a *key*
@@ -79,7 +79,7 @@ def _spend(amounts: dict[str, Amount], key: str | None, *, fact: bool) -> Awaita
 def _spend_call(
     program: ReplayProgram, amounts: dict[str, int], key: str | None, fact: bool
 ) -> Call:
-    identity = program.identify("spent" if fact else "spend")
+    identity = program.identify("record" if fact else "spend")
     return Call(Spend(identity, amounts, key, current_reservation.get(), fact), _raise_if_refused)
 
 
@@ -99,11 +99,12 @@ async def _fulfil(program: AsyncProgram, call: Call) -> Any:
 
 
 class reserve:
-    """Reserve amounts while a block runs: ``with reserve(tokens=4000): ...``, in ``async def`` code
-    ``async with``.
+    """Reserve amounts while a block runs: ``with budgets.reserve(tokens=4000): ...``.
 
-    It waits until there is room. Spending inside the block counts against the reservation; the
-    remainder is released when the block ends, with or without an error."""
+    ``async def`` code uses ``async with``. The block waits until there is room. Spending inside it
+    counts against the reservation; the remainder is released when the block ends, with or without
+    an error.
+    """
 
     def __init__(self, **amounts: Amount) -> None:
         self._amounts = amounts_from(amounts)
@@ -175,7 +176,7 @@ class reserve:
         identity, token = self._in_workflow
         current_reservation.reset(token)
         self._in_workflow = None
-        return Call(ReleaseReservation(program.identify("settle"), identity), lambda event: None)
+        return Call(ReleaseReservation(program.identify("release"), identity), lambda event: None)
 
     def _release_in_step(self) -> None:
         if self._in_step is not None:

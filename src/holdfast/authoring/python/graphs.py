@@ -21,7 +21,7 @@ from holdfast.errors import BadGraph, UnknownWorkflow
 from holdfast.errors.base import shown
 
 
-def grow_call(program: ReplayProgram, graph: Graph) -> Call:
+def extend_call(program: ReplayProgram, graph: Graph) -> Call:
     """Return the call that adds the members of *graph* to the graph of this run.
 
     It decodes to the ids of the new runs, by member name. Raises BadGraph, UnknownWorkflow.
@@ -60,7 +60,7 @@ def grow_call(program: ReplayProgram, graph: Graph) -> Call:
 
     workflows = [_find_workflow(member.workflow) for member in graph.members.values()]
     return Call(
-        ExtendGraph(program.identify("grow"), graph_id, patch, workflows, fingerprint), decode
+        ExtendGraph(program.identify("extend"), graph_id, patch, workflows, fingerprint), decode
     )
 
 

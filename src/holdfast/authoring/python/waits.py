@@ -26,6 +26,8 @@ from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitTimeout
 from holdfast.errors.base import shown
 
+__all__ = ["Received", "Wait", "Waited", "all_of", "any_of", "count", "matching"]
+
 ON_TIMEOUT = ("fail", "cancel", "expire", "continue", "escalate")
 
 

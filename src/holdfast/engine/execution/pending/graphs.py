@@ -26,7 +26,7 @@ def _extend_graph(run: Execution, command: ExtendGraph) -> Event:
     run.commit.grows.append(with_stage(op, run.state.run.id, command.fingerprint))
     members = [member.name for member in command.patch.members]
     data = msgspec.json.encode({"graph": command.graph_id, "members": members})
-    return Event(EventKind.GRAPH_GROWN, command.id, data)
+    return Event(EventKind.GRAPH_EXTENDED, command.id, data)
 
 
 HANDLERS: dict[type, Handler] = {ExtendGraph: _extend_graph}

@@ -1,0 +1,4 @@
+"""Codecs that compress or encrypt stored values."""
+
+from holdfast.payloads.codecs import Compressed as Compressed
+from holdfast.payloads.codecs import Encrypted as Encrypted
