@@ -184,7 +184,7 @@ def be_silent(worker):
 
 def doubt_twice(worker):
     worker.loop.call_soon_threadsafe(
-        lambda: worker.doubt().add_done_callback(lambda _: worker.doubt())
+        lambda: worker.verify_session().add_done_callback(lambda _: worker.verify_session())
     )
     worker._sure_until = 0.0
 

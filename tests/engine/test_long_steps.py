@@ -41,8 +41,8 @@ def turn(loop):
 
 def test_a_step_is_noted_once_and_only_if_it_runs_for_long(loop):
     clock = VirtualClock()
-    alarms = TimerQueue(clock, loop)
-    steps = LongSteps(alarms)
+    timers = TimerQueue(clock, loop)
+    steps = LongSteps(timers)
     run = RunRecorder()
     short, long, late = (PendingStep(None, 1, None) for _ in range(3))
     steps.begin(run, short, clock.now())
@@ -63,7 +63,7 @@ def test_a_step_is_noted_once_and_only_if_it_runs_for_long(loop):
     clock.advance("60s")
     turn(loop)
     assert run.noted == [long, late]
-    alarms.close()
+    timers.close()
 
 
 @step(name="long_steps.one")

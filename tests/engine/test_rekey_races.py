@@ -163,7 +163,7 @@ def test_a_signal_that_a_run_keeps_in_memory_is_read_again_after_a_rekey(databas
     run.signal("one", BIG)
     with engine_of(database, "k1") as engine:
         wait_for_status(engine, run, "waiting")
-        (driver,) = engine._parts.worker.drivers.values()
+        (driver,) = engine._parts.worker.executions.values()
         assert [signal.name for signal in driver.signals] == ["one"]
 
         assert other.rekey().values > 0

@@ -390,7 +390,7 @@ def test_output_that_waits_for_the_store_is_written_before_the_run_is_released(e
     assert both_emitted.wait(20)
     monkeypatch.setattr(store, "glance", fail_once)
     worker = engine._parts.worker
-    worker.loop.call_soon_threadsafe(worker.drivers[run.id].notify)
+    worker.loop.call_soon_threadsafe(worker.executions[run.id].notify)
 
     assert run.result(timeout=30) == 2
     streams = {}

@@ -250,7 +250,7 @@ def test_a_run_that_has_ended_leaves_memory_without_the_garbage_collector(databa
     with Engine(database) as engine:
         run = engine.start(word_listener)
         wait_for(engine, run, "waiting")
-        driver = weakref.ref(engine._parts.worker.drivers[run.id])
+        driver = weakref.ref(engine._parts.worker.executions[run.id])
         gc.disable()
         try:
             engine.signal(run.id, "word", 1)

@@ -48,11 +48,11 @@ async def run_until_idle(worker: Worker, limit: float) -> None:
 async def _pass_a_turn(worker: Worker, deadline: float) -> None:
     """Give the loop a turn; if only steps are running, wait until one of them ends."""
     waiting = [
-        driver.mailbox.completion
-        for driver in worker.drivers.values()
-        if _sleeps(driver) and not _rests(driver)
+        execution.mailbox.completion
+        for execution in worker.executions.values()
+        if _sleeps(execution) and not _rests(execution)
     ]
-    others = [driver for driver in worker.drivers.values() if not _sleeps(driver)]
+    others = [execution for execution in worker.executions.values() if not _sleeps(execution)]
     if waiting and not others and _is_idle(worker):
         # A limit, because the engine may die in the thread of a step, which completes no wait.
         patience = min(deadline - worker.loop.time(), LOOK)
@@ -67,46 +67,46 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
 
 def is_idle(worker: Worker) -> bool:
     """Return whether the worker and all of its executions are idle at this moment."""
-    return _is_idle(worker) and all(_rests(driver) for driver in worker.drivers.values())
+    return _is_idle(worker) and all(_rests(execution) for execution in worker.executions.values())
 
 
 def _is_idle(worker: Worker) -> bool:
     """Return whether the worker itself has nothing to write, to claim or to wake."""
     writer, ready = worker.writer, worker._ready
-    alarms = worker.alarms._heap
+    timers = worker.timers._heap
     claims = ready.is_set() or not ready._waiters
     due = any(
-        instant <= worker.clock.now() and alarm.call is not None for instant, _, alarm in alarms
+        instant <= worker.clock.now() and timer.call is not None for instant, _, timer in timers
     )
     return not (writer._queue or writer._scheduled or claims or due or worker.settler.busy)
 
 
-def _sleeps(driver: RunExecution) -> bool:
+def _sleeps(execution: RunExecution) -> bool:
     return (
-        driver.mailbox.completion is not None
-        and not driver.mailbox.completion.done()
-        and not driver.mailbox.outcomes
-        and not driver.mailbox.is_notified
+        execution.mailbox.completion is not None
+        and not execution.mailbox.completion.done()
+        and not execution.mailbox.outcomes
+        and not execution.mailbox.is_notified
     )
 
 
-def _rests(driver: RunExecution) -> bool:
+def _rests(execution: RunExecution) -> bool:
     """Return whether the run only waits, and no outcome of its waits has arrived."""
-    is_due = driver.mailbox.is_due(driver.state.now())
-    return _sleeps(driver) and not is_due and driver.pending.only_wait()
+    is_due = execution.mailbox.is_due(execution.state.now())
+    return _sleeps(execution) and not is_due and execution.pending.only_wait()
 
 
 def at_work(worker: Worker) -> list[str]:
     """Return readable descriptions of the executions that keep the engine busy."""
     return [
-        f"run {driver.run.id} of {driver.run.workflow} {_doing(driver)}"
-        for driver in worker.drivers.values()
-        if not _rests(driver)
+        f"run {execution.run.id} of {execution.run.workflow} {_doing(execution)}"
+        for execution in worker.executions.values()
+        if not _rests(execution)
     ]
 
 
-def _doing(driver: RunExecution) -> str:
-    running = [step for step, pending in driver.pending.items() if pending.is_running]
+def _doing(execution: RunExecution) -> str:
+    running = [step for step, pending in execution.pending.items() if pending.is_running]
     return f"runs step {', '.join(running)}" if running else "is being driven on"
 
 
@@ -115,6 +115,6 @@ def next_instant(worker: Worker) -> int | None:
     now = worker.clock.now()
     times = [
         worker.store.next_wake(),
-        *(driver.mailbox.due_at for driver in worker.drivers.values()),
+        *(execution.mailbox.due_at for execution in worker.executions.values()),
     ]
     return min((time for time in times if time is not None and time > now), default=None)

@@ -65,7 +65,7 @@ def may_begin_ahead(run: Execution) -> bool:
         return False
     if run.state.is_about_to_stop() or not wants_plain_steps(run):
         return False
-    return run.context.is_sure() and takes_place(run)
+    return run.context.session_is_certain() and takes_place(run)
 
 
 async def feed_and_begin(run: Execution, outcomes: Sequence[Event]) -> Sequence[Command]:

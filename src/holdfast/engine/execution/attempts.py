@@ -35,7 +35,7 @@ class _TaskTimeout:
     def __init__(self, run: Execution, until: int) -> None:
         self.passed = False
         self._task = asyncio.current_task()
-        self.alarm = run.context.alarms.at(until, self._pass)
+        self.alarm = run.context.timers.at(until, self._pass)
 
     def _pass(self) -> None:
         self.passed = True
@@ -47,10 +47,10 @@ async def attempt(run: Execution, step: PendingStep) -> None:
     """Call the function of a step once and report the outcome. A dropped step reports nothing."""
     context = run.context
     command = step.command
-    if not context.is_sure():
+    if not context.session_is_certain():
         # The process was stopped: another worker may have continued the run and this step.
         try:
-            await context.make_sure()
+            await context.ensure_session()
         except EngineClosed:
             return
     step.started_at = context.store.now()
@@ -126,7 +126,7 @@ class RemoteAttempt:
         self._call = partial(command.call, _info(run, command, step.attempt), None)
         self._alarm: TimerHandle | None = None
         if command.timeout is not None:
-            self._alarm = context.alarms.at(started_at + command.timeout, self._expire)
+            self._alarm = context.timers.at(started_at + command.timeout, self._expire)
 
     # On the worker's loop
 
@@ -183,7 +183,7 @@ class RemoteAttempt:
 
     def begin(self) -> None:
         """Begin the step. On the program's loop."""
-        self._task = self._loop.hands.start(self._run(), self._context)
+        self._task = self._loop.eager_tasks.start(self._run(), self._context)
 
     def _cancel(self) -> None:
         self._stopping = True
@@ -239,16 +239,16 @@ def begin_remotely(run: Execution, step: PendingStep) -> asyncio.Task[None] | Re
     context = run.context
     program_loop = context.program_loop
     assert program_loop is not None
-    if context.is_sure():
+    if context.session_is_certain():
         remote = RemoteAttempt(run, step, program_loop, run.feed_ahead())
         remote.post()
         return remote
-    return context.hands.start(_begin_when_sure(run, step, program_loop))
+    return context.eager_tasks.start(_begin_when_sure(run, step, program_loop))
 
 
 async def _begin_when_sure(run: Execution, step: PendingStep, program_loop: ProgramLoop) -> None:
     try:
-        await run.context.make_sure()
+        await run.context.ensure_session()
     except EngineClosed:
         return
     if run.expects(step):
@@ -283,7 +283,7 @@ class BeginAhead:
             return None
         was_tried = command.id in run.state.progress.attempts
         asked_time = run.services is None or run.services.asked_time
-        if was_tried or asked_time or not run.context.is_sure():
+        if was_tried or asked_time or not run.context.session_is_certain():
             return None
         return RemoteAttempt(run, PendingStep(command, 1, None), self._loop, None)
 

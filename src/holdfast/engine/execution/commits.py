@@ -134,7 +134,7 @@ def _stays_in_memory(run: Execution, wake_at: int | None) -> bool:
     """Return whether a parked run stays in memory: a short wait does, and one that may end at any
     moment. A long wait costs rows and nothing else."""
     context = run.context
-    if context.stopping or not context.keeps_waiting(run.state.run.lane):
+    if context.stopping or not context.may_stay_in_memory(run.state.run.lane):
         return False
     if not all(pending.is_timed for pending in run.pending.values()):
         return True
@@ -190,7 +190,7 @@ async def _write(run: Execution, op: Operation, written: Operation, *, ends_memb
     pause = 0.05
     while True:
         if ends_member:
-            context.settle_soon()
+            context.resolve_graphs_with_commit()
         try:
             answer = await context.writer.post(written)
             if _has_more_children_to_stop(op, answer):

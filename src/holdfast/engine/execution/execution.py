@@ -174,14 +174,14 @@ class RunExecution:
 
     # The loop
 
-    async def live(self, history: list[Event], *, fresh: bool) -> None:
+    async def execute(self, history: list[Event], *, fresh: bool) -> None:
         """Execute the run until it ends, parks or is lost."""
         try:
             await self._begin(history, fresh=fresh)
             await self._run_turns()
         except LeaseLost:
             log.debug("run %s is no longer leased to this worker", self.run.id)
-            self.context.doubt()
+            self.context.verify_session()
         except EngineClosed:
             log.debug("run %s is left as it is: the engine was closed", self.run.id)
         except (*TEMPORARY, WriteConflict) as error:
@@ -380,7 +380,7 @@ class RunExecution:
         store, if that was just read."""
         self.mailbox.notify(update)
 
-    def hear(self, arrived: SignalArrived) -> None:
+    def receive_signal(self, arrived: SignalArrived) -> None:
         """Receive a signal from this process. If nothing else has reached the run since the last
         read, the store need not be read again."""
         state = self.state
@@ -460,7 +460,7 @@ class RunExecution:
         if self.state.waiting:
             leaves_at = self.state.waiting_since + self.context.linger
             wake_at = leaves_at if wake_at is None else min(wake_at, leaves_at)
-        await self.mailbox.sleep(wake_at, self.context.alarms)
+        await self.mailbox.sleep(wake_at, self.context.timers)
 
     # Attempts
 

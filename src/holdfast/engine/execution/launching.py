@@ -50,7 +50,7 @@ def _start_attempt(run: Execution, pending: PendingStep) -> None:
     if pending.command.is_async and context.program_loop is not None:
         pending.task = begin_remotely(run, pending)
     else:
-        pending.task = context.hands.start(attempt(run, pending))
+        pending.task = context.eager_tasks.start(attempt(run, pending))
     if pending.task is not None:
         since = pending.started_at
         context.long_steps.begin(run, pending, run.state.now() if since is None else since)

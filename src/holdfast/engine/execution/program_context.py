@@ -54,6 +54,6 @@ class ExecutionServices:
         self.now: Callable[[], int] = state.now
         self.spending: Callable[[str, str | None], SpendingSink | None] = budget.new_spending
         self.wait_token: WaitToken = wait_token
-        self.lease_is_certain: Callable[[], bool] = worker.is_sure
+        self.lease_is_certain: Callable[[], bool] = worker.session_is_certain
         self.step_life: Callable[[str], int] = state.lives.of
         self.report: Report = report

@@ -57,7 +57,7 @@ class WebhookContext(Protocol):
 
     store: Store
     writer: GroupCommit
-    alarms: TimerQueue
+    timers: TimerQueue
     threads: ThreadPool
     notifier: CommitNotifier
     sealer: PayloadSealer
@@ -299,7 +299,7 @@ class WebhookDispatcher:
     async def _sleep_until(self, instant: int) -> None:
         """Wait for an instant; whether the webhook was removed meanwhile is checked after it."""
         due = asyncio.Event()
-        timer = self._context.alarms.at(instant, due.set)
+        timer = self._context.timers.at(instant, due.set)
         try:
             await due.wait()
         finally:

@@ -48,13 +48,13 @@ class Capacity:
         self,
         concurrency: int,
         threads: int,
-        drivers: Mapping[str, Holder],
+        executions: Mapping[str, Holder],
         definitions: Callable[[], Mapping[str, Definition]],
         freed: Callable[[], object],
     ) -> None:
         self._concurrency: int = concurrency
         self._threads: int = threads
-        self._drivers: Mapping[str, Holder] = drivers
+        self._executions: Mapping[str, Holder] = executions
         self._definitions = definitions
         self._freed = freed
         self._resting: set[object] = set()
@@ -79,35 +79,35 @@ class Capacity:
     def room(self) -> int:
         """Return how many more runs may be active; negative if too many are. Waiting runs occupy
         no place."""
-        return self._concurrency - len(self._drivers) + len(self._resting) - len(self._arriving)
+        return self._concurrency - len(self._executions) + len(self._resting) - len(self._arriving)
 
     def has_birthplace(self) -> bool:
         """Return whether a new run may be leased at its start: not if memory is full of waiting
         runs."""
-        return len(self._drivers) < self._concurrency
+        return len(self._executions) < self._concurrency
 
     def free_threads(self) -> int:
         """Return how many more executions of blocking workflows may exist: each occupies a
         thread, even while it waits."""
-        held = sum(driver.blocking for driver in list(self._drivers.values()))
+        held = sum(execution.blocking for execution in list(self._executions.values()))
         return self._threads - held - sum(list(self._arriving.values()))
 
-    def rests(self, driver: object) -> None:
+    def rests(self, execution: object) -> None:
         """Record that an execution begins to wait."""
-        self._resting.add(driver)
+        self._resting.add(execution)
         if self.is_full:
             self._freed()
 
-    def goes_on(self, driver: object) -> None:
+    def goes_on(self, execution: object) -> None:
         """Record that an execution continues, or no longer exists."""
-        self._resting.discard(driver)
+        self._resting.discard(execution)
 
-    def take_place(self, driver: object) -> bool:
+    def take_place(self, execution: object) -> bool:
         """Let a waiting execution continue if a place is free. Return whether it may."""
         with self._lock:
             if self.room() - self._promised <= 0:
                 return False
-            self._resting.discard(driver)
+            self._resting.discard(execution)
             return True
 
     def is_exceeded(self) -> bool:
@@ -210,7 +210,7 @@ class Capacity:
     def has(self, run_id: str) -> bool:
         """Return whether the worker has an execution of a run, or is about to. May be called by
         any thread."""
-        return run_id in self._drivers or run_id in self._arriving
+        return run_id in self._executions or run_id in self._arriving
 
     def arrived(self, run_id: str) -> None:
         """Record that the execution of a run exists, or will not."""

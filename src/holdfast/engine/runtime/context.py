@@ -28,9 +28,9 @@ class WorkerContext(Protocol):
     writer: GroupCommit
     codec: Codec
     sealer: PayloadSealer
-    alarms: TimerQueue
+    timers: TimerQueue
     long_steps: LongSteps
-    hands: EagerTasks
+    eager_tasks: EagerTasks
     threads: ThreadPool
     loop: asyncio.AbstractEventLoop
     capacity: Capacity
@@ -54,7 +54,7 @@ class WorkerContext(Protocol):
     def learn(self, definition: Definition) -> None:
         """Register a workflow that is started as a child, so that it can run here."""
 
-    def settle_soon(self) -> None:
+    def resolve_graphs_with_commit(self) -> None:
         """Resolve graphs in the transaction that is about to be committed: it ends a member."""
 
     def lease_for(self, route: Route) -> str | None:
@@ -70,10 +70,10 @@ class WorkerContext(Protocol):
     def adopt(self, run: NewRun, created_at: int) -> None:
         """Execute a run that was leased to this session at its start."""
 
-    def keeps_waiting(self, lane: str) -> bool:
+    def may_stay_in_memory(self, lane: str) -> bool:
         """Return whether runs of that lane may stay in memory while they wait."""
 
-    def is_sure(self) -> bool:
+    def session_is_certain(self) -> bool:
         """Return whether no other worker can have taken this session over. May be called by any
         thread."""
 
@@ -87,11 +87,11 @@ class WorkerContext(Protocol):
         If so, this worker releases all its runs.
         """
 
-    def doubt(self) -> object:
+    def verify_session(self) -> object:
         """Check soon whether another worker has taken this session over; if so, drop all its
         runs."""
 
-    async def make_sure(self) -> None:
+    async def ensure_session(self) -> None:
         """Return when it is certain that no other worker has taken this session over.
 
         Otherwise the waiting code of its runs is cancelled. Raises EngineClosed.

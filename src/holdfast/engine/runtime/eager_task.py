@@ -2,24 +2,64 @@
 
 ``loop.create_task`` schedules the first step of a coroutine for the next turn of the loop. For a
 step that never awaits, that turn and the task object are most of its cost. ``EagerTasks.start``
-therefore runs the coroutine up to its first suspension, on behalf of an idle task from a pool (so
-that ``asyncio.current_task()`` is correct inside it), and hands it over to that task only if it
-suspends.
+therefore runs the coroutine up to its first suspension, and leaves it to a task only if it
+suspends. ``asyncio.current_task()`` is correct inside it from the beginning.
 
-This relies on private functions of asyncio (``_enter_task``, ``_leave_task``) and on the private
-attribute ``_asyncio_future_blocking``; tests/engine/test_hands.py covers them.
+There are two implementations. ``PooledEagerTasks`` takes an idle task from a pool; it is used where
+the private names of asyncio exist that it needs. ``NativeEagerTasks`` uses ``eager_start``, which
+Python 3.12 made public, but creates a task per coroutine; it is used where those names are missing.
+Which of them is faster on Python 3.12 and newer has not been measured.
+
+This is the only file that uses private names of asyncio. tests/engine/test_eager_task.py checks
+that they exist on the running version.
 """
 
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task
+from asyncio import tasks as _tasks
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, Protocol
+
+_enter_task: Any = getattr(_tasks, "_enter_task", None)
+_leave_task: Any = getattr(_tasks, "_leave_task", None)
 
 _RESUMED = object()
 """Replaces the awaited future once the task has got it."""
+
+
+class EagerTasks(Protocol):
+    """Starts coroutines on one loop."""
+
+    def start(
+        self, coroutine: Coroutine[Any, Any, None], context: Context | None = None
+    ) -> asyncio.Task[None] | None:
+        """Run a coroutine until it suspends, in *context* or a copy of the current one.
+
+        Return the task that continues it, or None if it has ended.
+        """
+
+    def close(self) -> None:
+        """Release idle tasks."""
+
+
+def eager_tasks_of(loop: asyncio.AbstractEventLoop) -> EagerTasks:
+    """Return the way to start coroutines on *loop*."""
+    if _enter_task is None or _leave_task is None:
+        return NativeEagerTasks(loop)
+    return PooledEagerTasks(loop)
+
+
+def loop_has_other_work(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether callbacks of *loop* are ready to run; True if it does not tell."""
+    return bool(getattr(loop, "_ready", True))
+
+
+def take_future(future: Any) -> None:
+    """Accept a future that a coroutine awaits: it tells a future of asyncio from a bare yield by an
+    attribute that the code that steps the coroutine must reset."""
+    future._asyncio_future_blocking = False
 
 
 class _ReusableTask(Coroutine[Any, Any, None]):
@@ -79,8 +119,8 @@ class _ReusableTask(Coroutine[Any, Any, None]):
         raise TypeError("the coroutine of a spare task cannot be awaited")
 
 
-class EagerTasks:
-    """The pool of spare tasks of one loop."""
+class PooledEagerTasks:
+    """Starts coroutines on behalf of the spare tasks of a pool."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -89,10 +129,7 @@ class EagerTasks:
     def start(
         self, coroutine: Coroutine[Any, Any, None], context: Context | None = None
     ) -> asyncio.Task[None] | None:
-        """Run a coroutine until it suspends, in *context* or a copy of the current one.
-
-        Return the task that continues it, or None if it has ended.
-        """
+        """Run a coroutine until it suspends; return the task that continues it, or None."""
         loop = self._loop
         spare = self._spare.pop() if self._spare else _ReusableTask(loop)
         context = copy_context() if context is None else context
@@ -118,3 +155,25 @@ class EagerTasks:
         for spare in self._spare:
             spare.task.cancel()
         self._spare.clear()
+
+
+class NativeEagerTasks:
+    """Starts coroutines with ``eager_start``, from Python 3.12 on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def start(
+        self, coroutine: Coroutine[Any, Any, None], context: Context | None = None
+    ) -> asyncio.Task[None] | None:
+        """Run a coroutine until it suspends; return the task that continues it, or None."""
+        options: dict[str, Any] = {"loop": self._loop, "context": context, "eager_start": True}
+        task: asyncio.Task[None] = asyncio.Task(coroutine, **options)
+        if not task.done():
+            return task
+        if not task.cancelled():
+            task.result()  # raises the exception of the coroutine
+        return None
+
+    def close(self) -> None:
+        """Do nothing: there are no idle tasks."""

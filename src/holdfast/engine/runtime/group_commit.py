@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from holdfast.engine.runtime.eager_task import loop_has_other_work
 from holdfast.engine.runtime.inline_task import Completion
 from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.errors import (
@@ -316,15 +317,16 @@ class GroupCommit:
         work."""
         self._scheduled = False
         assert self._loop is not None
-        # Private API of asyncio: the callbacks that are ready to run. Without it, commit once.
-        others = getattr(self._loop, "_ready", (None,))
-        now = self._loop.time
+        loop = self._loop
+        now = loop.time
         until = now() + IN_A_ROW
         self._flushing = True
         here = True
         try:
-            while (here := self._flush_once()) and self._queue and not others and now() < until:
-                pass  # a lone run continues from commit to commit
+            # A lone run continues from commit to commit.
+            while (here := self._flush_once()) and self._queue:
+                if loop_has_other_work(loop) or now() >= until:
+                    break
         finally:
             self._flushing = False
         if here and self._queue and not self._scheduled:

@@ -5,9 +5,6 @@ its commit, or instead of two if it waits for something itself.
 
 Invariant: code that completes a `Completion` holds no lock and relies on nothing that the resumed
 task might change, because the task runs inside that call.
-
-This uses ``_asyncio_future_blocking``, a private attribute of asyncio futures by which a task tells
-a future of its own from a bare yield.
 """
 
 from __future__ import annotations
@@ -16,6 +13,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any
+
+from holdfast.engine.runtime.eager_task import take_future
 
 
 class Completion:
@@ -129,7 +128,7 @@ class InlineTask:
             self._loop.call_soon(self.resume)
             return
         else:
-            waits_for._asyncio_future_blocking = False
+            take_future(waits_for)
             waits_for.add_done_callback(self.resume)
         self._waits_for = waits_for
 

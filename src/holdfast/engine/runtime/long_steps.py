@@ -25,10 +25,10 @@ class _Run(Protocol):
 class LongSteps:
     """The running attempts of one worker."""
 
-    __slots__ = ("_alarms", "_is_armed", "_running")
+    __slots__ = ("_is_armed", "_running", "_timers")
 
-    def __init__(self, alarms: TimerQueue) -> None:
-        self._alarms: TimerQueue = alarms
+    def __init__(self, timers: TimerQueue) -> None:
+        self._timers: TimerQueue = timers
         self._running: dict[Any, tuple[_Run, int]] = {}
         self._is_armed: bool = False
 
@@ -44,11 +44,11 @@ class LongSteps:
 
     def _arm(self, started_at: int) -> None:
         self._is_armed = True
-        self._alarms.at(started_at + NOTE_AFTER, self._note_late)
+        self._timers.at(started_at + NOTE_AFTER, self._note_late)
 
     def _note_late(self) -> None:
         self._is_armed = False
-        until = self._alarms.now() - NOTE_AFTER
+        until = self._timers.now() - NOTE_AFTER
         for step, (run, started_at) in list(self._running.items()):
             if started_at > until:
                 self._arm(started_at)

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from holdfast.core.commands import Command
 from holdfast.core.events import Event
 from holdfast.core.program import Program
-from holdfast.engine.runtime.eager_task import EagerTasks
+from holdfast.engine.runtime.eager_task import eager_tasks_of
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.inline_task import Completion
 from holdfast.engine.runtime.loop_inbox import CLOSED, LoopInbox
@@ -68,7 +68,7 @@ class ProgramLoop:
         """Whether the worker stops at once, without waiting for steps to end."""
         self.lost: Callable[[], None] = lambda: None
         """Called on the worker's loop when the program's loop was closed."""
-        self.hands = EagerTasks(loop)
+        self.eager_tasks = eager_tasks_of(loop)
         self._calls = LoopInbox(loop, SLICE)
         self._calls.open_waker()
         self._calls.after = self._send
@@ -98,7 +98,7 @@ class ProgramLoop:
             self._watch.cancel()
         self._answers.close()
         try:
-            self.post(self.hands.close)
+            self.post(self.eager_tasks.close)
             self.post(self._refuse_all)
             self.post(self._calls.close)
         except EngineClosed:

@@ -60,10 +60,10 @@ class Unheld:
     A claim or start that failed with a StoreError may have committed all the same.
     """
 
-    def __init__(self, store: Store, writer: GroupCommit, drivers: Container[str]) -> None:
+    def __init__(self, store: Store, writer: GroupCommit, executions: Container[str]) -> None:
         self._store: Store = store
         self._writer: GroupCommit = writer
-        self._drivers: Container[str] = drivers
+        self._executions: Container[str] = executions
         self._seen: set[tuple[str, int]] = set()
         """The orphans of the last check, with their generations."""
         self.found: set[str] = set()
@@ -78,7 +78,7 @@ class Unheld:
         self._writer.had_errors = False
         held = self._store.held(session_id)
         leased = {
-            (run_id, generation) for run_id, generation, _ in held if run_id not in self._drivers
+            (run_id, generation) for run_id, generation, _ in held if run_id not in self._executions
         }
         for run_id, generation in leased & self._seen:
             self._take_up(run_id, generation, definitions, hold)

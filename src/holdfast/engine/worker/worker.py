@@ -25,7 +25,7 @@ from holdfast.engine.maintenance import retention as house
 from holdfast.engine.maintenance.graphs import GraphResolver
 from holdfast.engine.maintenance.webhooks import WebhookDispatcher
 from holdfast.engine.runtime.capacity import Capacity
-from holdfast.engine.runtime.eager_task import EagerTasks
+from holdfast.engine.runtime.eager_task import EagerTasks, eager_tasks_of
 from holdfast.engine.runtime.group_commit import ENCRYPTED_SINCE, GroupCommit
 from holdfast.engine.runtime.ids import new_id
 from holdfast.engine.runtime.inline_task import InlineTask
@@ -99,11 +99,11 @@ class Worker:
         self.seen_lines: dict[tuple[str, ...], list[BudgetLine]] = {}
         self.stream_window = settings.stream_window / 1_000_000
         self.captures = settings.capture
-        self.drivers: dict[str, RunExecution] = {}
+        self.executions: dict[str, RunExecution] = {}
         self.capacity = Capacity(
             settings.concurrency,
             settings.threads,
-            self.drivers,
+            self.executions,
             definitions,
             lambda: self._ready.set(),
         )
@@ -113,9 +113,9 @@ class Worker:
         self.notifier: CommitNotifier = writer.notifier
         self.webhooks = WebhookDispatcher(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
-        self.alarms: TimerQueue
+        self.timers: TimerQueue
         self.long_steps: LongSteps
-        self.hands: EagerTasks
+        self.eager_tasks: EagerTasks
         self._tasks: set[InlineTask] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
@@ -131,7 +131,7 @@ class Worker:
         self._served: tuple[str, ...] = ()
         self._sure_until = 0.0
         self._verification: asyncio.Task[None] | None = None
-        self._orphans = Unheld(store, writer, self.drivers)
+        self._orphans = Unheld(store, writer, self.executions)
         self.settler = GraphResolver(
             writer,
             composer(self.sealer, codec),
@@ -153,9 +153,9 @@ class Worker:
         """Open a session, and start the jobs of the worker."""
         self.loop = asyncio.get_running_loop()
         self.writer.attach(self.loop)
-        self.alarms = TimerQueue(self.clock, self.loop)
-        self.long_steps = LongSteps(self.alarms)
-        self.hands = EagerTasks(self.loop)
+        self.timers = TimerQueue(self.clock, self.loop)
+        self.long_steps = LongSteps(self.timers)
+        self.eager_tasks = eager_tasks_of(self.loop)
         if self.program_loop is not None:
             self.program_loop.attach(self.loop, self.writer)
         self.notifier.on_commit.append(self._on_commit)
@@ -188,8 +188,8 @@ class Worker:
         """Claim nothing more, let running steps end, park or hand back all runs, and end the
         session."""
         self.stopping = True
-        for driver in list(self.drivers.values()):
-            driver.notify()
+        for execution in list(self.executions.values()):
+            execution.notify()
         if self._tasks:
             ends = [task.over for task in self._tasks]
             await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
@@ -207,8 +207,8 @@ class Worker:
                 "this worker stops: the database was encrypted after it was opened here: %s",
                 error,
             )
-            for driver in list(self.drivers.values()):
-                driver.notify()
+            for execution in list(self.executions.values()):
+                execution.notify()
         return shut_out
 
     async def kill(self) -> None:
@@ -220,8 +220,8 @@ class Worker:
         self.webhooks.close()
         if self.program_loop is not None:
             self.program_loop.abandoned = True
-        for driver in list(self.drivers.values()):
-            driver.close()
+        for execution in list(self.executions.values()):
+            execution.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*jobs, *(task.over for task in self._tasks), return_exceptions=True)
@@ -244,8 +244,8 @@ class Worker:
         if self.writer.capacity is self.capacity:
             self.writer.capacity = None
         self.store.free_slot(self._slot)
-        self.alarms.close()
-        self.hands.close()
+        self.timers.close()
+        self.eager_tasks.close()
         self.threads.close()
         if self.program_loop is not None:
             self.program_loop.close()
@@ -320,11 +320,15 @@ class Worker:
             self._ready.set()
         notify_all(
             self.store,
-            [driver for run_id in runs if (driver := self.drivers.get(run_id)) is not None],
+            [
+                execution
+                for run_id in runs
+                if (execution := self.executions.get(run_id)) is not None
+            ],
         )
         for arrival in delivered:
-            if (driver := self.drivers.get(arrival.run_id)) is not None:
-                driver.hear(arrival)
+            if (execution := self.executions.get(arrival.run_id)) is not None:
+                execution.receive_signal(arrival)
 
     def _on_remote_commit(self, run_id: str | None) -> None:
         """Dispatch a notification of another process: for a run of this worker, or for anything
@@ -379,7 +383,7 @@ class Worker:
             if self.store.overlaps and len(runs) == BATCH:
                 # Fast path: the next claim is committed while these executions start.
                 claim = self._submit_claim(in_thread=True)
-            await hold_claimed(self.store, self.writer, runs, self.hold)
+            await hold_claimed(self.store, self.writer, runs, self.start_execution)
             await asyncio.sleep(0)
             claim = claim or self._submit_claim()
 
@@ -437,7 +441,7 @@ class Worker:
         submit = self.writer.submit
         return await (submit(op) if program_loop is None else program_loop.ask(partial(submit, op)))
 
-    def settle_soon(self) -> None:
+    def resolve_graphs_with_commit(self) -> None:
         """Resolve graphs in the transaction that is about to be committed: it ends a member."""
         self.settler.resolve_with_commit()
 
@@ -463,12 +467,12 @@ class Worker:
         # None: a child that the same commit creates.
         return run is None or run.namespace == self.settings.namespace
 
-    def keeps_waiting(self, lane: str) -> bool:
+    def may_stay_in_memory(self, lane: str) -> bool:
         """Return whether runs of that lane may wait in memory: not where they occupy a limited
         place."""
         return (
             not self._route_cache.is_limited(lane)
-            and len(self.drivers) < 10 * self.settings.concurrency
+            and len(self.executions) < 10 * self.settings.concurrency
         )
 
     def adopt(self, run: NewRun, created_at: int) -> None:
@@ -476,14 +480,14 @@ class Worker:
         if run.id in self._orphans.found:
             self.capacity.arrived(run.id)
         else:
-            self.hold(leased_at_start(run, created_at), [], [], fresh=True)
+            self.start_execution(leased_at_start(run, created_at), [], [], fresh=True)
 
     def adopt_all(self, born: list[tuple[NewRun, int]]) -> None:
         """Execute several such runs, each with the time of its creation."""
         for run, created_at in born:
             self.adopt(run, created_at)
 
-    def hold(
+    def start_execution(
         self, run: RunRecord, history: list[Event], signals: list[Signal], *, fresh: bool = False
     ) -> None:
         """Start the execution of a run that this session has leased.
@@ -493,12 +497,12 @@ class Worker:
         """
         if run.session_id != self.session_id:  # the session was ended, and its runs were freed
             return self.capacity.arrived(run.id)
-        execution = self.drivers[run.id] = RunExecution(
+        execution = self.executions[run.id] = RunExecution(
             run, self.definitions()[run.workflow], self, signals
         )
         self.capacity.arrived(run.id)
         task = InlineTask(
-            execution.live(history, fresh=fresh),
+            execution.execute(history, fresh=fresh),
             self.loop,
             lambda done: self._release(run.id, execution, done),
         )
@@ -506,8 +510,8 @@ class Worker:
 
     def _release(self, run_id: str, execution: RunExecution, task: InlineTask) -> None:
         self._tasks.discard(task)
-        if self.drivers.get(run_id) is execution:
-            del self.drivers[run_id]
+        if self.executions.get(run_id) is execution:
+            del self.executions[run_id]
         self.capacity.goes_on(execution)
         if task.error is not None:
             log.error(
@@ -544,7 +548,7 @@ class Worker:
         if not self.duties.is_leader:
             due = NextDue(work=due.work)
         if due.at is not None:
-            self._wake = self.alarms.at(
+            self._wake = self.timers.at(
                 due.at if due.at > looked_at else self.store.now() + 1000, self._ready.set
             )
 
@@ -558,7 +562,7 @@ class Worker:
             due = self.loop.time() + interval
             await self._beat()
             if self.capacity.forget_lost() or self.writer.had_errors:
-                self._orphans.find(self.session_id, self.definitions(), self.hold)
+                self._orphans.find(self.session_id, self.definitions(), self.start_execution)
 
     async def _beat(self) -> None:
         sure_until = self._lease_from_now()
@@ -582,10 +586,10 @@ class Worker:
         log.warning(
             "session %s was taken over; its %d runs continue on other workers",
             self.session_id,
-            len(self.drivers),
+            len(self.executions),
         )
-        for driver in list(self.drivers.values()):
-            driver.close()
+        for execution in list(self.executions.values()):
+            execution.close()
         for task in list(self._tasks):
             task.cancel()
         await self._open_session()
@@ -600,7 +604,7 @@ class Worker:
         """
         return uptime() + 0.8 * self.settings.lifetime / 1_000_000
 
-    def is_sure(self) -> bool:
+    def session_is_certain(self) -> bool:
         """Return whether this session is certainly alive: its last heartbeat is recent.
 
         A process that was suspended meanwhile is not certain.
@@ -611,17 +615,17 @@ class Worker:
         # A loop that ends cancels all its tasks: those of the jobs, and with them those of steps.
         return any(job.cancelling() for job in self._jobs)
 
-    def doubt(self) -> asyncio.Task[None]:
+    def verify_session(self) -> asyncio.Task[None]:
         """Verify that this session is alive; if it is not, drop all its executions."""
         self._sure_until = 0.0
         if self._verification is None or self._verification.done():
             self._verification = self.loop.create_task(self._guarded(self._beat))
         return self._verification
 
-    async def make_sure(self) -> None:
+    async def ensure_session(self) -> None:
         """Return when this session is certainly alive; otherwise the caller is cancelled. Raises
         EngineClosed."""
         # A loop: the session may be in doubt again before this coroutine resumes.
-        while not self.is_sure():
+        while not self.session_is_certain():
             self.writer.refuse_when_closed()
-            await asyncio.shield(self.doubt())
+            await asyncio.shield(self.verify_session())

@@ -2,11 +2,21 @@
 
 import asyncio
 import contextvars
+import sys
 import types
+from asyncio import tasks
+from contextlib import closing
 
 import pytest
 
-from holdfast.engine.runtime.eager_task import EagerTasks
+from holdfast.engine.runtime.eager_task import (
+    NativeEagerTasks,
+    PooledEagerTasks,
+    eager_tasks_of,
+    loop_has_other_work,
+)
+
+NATIVE = sys.version_info >= (3, 12)
 
 colour = contextvars.ContextVar("colour", default="none")
 
@@ -25,15 +35,15 @@ def answer():
     return future
 
 
-@pytest.fixture
-def alone():
+@pytest.fixture(params=[PooledEagerTasks, *([NativeEagerTasks] if NATIVE else [])])
+def alone(request):
     """Run a test on a loop of its own, and see that no task is left behind."""
 
     def run(test):
         async def main():
-            hands = EagerTasks(asyncio.get_running_loop())
-            await test(hands)
-            hands.close()
+            eager = request.param(asyncio.get_running_loop())
+            await test(eager)
+            eager.close()
             await turn()
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -48,11 +58,11 @@ def test_what_never_waits_has_ended_and_needs_no_task(alone):
     async def quick(n):
         seen.append((n, asyncio.current_task()))
 
-    async def test(hands):
+    async def test(eager):
         mine = asyncio.current_task()
-        assert [hands.start(quick(n)) for n in range(3)] == [None] * 3
+        assert [eager.start(quick(n)) for n in range(3)] == [None] * 3
         assert [n for n, _ in seen] == [0, 1, 2]
-        assert len({task for _, task in seen}) == 1
+        assert isinstance(eager, NativeEagerTasks) or len({task for _, task in seen}) == 1
         assert seen[0][1] is not mine is asyncio.current_task()
 
     alone(test)
@@ -68,8 +78,8 @@ def test_what_waits_goes_on_in_the_task_in_which_it_began(alone):
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             group.create_task(turn())
 
-    async def test(hands):
-        task = hands.start(slow())
+    async def test(eager):
+        task = eager.start(slow())
         await task
         assert seen == [task] * 3
 
@@ -84,8 +94,8 @@ def test_one_that_yields_to_others_goes_on_a_turn_later(alone):
         await turn()
         seen.append("second")
 
-    async def test(hands):
-        task = hands.start(polite())
+    async def test(eager):
+        task = eager.start(polite())
         assert seen == ["first"]
         await task
         assert seen == ["first", "second"]
@@ -109,11 +119,11 @@ def test_it_can_be_cancelled_at_any_time(alone, turns, used):
             await turn()
             seen.append("tidied")
 
-    async def test(hands):
+    async def test(eager):
         if used:
-            hands.start(quick())
+            eager.start(quick())
             await turn()
-        task = hands.start(for_ever())
+        task = eager.start(for_ever())
         for _ in range(turns):
             await turn()
         task.cancel()
@@ -134,8 +144,8 @@ def test_a_timeout_within_it_is_heard(alone):
         except TimeoutError:
             seen.append("too late")
 
-    async def test(hands):
-        await hands.start(impatient())
+    async def test(eager):
+        await eager.start(impatient())
         assert seen == ["too late"]
 
     alone(test)
@@ -152,9 +162,9 @@ def test_a_task_that_was_cancelled_is_not_used_again(alone):
         await turn()
         seen.append(asyncio.current_task())
 
-    async def test(hands):
-        assert hands.start(hasty()) is None
-        task = hands.start(quick())
+    async def test(eager):
+        assert eager.start(hasty()) is None
+        task = eager.start(quick())
         await task
         assert seen[0] is not seen[1] is task
 
@@ -173,10 +183,10 @@ def test_each_has_a_context_of_its_own(alone):
     async def quick(new):
         colour.set(new)
 
-    async def test(hands):
+    async def test(eager):
         colour.set("white")
-        hands.start(quick("black"))
-        tasks = [hands.start(paint(new)) for new in ("red", "green")]
+        eager.start(quick("black"))
+        tasks = [eager.start(paint(new)) for new in ("red", "green")]
         await asyncio.gather(*tasks)
         assert seen == ["white", "white", "red", "green"]
         assert colour.get() == "white"
@@ -190,17 +200,17 @@ def test_one_may_begin_while_another_does(alone):
     async def inner():
         seen.append(asyncio.current_task())
 
-    async def test(hands):
+    async def test(eager):
         async def outer():
             mine = asyncio.current_task()
-            hands.start(inner())
+            eager.start(inner())
             assert asyncio.current_task() is mine
             assert seen.pop() is not mine
             await turn()
             assert asyncio.current_task() is mine
             seen.append("done")
 
-        await hands.start(outer())
+        await eager.start(outer())
         assert seen == ["done"]
 
     alone(test)
@@ -211,8 +221,33 @@ def test_what_it_raises_is_raised_where_it_is_awaited(alone):
         await turn()
         raise ValueError("oops")
 
-    async def test(hands):
+    async def test(eager):
         with pytest.raises(ValueError, match="oops"):
-            await hands.start(faulty())
+            await eager.start(faulty())
 
     alone(test)
+
+
+def test_the_private_names_of_asyncio_exist_on_this_version():
+    async def main():
+        loop = asyncio.get_running_loop()
+        assert isinstance(eager_tasks_of(loop), PooledEagerTasks)
+        assert not loop_has_other_work(loop)
+        loop.call_soon(turn)
+        assert loop_has_other_work(loop)
+
+    assert callable(tasks._enter_task)
+    assert callable(tasks._leave_task)
+    assert hasattr(asyncio.Future, "_asyncio_future_blocking")
+    asyncio.run(main())
+
+
+def test_a_loop_that_does_not_tell_counts_as_busy():
+    assert loop_has_other_work(object())
+
+
+def test_without_the_private_names_tasks_start_by_public_means(monkeypatch):
+    monkeypatch.setattr("holdfast.engine.runtime.eager_task._enter_task", None)
+
+    with closing(asyncio.new_event_loop()) as loop:
+        assert isinstance(eager_tasks_of(loop), NativeEagerTasks)
