@@ -345,17 +345,15 @@ def kill_the_holder(workers, engine):
         for _ in range(2)
     ]
     until(lambda: len(workers.effects()) == 1, what="one at work")
-    assert [line.reserved for line in engine.budgets()[0].allowances] == [60_000_000]
+    assert [line.reserved for line in engine.budgets()[0].lines] == [60_000_000]
 
     workers.kill(first)
     second = workers.start()
     until(lambda: len(workers.effects()) == 2, what="takeover")
-    assert [line.reserved for line in engine.budgets()[0].allowances] == [60_000_000]
+    assert [line.reserved for line in engine.budgets()[0].lines] == [60_000_000]
     assert sorted(run.status for run in runs) == ["pending", "running"]
     workers.tell("go")
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [second.pid] * 2
-    assert [(line.used, line.reserved) for line in engine.budgets()[0].allowances] == [
-        (10_000_000, 0)
-    ]
+    assert [(line.used, line.reserved) for line in engine.budgets()[0].lines] == [(10_000_000, 0)]
     assert engine.check() == []

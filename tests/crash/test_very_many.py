@@ -47,7 +47,7 @@ TABLES = {
     "graph_group",
     "graph_edge",
     "graph_event",
-    "graph_news",
+    "graph_outbox",
     "graph_stage",
 }
 begun: list[bool] = []

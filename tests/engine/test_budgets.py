@@ -170,12 +170,12 @@ def lab(database, clock):
 
 def used(engine, name):
     return {
-        line.dimension: line.used / 1_000_000 for line in engine._parts.store.allowances([name])
+        line.dimension: line.used / 1_000_000 for line in engine._parts.store.budget_lines([name])
     }
 
 
 def aside(engine, name):
-    return sum(line.reserved for line in engine._parts.store.allowances([name]))
+    return sum(line.reserved for line in engine._parts.store.budget_lines([name]))
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ def test_bad_limits_amounts_and_rhythms_are_refused_and_nothing_is_written(engin
             call()
 
     (found,) = engine.budgets()
-    assert [(line.hard, line.used) for line in found.allowances] == [(10_000_000, 0)]
+    assert [(line.hard, line.used) for line in found.lines] == [(10_000_000, 0)]
 
 
 def test_a_step_that_spends_what_nobody_counts_fails_by_name(engine):
@@ -599,7 +599,7 @@ async def drive(database):
 def test_an_asynchronous_engine_offers_the_same(database):
     found = asyncio.run(drive(database))
 
-    assert (found.soft_breaches, found.reset_count, found.allowances[0].hard) == (1, 1, 101_000_000)
+    assert (found.soft_breaches, found.reset_count, found.lines[0].hard) == (1, 1, 101_000_000)
 
 
 def test_a_step_that_spends_costs_one_statement_more(tmp_path):

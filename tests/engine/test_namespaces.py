@@ -385,7 +385,7 @@ TABLES = {
     "subscription": "name",
     "lane": "name, paused",
     "budget": "name",
-    "allowance": "budget, dimension, hard, used, reserved",
+    "budget_line": "budget, dimension, hard, used, reserved",
     "session": "id, worker",
     "retention": "name",
     "key": "kid",

@@ -316,7 +316,7 @@ def test_what_a_step_cannot_pay_is_refused_when_it_ends(database):
                 with pytest.raises(RunFailed) as raised:
                     await (await engine.start(one, budget="small")).result(timeout=60)
                 assert BudgetExceeded.__name__ in str(raised.value)
-            return (await engine.budgets())[0].allowances[0].used
+            return (await engine.budgets())[0].lines[0].used
 
     assert asyncio.run(main()) == 0
 

@@ -13,7 +13,6 @@ from holdfast.codecs import Encrypted
 from holdfast.core import tokens
 from holdfast.core.tokens import WAIT_TOKEN, SigningKey
 from holdfast.errors import BadData, KeyMissing, TokenRefused
-from holdfast.store import sql_files
 from holdfast.waits import create_wait, wait_for
 from tests.engine.databases import execute
 from tests.engine.waiting import one_lease, wait_until
@@ -157,28 +156,6 @@ def test_an_asynchronous_engine_encrypts_them_too(database):
 
     asyncio.run(main())
     assert SECRET[::-1] not in stored(database)
-
-
-def test_a_secret_in_clear_that_looks_sealed_is_marked_by_the_migration(database):
-    Engine(database).close()
-    secret = b"\x00abc" + SECRET
-    execute(
-        database,
-        "INSERT INTO holdfast.key (kid, secret, created_at) VALUES ('sign', :secret, 1)",
-        secret=secret,
-    )
-    (number,) = [
-        number for number, name, _ in sql_files.migrations("sqlite") if "sealed_secrets" in name
-    ]
-    execute(database, "DELETE FROM holdfast.migration WHERE number >= :number", number=number)
-    for undo in ("INDEX graph_member_ready", "TABLE graph_stage"):  # of the migrations after it
-        name = f"holdfast.{undo.split()[1]}"
-        execute(database, f"DROP {undo.split()[0]} {name}")
-    execute(database, "ALTER TABLE holdfast.graph_news DROP COLUMN place")
-
-    with Engine(database, codec=k1()) as engine:
-        assert not engine.rotate_key(kid="sign", secret=secret).changed
-        assert secret not in stored(database)
 
 
 @pytest.mark.parametrize("verb", ["rekey", "rotate_key"])

@@ -290,7 +290,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_counted_is_what_was_spent(self):
-        lines = {line.budget: line for line in self.store.allowances(NAMES)}
+        lines = {line.budget: line for line in self.store.budget_lines(NAMES)}
         for name in NAMES:
             aside = sum(
                 amount for (_, _, budget), amount in self.all_aside().items() if budget == name

@@ -109,7 +109,7 @@ def picture(url):
         ),
         "tags": "SELECT run_id, name, value FROM holdfast.tag ORDER BY run_id, name",
         "fanouts": "SELECT run_id, step, remaining FROM holdfast.fanout ORDER BY run_id, step",
-        "knocks": "SELECT session_id, run_id FROM holdfast.knock ORDER BY run_id",
+        "notifications": "SELECT session_id, run_id FROM holdfast.run_notification ORDER BY run_id",
         "sessions": "SELECT id FROM holdfast.session ORDER BY id",
         "notes": "SELECT text FROM note",
         "graphs": (
@@ -130,7 +130,7 @@ def picture(url):
             "SELECT graph_id, seq, kind, member, data FROM holdfast.graph_event ORDER BY"
             " graph_id, seq"
         ),
-        "news": "SELECT run_id, status FROM holdfast.graph_news ORDER BY run_id",
+        "news": "SELECT run_id, status FROM holdfast.graph_outbox ORDER BY run_id",
     }
     with psycopg.connect(url) as db:
         return {name: db.execute(sql).fetchall() for name, sql in asked.items()}

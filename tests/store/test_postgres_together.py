@@ -216,9 +216,9 @@ class TestTouching:
 
         in_threads(park, lambda: send(stores[1]), lambda: send(stores[2]))
 
-        knocked = {run_id for _, run_id in stores[0].knocks("s0", 0)}
+        notified = {run_id for _, run_id in stores[0].notifications("s0", 0)}
         for run in stores[0].runs(RunFilter(limit=100)):
-            assert run.status is Status.PENDING or run.id in knocked, run
+            assert run.status is Status.PENDING or run.id in notified, run
             assert len(stores[0].signals(run.id)) == 2
 
     def test_signals_that_come_everywhere_at_once_are_counted_one_by_one(self, stores):
@@ -301,23 +301,25 @@ class TestTouching:
 
             in_threads(end, cancel)
 
-    def test_a_knock_that_is_committed_late_is_not_passed_over(self, url):
+    def test_a_notification_that_is_committed_late_is_not_passed_over(self, url):
         with furnished(url) as store, psycopg.connect(url) as late:
-            late.execute("INSERT INTO holdfast.knock (session_id, run_id) VALUES ('s1', 'b')")
+            late.execute(
+                "INSERT INTO holdfast.run_notification (session_id, run_id) VALUES ('s1', 'b')"
+            )
             store.apply([SignalRun("a", "paid", b"1")])
 
-            first = store.knocks("s1", 0)
+            first = store.notifications("s1", 0)
             assert [run_id for _, run_id in first] == ["a"]
-            assert store.knocks("s1", first[-1][0]) == []
+            assert store.notifications("s1", first[-1][0]) == []
             store.apply([SignalRun("c", "paid", b"1")])
-            second = store.knocks("s1", first[-1][0])
+            second = store.notifications("s1", first[-1][0])
             assert [run_id for _, run_id in second] == ["c"]
             late.commit()
 
-            third = store.knocks("s1", second[-1][0])
+            third = store.notifications("s1", second[-1][0])
             assert [run_id for _, run_id in third] == ["b"]
-            assert store.knocks("s1", third[-1][0]) == []
-            assert sorted(run_id for _, run_id in store.knocks("s1", 0)) == ["a", "b", "c"]
+            assert store.notifications("s1", third[-1][0]) == []
+            assert sorted(run_id for _, run_id in store.notifications("s1", 0)) == ["a", "b", "c"]
 
     def test_a_stale_holder_is_refused_however_close_the_race(self, stores):
         for turn in range(20):
@@ -636,7 +638,7 @@ class TestSpending:
         in_threads(*[lambda number=number: work(number) for number in range(4)])
 
         assert len(taken) == 30
-        assert {line.budget: line.used // UNIT for line in stores[0].allowances(names)} == {
+        assert {line.budget: line.used // UNIT for line in stores[0].budget_lines(names)} == {
             "other": 30,
             "team": 30,
         }

@@ -117,7 +117,7 @@ def test_a_run_has_the_columns_of_its_table(db):
         ("session", Session, set()),
         ("lane", Lane, set()),
         ("fanout", Fanout, {"run_id"}),
-        ("allowance", BudgetLine, set()),
+        ("budget_line", BudgetLine, set()),
     ],
 )
 def test_a_record_has_the_columns_of_its_table(db, table, record, only_in_the_table):
@@ -171,10 +171,10 @@ HOT = {
     "signals_of": "signal_run",
     "signal_by_key": "signal_key",
     "tags": "tag_run",
-    "knocks": "knock_session",
-    "delete_knocks": "knock_session",
+    "notifications": "run_notification_session",
+    "delete_notifications": "run_notification_session",
     "open_gates": "gate_run",
-    "delete_seats": "gate_seat_gate",
+    "delete_assignments": "gate_assignment_gate",
 }
 
 

@@ -102,7 +102,7 @@ def test_amounts_are_decimals_in_python_and_numbers_in_json():
         BudgetLine(budget="b", dimension="money", used=1_250_000),
     ]
 
-    view = budgets.of(Budget(name="b", allowances=lines))
+    view = budgets.of(Budget(name="b", lines=lines))
 
     assert view.dimensions["money"].used == Decimal("1.25")
     shown = msgspec.json.decode(values.as_json(view.dimensions))

@@ -84,7 +84,7 @@ def _limits(
         )
     before = {
         line.dimension: None if line.hard is None else budget_rules.amount(line.hard)
-        for line in old.allowances
+        for line in old.lines
     }
     merged = budget_rules.limits_from(
         {**before, **limits}, soft, old.on_breach if on_breach is None else on_breach

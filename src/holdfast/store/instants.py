@@ -141,7 +141,7 @@ _DUE: Mapping[str, Callable[[Mapping[str, Any], int], Wrong]] = {
     "key": _within("expires_at", lambda row: LONGEST_GRACE),
     "lane": _within("free_at", lambda row: row["rate_per"]),
     "subscription": _within("next_at", lambda row: LONGEST_PAUSE),
-    "upkeep": _within("until", lambda row: DECADE),
+    "maintenance_lock": _within("until", lambda row: DECADE),
     "graph_stage": _within("due_at", lambda row: STALE),
     "budget": _resets,
     "schedule": _ticks,

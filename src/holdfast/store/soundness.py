@@ -243,12 +243,20 @@ def schema(dialect: str = "sqlite") -> dict[str, TableShape]:
             tables[name] = {
                 column: _column(name, column, kind, rest) for column, kind, rest in declared
             }
-            composite = _KEY.search(body)
-            inline = tuple(column for column, _, rest in declared if "PRIMARY KEY" in rest)
-            keys[name] = tuple(composite[1].split(", ")) if composite else inline
+            keys[name] = _key_of(body, declared)
         for name, column, kind, rest in _ADDED.findall(bare):
             tables[name][column] = _column(name, column, kind, rest)
     return {name: TableShape(name, columns, keys[name]) for name, columns in tables.items()}
+
+
+def _key_of(body: str, declared: list[tuple[str, str, str]]) -> tuple[str, ...]:
+    """Return the primary key of a table, without the transaction number (``xid8``) of PostgreSQL's
+    events: queries do not read it as a column, and the id of an event is unique without it."""
+    composite = _KEY.search(body)
+    if composite is None:
+        return tuple(column for column, _, rest in declared if "PRIMARY KEY" in rest)
+    names = {column for column, _, _ in declared}
+    return tuple(column for column in composite[1].split(", ") if column in names)
 
 
 def _column(table: str, name: str, kind: str, rest: str) -> ColumnShape:

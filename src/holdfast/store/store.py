@@ -132,7 +132,7 @@ class RunReads(Protocol):
     def budget(self, name: str) -> Budget | None:
         """Return the budget with its lines, or None."""
 
-    def allowances(self, names: Sequence[str]) -> list[BudgetLine]:
+    def budget_lines(self, names: Sequence[str]) -> list[BudgetLine]:
         """Return the lines of these budgets. A line whose reset is due is returned with nothing
         used."""
 
@@ -159,7 +159,7 @@ class RunReads(Protocol):
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         """Return the runs that a session holds: id, generation, revision."""
 
-    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
+    def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:
         """Return the notifications of a session with a number above *after*: the number and the run
         that changed."""
 
@@ -231,7 +231,7 @@ class RunReads(Protocol):
     def retentions(self) -> list[RetentionRule]:
         """Return all retention rules."""
 
-    def upkeep(self, name: str) -> MaintenanceLock | None:
+    def maintenance_lock(self, name: str) -> MaintenanceLock | None:
         """Return the state of a maintenance task; None if no session has ever taken it."""
 
     def used_bytes(self) -> int:

@@ -39,17 +39,17 @@ _BUDGET = (
     "breached",
     "created_at",
 )
-_ALLOWANCE = ("budget", "dimension", "hard", "soft", "used", "reserved", "reset_at")
+_BUDGET_LINE = ("budget", "dimension", "hard", "soft", "used", "reserved", "reset_at")
 
 BELOW_RUNS: tuple[StoredTable, ...] = (
     StoredTable("budget", _BUDGET, "name"),
-    StoredTable("allowance", _ALLOWANCE, "budget, dimension"),
+    StoredTable("budget_line", _BUDGET_LINE, "budget, dimension"),
     StoredTable(
         "reservation",
         ("key", "budget", "dimension", "amount", "lasting", "at"),
         "key, budget, dimension",
     ),
-    StoredTable("receipt", ("budget", "key", "at"), "budget, key"),
+    StoredTable("spend_key", ("budget", "key", "at"), "budget, key"),
     StoredTable("gathering", ("key", "count", "latest"), "key"),
     StoredTable("task", ("policy", "attempt_until", "generation"), "run_id"),
     StoredTable(
@@ -80,7 +80,7 @@ BELOW_RUNS: tuple[StoredTable, ...] = (
         ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"),
         order="gate_id, number",
     ),
-    StoredTable("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
+    StoredTable("gate_assignment", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
     StoredTable("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
     StoredTable(
         "wait",
@@ -163,10 +163,10 @@ _SCHEDULE = (
 
 STANDING: tuple[StoredTable, ...] = (
     StoredTable("shared_budget", _BUDGET, "name", of="budget"),
-    StoredTable("shared_allowance", _ALLOWANCE, "budget, dimension", of="allowance"),
-    StoredTable("shared_receipt", ("budget", "key", "at"), "budget, key", of="receipt"),
+    StoredTable("shared_budget_line", _BUDGET_LINE, "budget, dimension", of="budget_line"),
+    StoredTable("shared_spend_key", ("budget", "key", "at"), "budget, key", of="spend_key"),
     StoredTable("share", ("lane", "share", "free_at", "vtime"), "lane, share"),
-    StoredTable("admission", ("lane", "share", "at", "number", "count"), "lane, share, at"),
+    StoredTable("rate_admission", ("lane", "share", "at", "number", "count"), "lane, share, at"),
     StoredTable(
         "flow",
         (
@@ -248,7 +248,7 @@ STANDING: tuple[StoredTable, ...] = (
         "run_id, number",
     ),
     StoredTable("graph_edge", ("upstream", "dependent", "number"), "upstream, dependent"),
-    StoredTable("graph_news", ("graph_id", "run_id", "status", "at", "place"), "id"),
+    StoredTable("graph_outbox", ("graph_id", "run_id", "status", "at", "place"), "id"),
     StoredTable(
         "graph_event", ("graph_id", "seq", "kind", "member", "data", "at"), "graph_id, seq"
     ),

@@ -74,7 +74,7 @@ def of(budget: Budget) -> BudgetView:
         last_breach=optional_instant(budget.breached_at),
         breached=budget.breached,
         created_at=instant(budget.created_at),
-        dimensions={line.dimension: line_of(line) for line in budget.allowances},
+        dimensions={line.dimension: line_of(line) for line in budget.lines},
     )
 
 

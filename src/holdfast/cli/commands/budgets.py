@@ -181,7 +181,7 @@ def _print_all(budgets: list[Budget]) -> None:
     rows = [
         (budget.name, *_cells(line), core.show_reset(budget.resets, budget.zone) or "-")
         for budget in budgets
-        for line in budget.allowances
+        for line in budget.lines
     ]
     print_table(("BUDGET", "DIMENSION", "USED", "RESERVED", "SOFT", "HARD", "RESETS"), rows)
 
@@ -211,7 +211,7 @@ def _print_one(database: OpenDatabase, name: str) -> None:
     )
     print_table(
         ("DIMENSION", "USED", "RESERVED", "SOFT", "HARD"),
-        [_cells(line) for line in budget.allowances],
+        [_cells(line) for line in budget.lines],
     )
     if reservations:
         rows = [
@@ -246,7 +246,7 @@ def _as_data(budget: Budget) -> dict[str, Any]:
         "soft_breaches": budget.soft_breaches,
         "last_breach": iso(budget.breached_at),
         "breached": budget.breached,
-        "dimensions": {line.dimension: _line_as_data(line) for line in budget.allowances},
+        "dimensions": {line.dimension: _line_as_data(line) for line in budget.lines},
     }
 
 

@@ -35,7 +35,7 @@ class Budget(msgspec.Struct, kw_only=True):
     breached_at: int | None = None
     breached: str | None = None
     created_at: int = 0
-    allowances: list[BudgetLine] = []
+    lines: list[BudgetLine] = []
 
 
 class Breach(msgspec.Struct, frozen=True):

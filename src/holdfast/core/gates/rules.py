@@ -230,7 +230,7 @@ def check_quorum(gate: Gate, entries: Iterable[GateEntry] = ()) -> None:
         )
 
 
-def seats(gate: Gate, entries: Sequence[GateEntry]) -> list[GateAssignment]:
+def assignments(gate: Gate, entries: Sequence[GateEntry]) -> list[GateAssignment]:
     """Return the inboxes in which the gate appears, and the people who are left out, sorted.
 
     Excluded people are left out, and so are people who have delegated the decision, unless they

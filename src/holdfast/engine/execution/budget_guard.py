@@ -87,7 +87,7 @@ class BudgetGuard:
 
     def learn_lines(self) -> None:
         """Read the lines of the budgets."""
-        self._lines = self.context.store.allowances(self.budgets)
+        self._lines = self.context.store.budget_lines(self.budgets)
         self._dimensions = frozenset(line.dimension for line in self._lines)
 
     def _shared_lines(self) -> list[BudgetLine]:
@@ -98,7 +98,7 @@ class BudgetGuard:
         if lines is None:
             if not context.seen_lines:
                 context.loop.call_soon(context.seen_lines.clear)
-            lines = context.store.allowances(names)
+            lines = context.store.budget_lines(names)
             context.seen_lines[names] = lines
         self._lines = [msgspec.structs.replace(line) for line in lines]
         self._dimensions = frozenset(line.dimension for line in lines)

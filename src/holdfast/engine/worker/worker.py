@@ -349,7 +349,9 @@ class Worker:
                 continue
             self._route_cache.stale = True
             self._ready.set()
-            for number, run_id in self.store.knocks(self.session_id, self._seen_notification):
+            for number, run_id in self.store.notifications(
+                self.session_id, self._seen_notification
+            ):
                 self._seen_notification = number
                 self._dispatch(False, [run_id])
 

@@ -6,19 +6,19 @@ VALUES (:name, :run_id, :on_breach, :resets, :zone, :reset_at, :created_at)
     ON CONFLICT (name) DO UPDATE
    SET on_breach = excluded.on_breach, resets = excluded.resets, zone = excluded.zone, reset_at = excluded.reset_at;
 
--- name: save_allowance
-INSERT INTO holdfast.allowance (budget, dimension, run_id, hard, soft, reset_at)
+-- name: save_budget_line
+INSERT INTO holdfast.budget_line (budget, dimension, run_id, hard, soft, reset_at)
 VALUES (:budget, :dimension, :run_id, :hard, :soft, :reset_at)
     ON CONFLICT (budget, dimension) DO UPDATE SET hard = excluded.hard, soft = excluded.soft, reset_at = excluded.reset_at;
 
--- name: insert_receipt
-INSERT INTO holdfast.receipt (budget, key, run_id, at) VALUES (:budget, :key, :run_id, :at) ON CONFLICT DO NOTHING;
+-- name: insert_spend_key
+INSERT INTO holdfast.spend_key (budget, key, run_id, at) VALUES (:budget, :key, :run_id, :at) ON CONFLICT DO NOTHING;
 
--- name: delete_receipt_of_key
-DELETE FROM holdfast.receipt WHERE budget = :budget AND key = :key;
+-- name: forget_spend_key
+DELETE FROM holdfast.spend_key WHERE budget = :budget AND key = :key;
 
--- name: forget_receipts
-DELETE FROM holdfast.receipt WHERE budget = :budget AND at < :before;
+-- name: forget_spend_keys
+DELETE FROM holdfast.spend_key WHERE budget = :budget AND at < :before;
 
 -- name: note_breach
 UPDATE holdfast.budget
@@ -30,17 +30,17 @@ UPDATE holdfast.budget
    SET reset_at = :reset_at, reset_count = reset_count + 1, breached_at = NULL, breached = NULL
  WHERE name = :name;
 
--- name: reset_allowances
-UPDATE holdfast.allowance SET used = 0, reset_at = :reset_at WHERE budget = :name;
+-- name: reset_budget_lines
+UPDATE holdfast.budget_line SET used = 0, reset_at = :reset_at WHERE budget = :name;
 
 -- name: set_rhythm
-UPDATE holdfast.allowance SET reset_at = :reset_at WHERE budget = :name;
+UPDATE holdfast.budget_line SET reset_at = :reset_at WHERE budget = :name;
 
 -- name: add_used
-UPDATE holdfast.allowance SET used = used + :amount WHERE budget = :budget AND dimension = :dimension;
+UPDATE holdfast.budget_line SET used = used + :amount WHERE budget = :budget AND dimension = :dimension;
 
 -- name: add_reserved
-UPDATE holdfast.allowance SET reserved = reserved + :amount WHERE budget = :budget AND dimension = :dimension;
+UPDATE holdfast.budget_line SET reserved = reserved + :amount WHERE budget = :budget AND dimension = :dimension;
 
 -- name: save_reservation
 INSERT INTO holdfast.reservation (run_id, key, budget, dimension, amount, lasting, at)
@@ -84,22 +84,22 @@ SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, s
   FROM holdfast.budget
  WHERE name = :name;
 
--- name: allowances_of
-SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at FROM holdfast.allowance WHERE budget = :budget ORDER BY dimension;
+-- name: lines_of_budget
+SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at FROM holdfast.budget_line WHERE budget = :budget ORDER BY dimension;
 
--- name: all_allowances
+-- name: all_budget_lines
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
-  FROM holdfast.allowance AS allowance
- WHERE EXISTS (SELECT 1 FROM holdfast.budget AS budget WHERE budget.name = allowance.budget)
+  FROM holdfast.budget_line AS budget_line
+ WHERE EXISTS (SELECT 1 FROM holdfast.budget AS budget WHERE budget.name = budget_line.budget)
  ORDER BY budget, dimension;
 
 -- name: spent_below
 -- What a run and each run below it have spent.
-SELECT run.id AS run_id, allowance.dimension AS dimension, allowance.used AS used
-  FROM holdfast.run AS run JOIN holdfast.allowance AS allowance
-    ON allowance.run_id = run.id AND allowance.budget = 'run:' || run.id
+SELECT run.id AS run_id, budget_line.dimension AS dimension, budget_line.used AS used
+  FROM holdfast.run AS run JOIN holdfast.budget_line AS budget_line
+    ON budget_line.run_id = run.id AND budget_line.budget = 'run:' || run.id
  WHERE run.id = :run_id OR run.root_id = :run_id
- ORDER BY run.id, allowance.dimension;
+ ORDER BY run.id, budget_line.dimension;
 
 -- name: held_back
 -- The reservations in a budget, oldest first.

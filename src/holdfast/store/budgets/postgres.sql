@@ -3,17 +3,17 @@
 
 -- name: count_spending
 -- Differs from SQLite: lists are passed as arrays, and the lines are locked in order.
-INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+INSERT INTO holdfast.budget_line AS budget_line (budget, dimension, run_id, used)
 SELECT budget, dimension, run_id, amount
   FROM (SELECT ('run:' || CAST(:run_id AS TEXT)) COLLATE "C" AS budget, line.dimension, CAST(:run_id AS TEXT) AS run_id, line.amount
           FROM UNNEST(CAST(:dimensions AS TEXT[]), CAST(:amounts AS BIGINT[])) AS line (dimension, amount)
          UNION ALL
         SELECT known.budget, known.dimension, known.run_id, line.amount
           FROM UNNEST(CAST(:dimensions AS TEXT[]), CAST(:amounts AS BIGINT[])) AS line (dimension, amount)
-          JOIN holdfast.allowance AS known ON known.dimension = line.dimension
+          JOIN holdfast.budget_line AS known ON known.dimension = line.dimension
          WHERE known.budget = ANY(CAST(:budgets AS TEXT[]))) AS counted
  ORDER BY budget, dimension
-    ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+    ON CONFLICT (budget, dimension) DO UPDATE SET used = budget_line.used + excluded.used
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: take_spending
@@ -26,7 +26,7 @@ WITH leased AS (
       FROM UNNEST(CAST(:dimensions AS TEXT[]), CAST(:amounts AS BIGINT[])) AS line (dimension, amount)
 ), known AS MATERIALIZED (
     SELECT known.budget, known.dimension, known.run_id, known.hard, known.used, known.reserved, known.reset_at
-      FROM leased CROSS JOIN holdfast.allowance AS known
+      FROM leased CROSS JOIN holdfast.budget_line AS known
      WHERE known.budget = ANY(CAST(:budgets AS TEXT[]))
      ORDER BY known.budget, known.dimension
        FOR NO KEY UPDATE OF known
@@ -36,14 +36,14 @@ WITH leased AS (
                         WHERE known.reset_at <= :now OR known.used > known.hard
                            OR (line.amount > 0 AND known.used + known.reserved + line.amount > known.hard))
 )
-INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+INSERT INTO holdfast.budget_line AS budget_line (budget, dimension, run_id, used)
 SELECT budget, dimension, run_id, amount
   FROM (SELECT ('run:' || room.id) COLLATE "C" AS budget, line.dimension, room.id AS run_id, line.amount FROM room CROSS JOIN line
          UNION ALL
         SELECT known.budget, known.dimension, known.run_id, line.amount
           FROM room CROSS JOIN line JOIN known ON known.dimension = line.dimension) AS counted
  ORDER BY budget, dimension
-    ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+    ON CONFLICT (budget, dimension) DO UPDATE SET used = budget_line.used + excluded.used
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: spend_guarded_many
@@ -67,7 +67,7 @@ WITH leased AS MATERIALIZED (
       FROM UNNEST(CAST(:source_run_id AS TEXT[]), CAST(:source_budget AS TEXT[])) AS source (run_id, budget)
 ), known AS MATERIALIZED (
     SELECT known.budget, known.dimension, known.run_id, known.hard, known.used, known.reserved, known.reset_at
-      FROM holdfast.allowance AS known
+      FROM holdfast.budget_line AS known
      WHERE known.budget = ANY(CAST(:source_budget AS TEXT[])) AND EXISTS (SELECT 1 FROM leased)
      ORDER BY known.budget, known.dimension
        FOR NO KEY UPDATE OF known
@@ -93,9 +93,9 @@ WITH leased AS MATERIALIZED (
               JOIN known ON known.budget = source.budget AND known.dimension = paid.dimension) AS line
      GROUP BY budget, dimension, run_id
 ), counted AS (
-    INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+    INSERT INTO holdfast.budget_line AS budget_line (budget, dimension, run_id, used)
     SELECT budget, dimension, run_id, amount FROM added ORDER BY budget, dimension
-        ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+        ON CONFLICT (budget, dimension) DO UPDATE SET used = budget_line.used + excluded.used
     RETURNING budget, dimension, soft, used
 ), noted AS (
     UPDATE holdfast.budget AS budget
@@ -116,18 +116,18 @@ WITH leased AS MATERIALIZED (
 )
 SELECT id FROM passed;
 
--- name: lock_allowances
+-- name: lock_budget_lines
 -- Differs from SQLite: the lines are locked.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
-  FROM holdfast.allowance
+  FROM holdfast.budget_line
  WHERE budget = ANY(CAST(:budgets AS TEXT[]))
  ORDER BY budget, dimension
    FOR NO KEY UPDATE;
 
--- name: allowances
+-- name: budget_lines
 -- Differs from SQLite: lists are passed as arrays.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
-  FROM holdfast.allowance
+  FROM holdfast.budget_line
  WHERE budget = ANY(CAST(:budgets AS TEXT[]))
  ORDER BY budget, dimension;
 

@@ -15,21 +15,21 @@ class BudgetQueries(Queries):
 
     def budgets(self) -> list[Budget]:
         budgets = {budget.name: budget for budget in self._listed(_budget, "all_budgets")}
-        for line in self._as_of_now(self._listed(_line, "all_allowances")):
+        for line in self._as_of_now(self._listed(_line, "all_budget_lines")):
             if line.budget in budgets:
-                budgets[line.budget].allowances.append(line)
+                budgets[line.budget].lines.append(line)
         return list(budgets.values())
 
     def budget(self, name: str) -> Budget | None:
         budget = self._one(_budget, "one_budget", name=name)
         if budget is not None:
-            budget.allowances = self._as_of_now(self._all(_line, "allowances_of", budget=name))
+            budget.lines = self._as_of_now(self._all(_line, "lines_of_budget", budget=name))
         return budget
 
-    def allowances(self, names: Sequence[str]) -> list[BudgetLine]:
+    def budget_lines(self, names: Sequence[str]) -> list[BudgetLine]:
         if not names:
             return []
-        return self._as_of_now(self._all(_line, "allowances", budgets=self._as_list(names)))
+        return self._as_of_now(self._all(_line, "budget_lines", budgets=self._as_list(names)))
 
     def spending(self, run_id: str) -> dict[str, dict[str, int]]:
         spending: dict[str, dict[str, int]] = {}
@@ -52,7 +52,7 @@ class BudgetQueries(Queries):
 
 
 def _budget(row: Any) -> Budget:
-    return Budget(**dict(row), allowances=[])
+    return Budget(**dict(row), lines=[])
 
 
 def _line(row: Any) -> BudgetLine:

@@ -3,7 +3,7 @@
 -- name: count_spending
 -- Differs from Postgres: lists are passed as JSON. The account of the run is created at its first
 -- use; of the budgets, those with the dimension are counted.
-INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+INSERT INTO holdfast.budget_line AS budget_line (budget, dimension, run_id, used)
 SELECT 'run:' || CAST(:run_id AS TEXT), name.value, :run_id, amount.value
   FROM json_each(:dimensions) AS name JOIN json_each(:amounts) AS amount ON amount.key = name.key
  UNION ALL
@@ -11,9 +11,9 @@ SELECT known.budget, known.dimension, known.run_id, amount.value
   FROM json_each(:budgets) AS wanted
   JOIN json_each(:dimensions) AS name
   JOIN json_each(:amounts) AS amount ON amount.key = name.key
-  JOIN holdfast.allowance AS known ON known.budget = wanted.value AND known.dimension = name.value
+  JOIN holdfast.budget_line AS known ON known.budget = wanted.value AND known.dimension = name.value
  WHERE 1 = 1
-    ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+    ON CONFLICT (budget, dimension) DO UPDATE SET used = budget_line.used + excluded.used
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: take_spending
@@ -23,7 +23,7 @@ WITH line (dimension, amount) AS (
     SELECT name.value, amount.value FROM json_each(:dimensions) AS name JOIN json_each(:amounts) AS amount ON amount.key = name.key
 ), known AS (
     SELECT known.budget, known.dimension, known.run_id, known.hard, known.used, known.reserved, known.reset_at
-      FROM json_each(:budgets) AS wanted JOIN holdfast.allowance AS known ON known.budget = wanted.value
+      FROM json_each(:budgets) AS wanted JOIN holdfast.budget_line AS known ON known.budget = wanted.value
 ), room AS (
     SELECT id FROM holdfast.run
      WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL
@@ -31,26 +31,26 @@ WITH line (dimension, amount) AS (
                         WHERE known.reset_at <= :now OR known.used > known.hard
                            OR (line.amount > 0 AND known.used + known.reserved + line.amount > known.hard))
 )
-INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+INSERT INTO holdfast.budget_line AS budget_line (budget, dimension, run_id, used)
 SELECT 'run:' || room.id, line.dimension, room.id, line.amount FROM room JOIN line
  UNION ALL
 SELECT known.budget, known.dimension, known.run_id, line.amount
   FROM room JOIN line JOIN known ON known.dimension = line.dimension
  WHERE 1 = 1
-    ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+    ON CONFLICT (budget, dimension) DO UPDATE SET used = budget_line.used + excluded.used
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
--- name: lock_allowances
+-- name: lock_budget_lines
 -- Differs from Postgres: no row locks, and lists are passed as JSON.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
-  FROM holdfast.allowance
+  FROM holdfast.budget_line
  WHERE budget IN (SELECT value FROM json_each(:budgets))
  ORDER BY budget, dimension;
 
--- name: allowances
+-- name: budget_lines
 -- Differs from Postgres: lists are passed as JSON.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
-  FROM holdfast.allowance
+  FROM holdfast.budget_line
  WHERE budget IN (SELECT value FROM json_each(:budgets))
  ORDER BY budget, dimension;
 

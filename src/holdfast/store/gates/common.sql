@@ -35,8 +35,8 @@ SELECT CAST(:gate_id AS TEXT), COALESCE(MAX(number), 0) + 1, :run_id, :kind, :pe
 -- name: lapse_decisions
 UPDATE holdfast.gate_entry SET lapsed = 1 WHERE gate_id = :gate_id AND kind = 'decided';
 
--- name: insert_seat
-INSERT INTO holdfast.gate_seat (kind, name, gate_id, run_id) VALUES (:kind, :name, :gate_id, :run_id);
+-- name: insert_assignment
+INSERT INTO holdfast.gate_assignment (kind, name, gate_id, run_id) VALUES (:kind, :name, :gate_id, :run_id);
 
--- name: delete_seats
-DELETE FROM holdfast.gate_seat WHERE gate_id = :gate_id;
+-- name: delete_assignments
+DELETE FROM holdfast.gate_assignment WHERE gate_id = :gate_id;

@@ -15,8 +15,8 @@ SELECT id FROM holdfast.gate WHERE status IN ('approved', 'rejected') AND choice
 
 -- name: an_open_gate_is_in_an_inbox_and_a_closed_one_is_not
 SELECT id FROM holdfast.gate AS gate
- WHERE (closed_at IS NULL) <> EXISTS (SELECT 1 FROM holdfast.gate_seat AS seat
-                                       WHERE seat.gate_id = gate.id AND seat.kind <> 'excluded');
+ WHERE (closed_at IS NULL) <> EXISTS (SELECT 1 FROM holdfast.gate_assignment AS assignment
+                                       WHERE assignment.gate_id = gate.id AND assignment.kind <> 'excluded');
 
 -- name: a_person_decides_a_gate_once
 SELECT gate_id FROM holdfast.gate_entry WHERE kind = 'decided' AND lapsed = 0 GROUP BY gate_id, person HAVING COUNT(*) > 1;
@@ -31,5 +31,5 @@ SELECT id FROM holdfast.gate AS gate
                     WHERE event.run_id = gate.run_id AND event.step = gate.step AND event.kind = 'gate_opened');
 
 -- name: a_place_in_an_inbox_belongs_to_a_gate
-SELECT DISTINCT gate_id FROM holdfast.gate_seat AS seat
- WHERE NOT EXISTS (SELECT 1 FROM holdfast.gate AS gate WHERE gate.id = seat.gate_id AND gate.run_id = seat.run_id);
+SELECT DISTINCT gate_id FROM holdfast.gate_assignment AS assignment
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.gate AS gate WHERE gate.id = assignment.gate_id AND gate.run_id = assignment.run_id);

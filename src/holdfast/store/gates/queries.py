@@ -60,21 +60,24 @@ def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:
 def _may_decide(which: GateFilter, values: dict[str, object]) -> list[str]:
     """Return the conditions for the gates that a person may decide and has not decided yet; for a
     role alone, that its holders may decide. Adds their parameters to *values*."""
-    seats = []
+    assignments = []
     clauses = []
     if which.person is not None:
         values["person"] = which.person
-        seats.append(f"(kind = '{PERSON}' AND name = :person) OR (kind = '{ANYONE}' AND name = '')")
+        assignments.append(
+            f"(kind = '{PERSON}' AND name = :person) OR (kind = '{ANYONE}' AND name = '')"
+        )
         clauses.append(
-            f"gate.id NOT IN (SELECT gate_id FROM holdfast.gate_seat WHERE kind = '{EXCLUDED}' AND"
-            " name = :person) AND NOT EXISTS (SELECT 1 FROM holdfast.gate_entry AS entry WHERE"
-            " entry.gate_id = gate.id AND entry.kind = 'decided' AND entry.lapsed = 0 AND"
-            " entry.person = :person)"
+            "gate.id NOT IN (SELECT gate_id FROM holdfast.gate_assignment WHERE"
+            f" kind = '{EXCLUDED}' AND name = :person) AND NOT EXISTS (SELECT 1 FROM"
+            " holdfast.gate_entry AS entry WHERE entry.gate_id = gate.id AND"
+            " entry.kind = 'decided' AND entry.lapsed = 0 AND entry.person = :person)"
         )
     for index, role in enumerate(which.roles):
         values[f"role{index}"] = role
-        seats.append(f"(kind = '{ROLE}' AND name = :role{index})")
+        assignments.append(f"(kind = '{ROLE}' AND name = :role{index})")
+    assigned = " OR ".join(assignments)
     return [
-        f"gate.id IN (SELECT gate_id FROM holdfast.gate_seat WHERE {' OR '.join(seats)})",
+        f"gate.id IN (SELECT gate_id FROM holdfast.gate_assignment WHERE {assigned})",
         *clauses,
     ]

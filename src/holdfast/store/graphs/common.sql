@@ -41,18 +41,18 @@ INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at) VALUES 
 
 -- name: insert_news
 -- An entry of the outbox: a run that is, by its id, a member of a graph has ended.
-INSERT INTO holdfast.graph_news (graph_id, run_id, status, at, place) VALUES (:graph_id, :run_id, :status, :at, :place);
+INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at, place) VALUES (:graph_id, :run_id, :status, :at, :place);
 
 -- name: news_of_graph
-SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
+SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_outbox WHERE graph_id = :graph_id ORDER BY id;
 
 -- name: places_of_graph
 -- The member outcomes that are partly applied, or partly taken back.
-SELECT run_id, status, place FROM holdfast.graph_news
+SELECT run_id, status, place FROM holdfast.graph_outbox
  WHERE graph_id = :graph_id AND place IS NOT NULL AND status NOT IN ('rest', 'cancel');
 
 -- name: next_news
-SELECT (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS at;
+SELECT (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS at;
 
 -- name: save_group
 UPDATE holdfast.graph_group SET done = :done, lost = :lost, state = :state WHERE run_id = :run_id AND number = :number;
@@ -192,8 +192,8 @@ DELETE FROM holdfast.graph_member WHERE graph_id = :graph_id;
 -- name: delete_graph_events
 DELETE FROM holdfast.graph_event WHERE graph_id = :graph_id;
 
--- name: delete_graph_news
-DELETE FROM holdfast.graph_news WHERE graph_id = :graph_id;
+-- name: delete_graph_outbox
+DELETE FROM holdfast.graph_outbox WHERE graph_id = :graph_id;
 
 -- name: members_to_seal
 SELECT run_id, input FROM holdfast.graph_member WHERE state IN ('staged', 'waiting') AND run_id > :after ORDER BY run_id LIMIT :limit;

@@ -43,21 +43,21 @@ SELECT run_id FROM holdfast.graph_member AS member
 -- name: a_member_that_waits_has_no_run_and_waits_for_something
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
-   AND ((missing = 0 AND NOT EXISTS (SELECT 1 FROM holdfast.graph_news AS news WHERE news.graph_id = member.graph_id AND news.status = 'start'))
+   AND ((missing = 0 AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'start'))
         OR EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id));
 
 -- name: a_graph_hears_of_the_end_of_a_member
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'started'
    AND EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id AND run.finished_at IS NOT NULL)
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_news AS news WHERE news.run_id = member.run_id);
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS news WHERE news.run_id = member.run_id);
 
 -- name: a_member_that_waits_counts_what_it_waits_for
 -- Plus one while the previous end of a replayed upstream is being taken back.
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
    AND missing <> (SELECT COUNT(*) FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id AND part.state <> 'satisfied')
-                + (SELECT COUNT(*) FROM holdfast.graph_news AS news WHERE news.run_id = member.run_id AND news.status = 'replay');
+                + (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.run_id = member.run_id AND news.status = 'replay');
 
 -- name: a_group_has_as_many_edges_as_it_says
 SELECT run_id FROM holdfast.graph_group AS part
@@ -73,7 +73,7 @@ SELECT run_id FROM holdfast.graph_group AS part
     OR lost <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
                  WHERE edge.dependent = part.run_id AND edge.number = part.number
                    AND member.state IN ('failed', 'cancelled', 'expired', 'skipped')))
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_news AS news ON news.run_id = edge.upstream
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_outbox AS news ON news.run_id = edge.upstream
                     WHERE edge.dependent = part.run_id AND edge.number = part.number AND news.place IS NOT NULL)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
                     WHERE member.run_id = part.run_id);
@@ -82,7 +82,7 @@ SELECT run_id FROM holdfast.graph_group AS part
 SELECT run_id FROM holdfast.graph_group AS part
  WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)) OR (state = 'satisfied' AND done < need))
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member WHERE member.run_id = part.run_id AND member.state <> 'waiting')
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_news AS news ON news.graph_id = member.graph_id
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_outbox AS news ON news.graph_id = member.graph_id
                     WHERE member.run_id = part.run_id AND news.status IN ('cancel', 'skip', 'replay'));
 
 -- name: an_edge_stays_in_its_graph
@@ -103,9 +103,9 @@ SELECT DISTINCT dependent FROM holdfast.graph_edge
  WHERE upstream = dependent OR dependent NOT IN (SELECT run_id FROM reached);
 
 -- name: news_tell_of_an_end_or_of_work_that_goes_on
-SELECT run_id FROM holdfast.graph_news
+SELECT run_id FROM holdfast.graph_outbox
  WHERE status NOT IN ('completed', 'failed', 'cancelled', 'expired', 'skipped', 'start', 'skip', 'cancel', 'rest', 'replay');
 
 -- name: news_belong_to_a_graph
-SELECT graph_id FROM holdfast.graph_news AS news
+SELECT graph_id FROM holdfast.graph_outbox AS news
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = news.graph_id);

@@ -76,7 +76,7 @@ SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run
 SELECT id, status FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) AND finished_at IS NOT NULL ORDER BY id;
 
 -- name: take_news
-DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
+DELETE FROM holdfast.graph_outbox WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
 RETURNING id;
 
 -- name: counts_of_graphs
@@ -87,7 +87,7 @@ SELECT member.graph_id, member.state, COUNT(*) AS members,
                                                   WHERE below.run_id = edge.dependent AND below.state <> 'staged' OFFSET 0))
                      THEN 0 ELSE 1 END)
             AS BIGINT) AS last,
-       (SELECT COUNT(*) FROM holdfast.graph_news AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
+       (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
   FROM holdfast.graph_member AS member
  WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
  GROUP BY member.graph_id, member.state;
@@ -143,7 +143,7 @@ SELECT graph_id, seq, kind, member, data, at
               CAST(:data AS BYTEA[]), CAST(:at AS BIGINT[])) AS new (graph_id, seq, kind, member, data, at);
 
 -- name: insert_all_news
-INSERT INTO holdfast.graph_news (graph_id, run_id, status, at, place)
+INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at, place)
 SELECT graph_id, run_id, status, at, place
   FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:at AS BIGINT[]),
               CAST(:place AS TEXT[])) AS new (graph_id, run_id, status, at, place);
@@ -266,8 +266,8 @@ UPDATE holdfast.run AS run
     AS new (run_id, status, rank, wake_at, waits, reason, at)
  WHERE run.id = new.run_id;
 
--- name: insert_knocks
-INSERT INTO holdfast.knock (session_id, run_id)
+-- name: insert_notifications
+INSERT INTO holdfast.run_notification (session_id, run_id)
 SELECT session_id, run_id FROM UNNEST(CAST(:session_id AS TEXT[]), CAST(:run_id AS TEXT[])) AS new (session_id, run_id);
 
 -- name: make_visible
@@ -300,8 +300,8 @@ SELECT edge.dependent, edge.number, COUNT(*) AS lost
  GROUP BY edge.dependent, edge.number
  ORDER BY edge.dependent, edge.number;
 
--- name: graph_news
-SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news
+-- name: graph_outbox
+SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_outbox
  WHERE graph_id <> ALL(CAST(:without AS TEXT[]))
  ORDER BY id LIMIT :limit;
 
@@ -312,7 +312,7 @@ SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, pa
 
 -- name: replays_of_members
 -- The members whose previous end is still being taken back.
-SELECT run_id, place FROM holdfast.graph_news
+SELECT run_id, place FROM holdfast.graph_outbox
  WHERE graph_id = :graph_id AND status = 'replay' AND run_id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: reopen_members

@@ -62,14 +62,14 @@ SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id 
 SELECT id, status FROM holdfast.run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL ORDER BY id;
 
 -- name: take_news
-DELETE FROM holdfast.graph_news WHERE id IN (SELECT value FROM json_each(:ids))
+DELETE FROM holdfast.graph_outbox WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id;
 
 -- name: counts_of_graphs
 SELECT member.graph_id, member.state, COUNT(*) AS members,
        SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS below ON below.run_id = edge.dependent
                               WHERE edge.upstream = member.run_id AND below.state <> 'staged') THEN 0 ELSE 1 END) AS last,
-       (SELECT COUNT(*) FROM holdfast.graph_news AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
+       (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
   FROM holdfast.graph_member AS member
  WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
  GROUP BY member.graph_id, member.state;
@@ -105,8 +105,8 @@ SELECT edge.dependent, edge.number, COUNT(*) AS lost
  GROUP BY edge.dependent, edge.number
  ORDER BY edge.dependent, edge.number;
 
--- name: graph_news
-SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news
+-- name: graph_outbox
+SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_outbox
  WHERE graph_id NOT IN (SELECT value FROM json_each(:without))
  ORDER BY id LIMIT :limit;
 
@@ -117,7 +117,7 @@ SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, pa
 
 -- name: replays_of_members
 -- The members whose previous end is still being taken back.
-SELECT run_id, place FROM holdfast.graph_news
+SELECT run_id, place FROM holdfast.graph_outbox
  WHERE graph_id = :graph_id AND status = 'replay' AND run_id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_links

@@ -16,34 +16,34 @@ SELECT share, free_at FROM holdfast.share WHERE lane = :lane AND free_at > :now;
 SELECT free_at FROM holdfast.share WHERE lane = :lane AND share = :share;
 
 -- name: admit
-INSERT INTO holdfast.admission AS admission (lane, share, at, number, count) VALUES (:lane, :share, :at, :number, :count)
+INSERT INTO holdfast.rate_admission AS admission (lane, share, at, number, count) VALUES (:lane, :share, :at, :number, :count)
     ON CONFLICT (lane, share, at) DO UPDATE SET number = excluded.number, count = admission.count + excluded.count;
 
 -- name: forget_admissions
-DELETE FROM holdfast.admission WHERE lane = :lane AND share = '' AND at <= :before;
+DELETE FROM holdfast.rate_admission WHERE lane = :lane AND share = '' AND at <= :before;
 
 -- name: forget_share_admissions
-DELETE FROM holdfast.admission WHERE lane = :lane AND share <> '' AND at <= :before;
+DELETE FROM holdfast.rate_admission WHERE lane = :lane AND share <> '' AND at <= :before;
 
 -- name: free_lane
 -- The rate allows the next run when the oldest of the last `limit` admissions leaves the window; at
 -- once if there are fewer.
 UPDATE holdfast.lane
-   SET free_at = COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.admission AS gone
+   SET free_at = COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.rate_admission AS gone
                             WHERE gone.lane = :lane AND gone.share = ''
                               AND gone.number > :edge AND gone.number - gone.count <= :edge), 0)
  WHERE name = :lane;
 
 -- name: free_share
 INSERT INTO holdfast.share AS share (lane, share, free_at)
-VALUES (:lane, :share, COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.admission AS gone
+VALUES (:lane, :share, COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.rate_admission AS gone
                                   WHERE gone.lane = :lane AND gone.share = :share
                                     AND gone.number > :edge AND gone.number - gone.count <= :edge), 0))
     ON CONFLICT (lane, share) DO UPDATE SET free_at = excluded.free_at;
 
 -- name: admitted_shares
 -- The number of the last admission, by share.
-SELECT share, MAX(number) AS number FROM holdfast.admission WHERE lane = :lane GROUP BY share ORDER BY share;
+SELECT share, MAX(number) AS number FROM holdfast.rate_admission WHERE lane = :lane GROUP BY share ORDER BY share;
 
 -- name: free_shares
 UPDATE holdfast.share SET free_at = 0 WHERE lane = :lane AND free_at > 0;
@@ -93,7 +93,7 @@ UPDATE holdfast.run SET input = :input, wake_at = :wake_at, rank = :rank WHERE i
 DELETE FROM holdfast.share WHERE lane = :lane AND share = :share;
 
 -- name: forget_damaged_admission
-DELETE FROM holdfast.admission WHERE lane = :lane AND share = :share;
+DELETE FROM holdfast.rate_admission WHERE lane = :lane AND share = :share;
 
 -- name: forget_damaged_gathering
 DELETE FROM holdfast.gathering WHERE key = :key;

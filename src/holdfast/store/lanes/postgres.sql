@@ -95,10 +95,10 @@ SELECT 'held', NULL, held.lane, held.share, CAST(held.held AS BIGINT), NULL, NUL
  UNION ALL
 SELECT 'began', NULL, asked.lane, asked.share, newest.number, newest.at, oldest.number - oldest.count
   FROM asked
- CROSS JOIN LATERAL (SELECT number, at FROM holdfast.admission AS admission
+ CROSS JOIN LATERAL (SELECT number, at FROM holdfast.rate_admission AS admission
                       WHERE admission.lane = asked.lane AND admission.share = asked.share
                       ORDER BY at DESC LIMIT 1) AS newest
-  LEFT JOIN LATERAL (SELECT number, count FROM holdfast.admission AS admission
+  LEFT JOIN LATERAL (SELECT number, count FROM holdfast.rate_admission AS admission
                       WHERE admission.lane = asked.lane AND admission.share = asked.share AND admission.at > asked.since
                       ORDER BY at LIMIT 1) AS oldest ON TRUE;
 
@@ -123,10 +123,10 @@ SELECT 'held', :lane, share, held, NULL, NULL FROM held WHERE share = ANY(CAST(:
  UNION ALL
 SELECT 'began', :lane, wanted.share, newest.number, newest.at, oldest.number - oldest.count
   FROM UNNEST(CAST(:shares AS TEXT[])) AS wanted (share)
- CROSS JOIN LATERAL (SELECT number, at FROM holdfast.admission AS admission
+ CROSS JOIN LATERAL (SELECT number, at FROM holdfast.rate_admission AS admission
                       WHERE admission.lane = :lane AND admission.share = wanted.share
                       ORDER BY at DESC LIMIT 1) AS newest
-  LEFT JOIN LATERAL (SELECT number, count FROM holdfast.admission AS admission
+  LEFT JOIN LATERAL (SELECT number, count FROM holdfast.rate_admission AS admission
                       WHERE admission.lane = :lane AND admission.share = wanted.share
                         AND admission.at > CASE WHEN wanted.share = '' THEN CAST(:since AS BIGINT) ELSE CAST(:share_since AS BIGINT) END
                       ORDER BY at LIMIT 1) AS oldest ON TRUE;
@@ -149,15 +149,15 @@ WITH leased AS (
     SELECT turn.lane, '', turn.vtime FROM UNNEST(CAST(:turn_lane AS TEXT[]), CAST(:turn_vtime AS BIGINT[])) AS turn (lane, vtime)
         ON CONFLICT (lane, share) DO UPDATE SET vtime = excluded.vtime
 ), gone AS (
-    DELETE FROM holdfast.admission AS admission
+    DELETE FROM holdfast.rate_admission AS admission
      USING UNNEST(CAST(:gone_lane AS TEXT[]), CAST(:gone_before AS BIGINT[])) AS gone (lane, before)
      WHERE admission.lane = gone.lane AND admission.share = '' AND admission.at <= gone.before
 ), gone_shares AS (
-    DELETE FROM holdfast.admission AS admission
+    DELETE FROM holdfast.rate_admission AS admission
      USING UNNEST(CAST(:gone_shares_lane AS TEXT[]), CAST(:gone_shares_before AS BIGINT[])) AS gone (lane, before)
      WHERE admission.lane = gone.lane AND admission.share <> '' AND admission.at <= gone.before
 ), begun AS (
-    INSERT INTO holdfast.admission AS admission (lane, share, at, number, count)
+    INSERT INTO holdfast.rate_admission AS admission (lane, share, at, number, count)
     SELECT * FROM UNNEST(CAST(:begun_lane AS TEXT[]), CAST(:begun_share AS TEXT[]), CAST(:begun_at AS BIGINT[]),
                          CAST(:begun_number AS BIGINT[]), CAST(:begun_count AS BIGINT[]))
         ON CONFLICT (lane, share, at) DO UPDATE SET number = excluded.number, count = admission.count + excluded.count
@@ -166,7 +166,7 @@ SELECT * FROM leased;
 
 -- name: admit_all
 -- `admit` for many rows.
-INSERT INTO holdfast.admission AS admission (lane, share, at, number, count)
+INSERT INTO holdfast.rate_admission AS admission (lane, share, at, number, count)
 SELECT * FROM UNNEST(CAST(:lane AS TEXT[]), CAST(:share AS TEXT[]), CAST(:at AS BIGINT[]), CAST(:number AS BIGINT[]),
                      CAST(:count AS BIGINT[]))
     ON CONFLICT (lane, share, at) DO UPDATE SET number = excluded.number, count = admission.count + excluded.count;

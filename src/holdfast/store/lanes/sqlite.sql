@@ -25,13 +25,13 @@ SELECT run.id, run.rank, run.share, run.started_at
 -- Differs from Postgres: lists are passed as JSON. For each share the number and time of its last
 -- admission, and how many admissions have left the window.
 SELECT wanted.value AS share, newest.number AS total, newest.at AS last_at,
-       (SELECT oldest.number - oldest.count FROM holdfast.admission AS oldest
+       (SELECT oldest.number - oldest.count FROM holdfast.rate_admission AS oldest
          WHERE oldest.lane = :lane AND oldest.share = wanted.value AND oldest.at > :since
          ORDER BY oldest.at LIMIT 1) AS base
   FROM json_each(:shares) AS wanted
-  JOIN holdfast.admission AS newest
+  JOIN holdfast.rate_admission AS newest
     ON newest.lane = :lane AND newest.share = wanted.value
-   AND newest.at = (SELECT MAX(at) FROM holdfast.admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
+   AND newest.at = (SELECT MAX(at) FROM holdfast.rate_admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
 
 -- name: look_at_birth
 -- Differs from Postgres: lists are passed as JSON. The facts that decide whether runs of these
@@ -54,11 +54,11 @@ SELECT 'waits', :lane, NULL, 1, NULL, NULL
 SELECT 'held', :lane, share, held, NULL, NULL FROM held WHERE share IN (SELECT value FROM json_each(:shares))
  UNION ALL
 SELECT 'began', :lane, wanted.value, newest.number, newest.at,
-       (SELECT oldest.number - oldest.count FROM holdfast.admission AS oldest
+       (SELECT oldest.number - oldest.count FROM holdfast.rate_admission AS oldest
          WHERE oldest.lane = :lane AND oldest.share = wanted.value
            AND oldest.at > CASE WHEN wanted.value = '' THEN :since ELSE :share_since END
          ORDER BY oldest.at LIMIT 1)
   FROM json_each(:shares) AS wanted
-  JOIN holdfast.admission AS newest
+  JOIN holdfast.rate_admission AS newest
     ON newest.lane = :lane AND newest.share = wanted.value
-   AND newest.at = (SELECT MAX(at) FROM holdfast.admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
+   AND newest.at = (SELECT MAX(at) FROM holdfast.rate_admission AS one WHERE one.lane = :lane AND one.share = wanted.value);

@@ -44,8 +44,8 @@ class PayloadQueries(Queries):
     def retentions(self) -> list[RetentionRule]:
         return self._listed(_retention, "retentions")
 
-    def upkeep(self, name: str) -> MaintenanceLock | None:
-        return self._one(lambda row: MaintenanceLock(**dict(row)), "upkeep", name=name)
+    def maintenance_lock(self, name: str) -> MaintenanceLock | None:
+        return self._one(lambda row: MaintenanceLock(**dict(row)), "maintenance_lock", name=name)
 
     def used_bytes(self) -> int:
         used: int = self._rows("used_bytes")[0]["bytes"]

@@ -76,9 +76,9 @@ def insert_signal(
 def _hints(outgoing: OutgoingSignal, row: Any, announcer: Announcer) -> Hints:
     hints = Hints(ready=row["wakes"])
     op = outgoing.op
-    if row["knocks"] and row["session_id"] != announcer.session_id:
+    if row["notifies"] and row["session_id"] != announcer.session_id:
         hints.runs.add(op.run_id)
-    elif row["knocks"]:
+    elif row["notifies"]:
         signal = Signal(
             row["id"], op.name, op.payload, outgoing.at, number=row["number"], source=op.source
         )

@@ -63,7 +63,7 @@ class PostgresReader(StoreQueries):
         self._lost_at: float = -math.inf
         """When a reader last lost its connection, or could not connect, by the monotonic clock."""
         self._reported: set[str] = set()
-        self._knocked: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
+        self._notified: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
         """For each session: up to where notifications were returned in order, and those beyond
         that were returned early because an older transaction was still open."""
 
@@ -168,16 +168,16 @@ class PostgresReader(StoreQueries):
     def _as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
 
-    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        rows = self._rows("knocks", session_id=session_id, after=after)
-        cursor, returned_early = self._knocked.get(session_id, (0, frozenset()))
+    def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:
+        rows = self._rows("notifications", session_id=session_id, after=after)
+        cursor, returned_early = self._notified.get(session_id, (0, frozenset()))
         # A caller that continues from the cursor already has the notifications returned early.
         if cursor == after:
             rows = [row for row in rows if (row["number"], row["run_id"]) not in returned_early]
         if rows:
             new = frozenset((row["number"], row["run_id"]) for row in rows)
             last = rows[-1]["id"]
-            self._knocked[session_id] = (
+            self._notified[session_id] = (
                 last,
                 frozenset(
                     notification for notification in new | returned_early if notification[0] > last

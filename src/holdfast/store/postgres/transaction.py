@@ -157,7 +157,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "at": Numbers,
         },
     ),
-    "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
+    "insert_notification": ("insert_notifications", {"session_id": Texts, "run_id": Texts}),
     "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
     "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
     "stop_member": (

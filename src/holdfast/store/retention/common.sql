@@ -44,22 +44,22 @@ DELETE FROM holdfast.retention WHERE name = :name;
 -- name: retentions
 SELECT name, what, workflow, statuses, older_than, keep_last, max_bytes FROM holdfast.retention ORDER BY name;
 
--- name: begin_upkeep
-INSERT INTO holdfast.upkeep (name, session_id, until, done_at) VALUES (:name, NULL, 0, NULL) ON CONFLICT DO NOTHING;
+-- name: begin_maintenance
+INSERT INTO holdfast.maintenance_lock (name, session_id, until, done_at) VALUES (:name, NULL, 0, NULL) ON CONFLICT DO NOTHING;
 
--- name: take_upkeep
+-- name: take_maintenance
 -- The lock is free at its time, or when the session that has it has ended.
-UPDATE holdfast.upkeep AS upkeep
+UPDATE holdfast.maintenance_lock AS maintenance_lock
    SET session_id = :session_id, until = :until
  WHERE name = :name
    AND (until <= :now OR session_id = :session_id
-        OR (session_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holdfast.session WHERE id = upkeep.session_id)));
+        OR (session_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holdfast.session WHERE id = maintenance_lock.session_id)));
 
--- name: end_upkeep
-UPDATE holdfast.upkeep SET session_id = NULL, until = :until, done_at = :now WHERE name = :name AND session_id = :session_id;
+-- name: end_maintenance
+UPDATE holdfast.maintenance_lock SET session_id = NULL, until = :until, done_at = :now WHERE name = :name AND session_id = :session_id;
 
--- name: upkeep
-SELECT name, session_id, until, done_at FROM holdfast.upkeep WHERE name = :name;
+-- name: maintenance_lock
+SELECT name, session_id, until, done_at FROM holdfast.maintenance_lock WHERE name = :name;
 
 -- name: count_events
 SELECT COUNT(*) AS events, MAX(CASE WHEN kind = 'history_deleted' THEN 1 ELSE 0 END) AS deleted
@@ -73,5 +73,5 @@ UPDATE holdfast.stream
        first_seq = (SELECT last_seq + 1 FROM holdfast.output AS output WHERE output.run_id = :run_id)
  WHERE run_id = :run_id;
 
--- name: forget_damaged_upkeep
-DELETE FROM holdfast.upkeep WHERE name = :name;
+-- name: forget_damaged_maintenance_lock
+DELETE FROM holdfast.maintenance_lock WHERE name = :name;

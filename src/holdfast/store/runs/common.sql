@@ -126,19 +126,19 @@ RETURNING remaining, eager;
 -- name: count_up
 UPDATE holdfast.fanout SET remaining = remaining + :more WHERE run_id = :run_id AND step = :step;
 
--- name: insert_knock
-INSERT INTO holdfast.knock (session_id, run_id) VALUES (:session_id, :run_id);
+-- name: insert_notification
+INSERT INTO holdfast.run_notification (session_id, run_id) VALUES (:session_id, :run_id);
 
--- name: knocks
-SELECT id, run_id FROM holdfast.knock WHERE session_id = :session_id AND id > :after ORDER BY id;
+-- name: notifications
+SELECT id, run_id FROM holdfast.run_notification WHERE session_id = :session_id AND id > :after ORDER BY id;
 
--- name: delete_knocks
+-- name: delete_notifications
 -- All but the last notification: while it exists, SQLite does not assign its number again to a
 -- notification that would then count as read.
-DELETE FROM holdfast.knock WHERE session_id = :session_id AND id < :seen;
+DELETE FROM holdfast.run_notification WHERE session_id = :session_id AND id < :seen;
 
--- name: forget_knocks
-DELETE FROM holdfast.knock WHERE session_id = :session_id;
+-- name: forget_notifications
+DELETE FROM holdfast.run_notification WHERE session_id = :session_id;
 
 -- name: insert_signal
 -- Inserts nothing if the key was used before, or if the run has reached its limit of signals.
@@ -489,5 +489,5 @@ UPDATE holdfast.run
    SET status = 'stuck', error = :error, rank = NULL, wake_at = NULL, waits = NULL, session_id = NULL
  WHERE id = :run_id AND status NOT IN ('stuck', 'completed', 'failed', 'cancelled', 'expired', 'skipped');
 
--- name: forget_damaged_knock
-DELETE FROM holdfast.knock WHERE id = :id;
+-- name: forget_damaged_notification
+DELETE FROM holdfast.run_notification WHERE id = :id;

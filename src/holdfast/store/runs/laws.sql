@@ -90,7 +90,7 @@ SELECT fanout.run_id FROM holdfast.fanout AS fanout
 -- name: what_began_of_late_is_numbered_one_after_another
 SELECT lane || ' ' || share AS id
   FROM (SELECT lane, share, number, count, LAG(number) OVER (PARTITION BY lane, share ORDER BY at) AS before
-          FROM holdfast.admission) AS admission
+          FROM holdfast.rate_admission) AS admission
  WHERE count < 1 OR number < count OR number - count <> COALESCE(before, number - count);
 
 -- name: a_completed_run_has_recorded_the_steps_it_was_given

@@ -217,7 +217,7 @@ class OpenSession(Operation):
 
 class Heartbeat(Operation):
     """Extend a session by ``lifetime``, and delete its notifications up to the number
-    ``seen_knock``.
+    ``seen_notification``.
 
     Answers:
         bool  False if the session has ended, because another process took it over
@@ -225,7 +225,7 @@ class Heartbeat(Operation):
 
     session_id: str
     lifetime: int
-    seen_knock: int = 0
+    seen_notification: int = 0
 
 
 class EndSession(Operation):

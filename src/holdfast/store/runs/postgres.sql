@@ -266,15 +266,15 @@ UPDATE holdfast.fanout AS fanout
  WHERE fanout.run_id = ended.run_id AND fanout.step = ended.step
 RETURNING fanout.run_id, fanout.step, fanout.remaining, fanout.eager;
 
--- name: knocks
+-- name: notifications
 -- Differs from SQLite: transactions do not commit in the order in which they began. A notification
 -- that began after one that is still uncommitted is returned, but does not count as read: the
 -- number to continue from is the highest below which all transactions have ended.
-SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id, knock.id AS number
-  FROM holdfast.knock AS knock,
+SELECT LEAST(notification.id, horizon.number - 1) AS id, run_id, notification.id AS number
+  FROM holdfast.run_notification AS notification,
        (SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS number) AS horizon
- WHERE session_id = :session_id AND knock.id > :after
- ORDER BY knock.id;
+ WHERE session_id = :session_id AND notification.id > :after
+ ORDER BY notification.id;
 
 -- name: held_states
 -- Differs from SQLite: the rows are locked. This statement does not see events that a holder writes
@@ -455,7 +455,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
        (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
        (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
-       (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS news_at,
+       (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS news_at,
        (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 

@@ -174,10 +174,10 @@ class RunQueries(DamageQueries):
             for row in self._rows("held", session_id=session_id)
         ]
 
-    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
+    def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:
         return [
             (row["id"], row["run_id"])
-            for row in self._rows("knocks", session_id=session_id, after=after)
+            for row in self._rows("notifications", session_id=session_id, after=after)
         ]
 
     def next_wake(self) -> int | None:

@@ -6,7 +6,7 @@
 -- condition, has a wait that is past its time, or has reached its limit of signals, or if the key
 -- was used before; nor if another transaction changed the run while this one waited for its lock,
 -- because the number of the last signal is then not the one that this statement sees. The holder of
--- the run in another process is notified by name and gets a row of `knock`; if the run is claimable
+-- the run in another process is notified by name and gets a row of `run_notification`; if the run is claimable
 -- now, all workers are notified. A holder in this process is notified directly.
 WITH seen AS MATERIALIZED (
     SELECT id, revision FROM holdfast.run WHERE id = :run_id
@@ -18,7 +18,7 @@ WITH seen AS MATERIALIZED (
        FOR NO KEY UPDATE OF run
 ), judged AS MATERIALIZED (
     SELECT id, generation, revision, status, session_id, priority, waits, COALESCE(met, FALSE) AS met,
-           session_id IS NOT NULL AND (waits IS NULL OR met) AS knocks,
+           session_id IS NOT NULL AND (waits IS NULL OR met) AS notifies,
            COALESCE(session_id IS NULL AND met AND (status IN ('waiting', 'blocked') OR status = 'cancelling'), FALSE) AS wakes
       FROM (SELECT found.*,
                    waiting @> JSONB_BUILD_ARRAY(JSONB_BUILD_OBJECT('kind', 'signal', 'name', CAST(:name AS TEXT)))
@@ -44,12 +44,12 @@ WITH seen AS MATERIALIZED (
            waits = CASE WHEN wakes THEN NULL ELSE run.waits END
       FROM judged, written
      WHERE run.id = :run_id
-), knocked AS (
-    INSERT INTO holdfast.knock (session_id, run_id)
-    SELECT session_id, judged.id FROM judged, written WHERE knocks AND session_id <> :mine
+), notified AS (
+    INSERT INTO holdfast.run_notification (session_id, run_id)
+    SELECT session_id, judged.id FROM judged, written WHERE notifies AND session_id <> :mine
 )
-SELECT written.id, number, effect, generation, revision + 1 AS revision, session_id, knocks, wakes,
-       CASE WHEN knocks AND session_id <> :mine
+SELECT written.id, number, effect, generation, revision + 1 AS revision, session_id, notifies, wakes,
+       CASE WHEN notifies AND session_id <> :mine
             THEN PG_NOTIFY(:channel, :teller || CASE WHEN OCTET_LENGTH(judged.id) < 1000 THEN ' ' || session_id || ' ' || judged.id
                                                      ELSE '' END)
             WHEN wakes AND CAST(:tells AS BIGINT) = 1 THEN PG_NOTIFY(:channel, :teller) END AS told

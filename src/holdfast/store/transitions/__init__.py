@@ -181,13 +181,13 @@ from holdfast.store.transitions.leases import (
 from holdfast.store.transitions.operating import replay_run, replay_runs, resume_run, set_lane
 from holdfast.store.transitions.payloads import (
     copy_payloads,
-    end_upkeep,
+    end_maintenance,
     forget,
     remove_retention,
     reseal,
     save_retention,
     save_setting,
-    take_upkeep,
+    take_maintenance,
 )
 from holdfast.store.transitions.schedules import (
     backfill_schedule,
@@ -294,8 +294,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     Forget: forget,
     SaveRetention: save_retention,
     RemoveRetention: remove_retention,
-    TakeMaintenanceLock: take_upkeep,
-    EndMaintenance: end_upkeep,
+    TakeMaintenanceLock: take_maintenance,
+    EndMaintenance: end_maintenance,
     SaveSetting: save_setting,
     WriteStagePart: stage_part,
     SweepStages: sweep_stages,

@@ -144,7 +144,7 @@ def _spend_by_parts(tx: Transaction, op: Advance, asked: Sequence[SpendEntry]) -
         # A refused key must not be remembered: the next attempt with it has to count.
         for entry in new:
             if entry.key is not None:
-                tx.change("delete_receipt_of_key", budget=account, key=entry.key)
+                tx.change("forget_spend_key", budget=account, key=entry.key)
         return breach
     record_spend(
         tx, op.run_id, op.budgets, [SpendEntry(entry.amounts, None, entry.under) for entry in new]
@@ -162,7 +162,7 @@ def spend(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetRefused:
     breach = None if op.force else _check_limits(tx, op.budgets, op.amounts, credit)
     if breach is not None:
         if op.key is not None:
-            tx.change("delete_receipt_of_key", budget=f"{budget_rules.RUN}{op.run_id}", key=op.key)
+            tx.change("forget_spend_key", budget=f"{budget_rules.RUN}{op.run_id}", key=op.key)
         return BudgetRefused(breach)
     passed = record_spend(tx, op.run_id, op.budgets, [SpendEntry(op.amounts, None, op.under)])
     append(tx, op.run_id, [op.event])
@@ -367,7 +367,7 @@ def _save(
         soft = op.limits.soft.get(dimension, None if known is None else known.soft)
         soft = None if soft is None or (hard is not None and soft > hard) else soft
         tx.change(
-            "save_allowance",
+            "save_budget_line",
             budget=name,
             dimension=dimension,
             run_id=run_id,
@@ -395,7 +395,7 @@ def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:
             "reset_at": line.reset_at,
         }
         tx.change(
-            "save_allowance", **values, hard=None if line.hard is None else line.hard + amount
+            "save_budget_line", **values, hard=None if line.hard is None else line.hard + amount
         )
     _wake(tx, op.name)
     return True
@@ -419,7 +419,7 @@ def spend_budget(tx: Transaction, op: SpendBudget) -> BudgetSpent | BudgetRefuse
     if breach is not None:
         _count_breach(tx, [line for line in lines if line.dimension == breach.dimension], hard=1)
         if op.key is not None:
-            tx.change("delete_receipt_of_key", budget=op.name, key=op.key)
+            tx.change("forget_spend_key", budget=op.name, key=op.key)
         return BudgetRefused(breach)
     counted = [line for line in _lines(tx, [op.name]) if line.dimension in op.amounts]
     tx.many("add_used", [_amount(line, op.amounts[line.dimension]) for line in counted])
@@ -481,8 +481,8 @@ def _fresh(tx: Transaction, names: Sequence[str]) -> list[BudgetLine]:
 def _reset(tx: Transaction, budget: Budget) -> None:
     at = budget_rules.next_reset(budget.resets, budget.zone, tx.now, budget.created_at)
     tx.change("reset_budget", name=budget.name, reset_at=at)
-    tx.change("reset_allowances", name=budget.name, reset_at=at)
-    tx.change("forget_receipts", budget=budget.name, before=tx.now - REMEMBERED)
+    tx.change("reset_budget_lines", name=budget.name, reset_at=at)
+    tx.change("forget_spend_keys", budget=budget.name, before=tx.now - REMEMBERED)
 
 
 def _count_breach(tx: Transaction, lines: Sequence[BudgetLine], *, hard: int) -> None:
@@ -504,7 +504,7 @@ def _lines(
     tx: Transaction, names: Sequence[str], dimensions: Iterable[str] | None = None
 ) -> list[BudgetLine]:
     lines = (
-        [BudgetLine(**dict(row)) for row in tx.rows("lock_allowances", budgets=tx.as_list(names))]
+        [BudgetLine(**dict(row)) for row in tx.rows("lock_budget_lines", budgets=tx.as_list(names))]
         if names
         else []
     )
@@ -537,7 +537,7 @@ def _amount(line: BudgetLine, amount: int) -> Row:
 
 
 def _is_new(tx: Transaction, budget: str, key: str, run_id: str | None) -> bool:
-    return tx.change("insert_receipt", budget=budget, key=key, run_id=run_id, at=tx.now) == 1
+    return tx.change("insert_spend_key", budget=budget, key=key, run_id=run_id, at=tx.now) == 1
 
 
 def _check_lease(tx: Transaction, run_id: str, generation: int) -> None:

@@ -95,10 +95,10 @@ def _task(tx: Transaction, damage: RowDamaged) -> bool:
 
 _COUNTERS = {
     "share": "forget_damaged_share",
-    "admission": "forget_damaged_admission",
+    "rate_admission": "forget_damaged_admission",
     "gathering": "forget_damaged_gathering",
-    "upkeep": "forget_damaged_upkeep",
-    "knock": "forget_damaged_knock",
+    "maintenance_lock": "forget_damaged_maintenance_lock",
+    "run_notification": "forget_damaged_notification",
 }
 """Rows that only count or notify are deleted; counting then starts from zero."""
 

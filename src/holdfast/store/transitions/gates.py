@@ -142,12 +142,17 @@ def _add(tx: Transaction, gate: Gate, entry: GateEntry) -> None:
 
 
 def _save_assignments(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
-    tx.change("delete_seats", gate_id=gate.id)
+    tx.change("delete_assignments", gate_id=gate.id)
     rows: list[dict[str, object]] = [
-        {"kind": seat.kind, "name": seat.name, "gate_id": gate.id, "run_id": gate.run_id}
-        for seat in gate_rules.seats(gate, entries)
+        {
+            "kind": assignment.kind,
+            "name": assignment.name,
+            "gate_id": gate.id,
+            "run_id": gate.run_id,
+        }
+        for assignment in gate_rules.assignments(gate, entries)
     ]
-    tx.many("insert_seat", rows)
+    tx.many("insert_assignment", rows)
 
 
 def _close(tx: Transaction, state: Row, gate: Gate, verdict: GateVerdict) -> Gate:
@@ -167,7 +172,7 @@ def _close_row(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
         reason=verdict.reason,
         now=tx.now,
     )
-    tx.change("delete_seats", gate_id=gate_id)
+    tx.change("delete_assignments", gate_id=gate_id)
     return written
 
 

@@ -246,7 +246,7 @@ def renew_leases(tx: Transaction, op: RenewLeases) -> int | None:
     until = tx.now + op.lifetime
     if not tx.change("renew_session", session_id=op.session_id, now=tx.now, expires_at=until):
         return None
-    tx.change("forget_knocks", session_id=op.session_id)
+    tx.change("forget_notifications", session_id=op.session_id)
     return until
 
 

@@ -240,12 +240,12 @@ def remove_retention(tx: Transaction, op: RemoveRetention) -> None:
         raise RetentionNotFound(name=op.name)
 
 
-def take_upkeep(tx: Transaction, op: TakeMaintenanceLock) -> bool:
+def take_maintenance(tx: Transaction, op: TakeMaintenanceLock) -> bool:
     """Take a maintenance lock, if it is due and free. Return whether it was taken."""
-    tx.change("begin_upkeep", name=op.name)
+    tx.change("begin_maintenance", name=op.name)
     return bool(
         tx.change(
-            "take_upkeep",
+            "take_maintenance",
             name=op.name,
             session_id=op.session_id,
             now=tx.now,
@@ -254,10 +254,14 @@ def take_upkeep(tx: Transaction, op: TakeMaintenanceLock) -> bool:
     )
 
 
-def end_upkeep(tx: Transaction, op: EndMaintenance) -> None:
+def end_maintenance(tx: Transaction, op: EndMaintenance) -> None:
     """Release a maintenance lock until it is due again."""
     tx.change(
-        "end_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.pause
+        "end_maintenance",
+        name=op.name,
+        session_id=op.session_id,
+        now=tx.now,
+        until=tx.now + op.pause,
     )
 
 

@@ -43,8 +43,8 @@ def open_session(tx: Transaction, op: OpenSession) -> None:
 def heartbeat(tx: Transaction, op: Heartbeat) -> bool:
     """Extend a session, and delete the notifications that it has processed. Return whether it
     exists."""
-    if op.seen_knock:
-        tx.change("delete_knocks", session_id=op.session_id, seen=op.seen_knock)
+    if op.seen_notification:
+        tx.change("delete_notifications", session_id=op.session_id, seen=op.seen_notification)
     return (
         tx.change("beat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime)
         == 1
@@ -61,7 +61,7 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
     tx.change("delete_session", session_id=op.session_id)
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
-    tx.change("forget_knocks", session_id=op.session_id)
+    tx.change("forget_notifications", session_id=op.session_id)
     held = tx.rows("held_states", session_id=op.session_id, limit=PORTION + 1)
     rest = None
     if len(held) > PORTION:

@@ -226,7 +226,7 @@ def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None 
     tx.many("save_cancel", [_cancel_row(tx, state, reason, at) for state, reason in asked])
     held = [state for state, _ in asked if state["session_id"] is not None]
     tx.many(
-        "insert_knock",
+        "insert_notification",
         [{"session_id": state["session_id"], "run_id": state["id"]} for state in held],
     )
     tx.hints.runs.update(state["id"] for state in held)

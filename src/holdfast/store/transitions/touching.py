@@ -30,7 +30,7 @@ def notify_or_wake(tx: Transaction, state: Row, *, wakes: bool = True) -> None:
 
 def notify_holder(tx: Transaction, session_id: str, run_id: str) -> None:
     """Notify the session that holds a run."""
-    tx.change("insert_knock", session_id=session_id, run_id=run_id)
+    tx.change("insert_notification", session_id=session_id, run_id=run_id)
     tx.hints.runs.add(run_id)
 
 

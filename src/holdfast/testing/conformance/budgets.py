@@ -43,13 +43,13 @@ _ASIDE = (
 )
 
 BROKEN = {
-    "a_budget_has_a_limit": "DELETE FROM holdfast.allowance WHERE budget = 'tree:waiting'",
+    "a_budget_has_a_limit": "DELETE FROM holdfast.budget_line WHERE budget = 'tree:waiting'",
     "nobody_has_spent_or_set_aside_less_than_nothing": (
-        "INSERT INTO holdfast.allowance (budget, dimension, run_id, used) VALUES ('run:held',"
+        "INSERT INTO holdfast.budget_line (budget, dimension, run_id, used) VALUES ('run:held',"
         " 'tokens', 'held', -1)"
     ),
     "what_is_set_aside_in_a_budget_is_what_runs_have_set_aside": (
-        "INSERT INTO holdfast.allowance (budget, dimension, run_id, reserved) VALUES ('run:held',"
+        "INSERT INTO holdfast.budget_line (budget, dimension, run_id, reserved) VALUES ('run:held',"
         " 'tokens', 'held', 5)"
     ),
     "only_a_run_that_lives_has_something_set_aside": (
@@ -59,10 +59,10 @@ BROKEN = {
         f"{_ASIDE} ('pending', 'step', 'b', 'tokens', 1, 0, 1)"
     ),
     "a_budget_of_a_tree_has_spent_what_its_runs_have_spent_or_less": (
-        "UPDATE holdfast.allowance SET used = 7 WHERE budget = 'tree:waiting'"
+        "UPDATE holdfast.budget_line SET used = 7 WHERE budget = 'tree:waiting'"
     ),
     "a_limit_belongs_to_a_budget_and_an_account_to_a_run": (
-        "INSERT INTO holdfast.allowance (budget, dimension, used) VALUES ('none', 'tokens', 1)"
+        "INSERT INTO holdfast.budget_line (budget, dimension, used) VALUES ('none', 'tokens', 1)"
     ),
     "a_run_that_is_blocked_is_held_by_nobody_and_cannot_be_claimed": (
         "UPDATE holdfast.run SET status = 'blocked' WHERE id = 'pending'"
@@ -88,7 +88,7 @@ class BudgetConformance(StoreFixture):
         """Return the used and the reserved amount of each dimension."""
         return {
             line.dimension: (line.used / UNIT, line.reserved / UNIT)
-            for line in store.allowances([name])
+            for line in store.budget_lines([name])
         }
 
     def record_spending(
@@ -424,7 +424,7 @@ class BudgetConformance(StoreFixture):
         self.start(store, "r1", limits=limits_from({"tokens": 99}))
         budget = store.budget("tree:r1")
         assert budget is not None
-        assert [line.hard for line in budget.allowances] == [10 * UNIT]
+        assert [line.hard for line in budget.lines] == [10 * UNIT]
 
     def test_a_run_with_an_unknown_budget_is_not_started(self, store: Store) -> None:
         with pytest.raises(BudgetNotFound):
@@ -443,7 +443,7 @@ class BudgetConformance(StoreFixture):
         assert self.do(store, RaiseBudget("b", {"tokens": 50 * UNIT}, "once")) is False
 
         assert self.claimed(store) == ["r1"]
-        assert [line.hard for line in store.allowances(["b"])] == [150 * UNIT]
+        assert [line.hard for line in store.budget_lines(["b"])] == [150 * UNIT]
 
     def test_setting_a_higher_limit_and_resetting_wake_as_well(self, store: Store) -> None:
         self.set_budget(store, tokens=10)

@@ -392,7 +392,7 @@ class DamageConformance(StoreFixture):
             "session.expires_at",
             "key.expires_at",
             "subscription.next_at",
-            "upkeep.until",
+            "maintenance_lock.until",
             "graph_stage.due_at",
             "budget.reset_at",
             "schedule.next_at",

@@ -146,7 +146,7 @@ class GateConformance(StoreFixture):
         self.decide(store, "no")
 
         assert store.hints().runs == {"r1"}
-        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
         assert self.get(store).session_id == "s1"
 
     def test_parking_does_not_miss_a_decision(self, store: Store) -> None:

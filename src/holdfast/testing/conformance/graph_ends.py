@@ -288,7 +288,7 @@ class GraphRetentionConformance(GraphFixture):
         self.finish(store, run)
         standing = store.standing()
         runs = store.dossiers("", 100, 10**6)
-        assert standing["graph_news"] == [["g", "g::a", "completed", store.now(), None]]
+        assert standing["graph_outbox"] == [["g", "g::a", "completed", store.now(), None]]
         before = store.whole_graph("g")
         self.execute(store, "DELETE FROM holdfast.event")
         self.execute(store, "DELETE FROM holdfast.run")
@@ -428,7 +428,7 @@ BROKEN |= {
         "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'g::x', 0)"
     ),
     "news_tell_of_an_end_or_of_work_that_goes_on": (
-        "INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES ('g', 'g::x',"
+        "INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at) VALUES ('g', 'g::x',"
         " 'x', 1)"
     ),
     "an_edge_stays_in_its_graph": (

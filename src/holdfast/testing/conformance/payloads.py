@@ -506,7 +506,7 @@ class RetentionConformance(StoreFixture):
         self.open(store, "s1")
         self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE))
         self.do(store, EndMaintenance("retention", "s1", 2 * MINUTE))
-        done = store.upkeep("retention")
+        done = store.maintenance_lock("retention")
 
         assert done is not None and (done.session_id, done.done_at) == (None, store.now())
         assert self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE)) is False

@@ -34,7 +34,11 @@ class ReadConformance(StoreFixture):
             store.signals("none"),
             store.tags("none"),
         ) == (None, [], [], {})
-        assert (store.children("none"), store.held("none"), store.knocks("none", 0)) == ([], [], [])
+        assert (store.children("none"), store.held("none"), store.notifications("none", 0)) == (
+            [],
+            [],
+            [],
+        )
         assert (store.runs(RunFilter()), store.counts(), store.routes(), store.lanes()) == (
             [],
             {},
@@ -140,7 +144,7 @@ class ReadConformance(StoreFixture):
         self.do(other, SignalRun("r1", "paid", b"1"))
 
         assert self.notices_commit(store)
-        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
 
     def test_the_facts_say_what_the_store_is(self, store: Store) -> None:
         facts = store.facts()
@@ -269,8 +273,8 @@ BROKEN = {
         " 'map_started', 'map', 1, 1)"
     ),
     "what_began_of_late_is_numbered_one_after_another": (
-        "INSERT INTO holdfast.admission (lane, share, at, number, count) VALUES ('x', '', 1, 1, 1),"
-        " ('x', '', 2, 3, 1)"
+        "INSERT INTO holdfast.rate_admission (lane, share, at, number, count) VALUES"
+        " ('x', '', 1, 1, 1), ('x', '', 2, 3, 1)"
     ),
     "a_gate_belongs_to_a_run": GATE.format("'none'", "'open'", "NULL", "NULL"),
     "an_open_gate_belongs_to_a_run_that_has_not_ended": GATE.format(
@@ -283,8 +287,8 @@ BROKEN = {
     ),
     "a_run_opens_a_gate_in_its_history": GATE.format("'held'", "'expired'", "1", "NULL"),
     "a_place_in_an_inbox_belongs_to_a_gate": (
-        "INSERT INTO holdfast.gate_seat (kind, name, gate_id, run_id) VALUES ('person', 'ann',"
-        " 'none', 'held')"
+        "INSERT INTO holdfast.gate_assignment (kind, name, gate_id, run_id) VALUES ('person',"
+        " 'ann', 'none', 'held')"
     ),
     "what_was_done_to_a_gate_belongs_to_it": (
         f"{ENTRY} ('none', 1, 'held', 'expired', NULL, 1, '{{}}')"
@@ -300,8 +304,8 @@ BROKEN = {
         "INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES ('none', 'k', 1, 1)"
     ),
     "news_belong_to_a_graph": (
-        "INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES ('none', 'none::a',"
-        " 'completed', 1)"
+        "INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at) VALUES ('none',"
+        " 'none::a', 'completed', 1)"
     ),
     "a_share_is_free_again_when_its_window_has_passed": (
         "INSERT INTO holdfast.share (lane, share, free_at) VALUES ('rated', 'ann',"

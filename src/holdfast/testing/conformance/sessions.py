@@ -91,12 +91,12 @@ class SessionConformance(StoreFixture):
         self.hold(store)
         for _ in range(3):
             self.do(store, SignalRun("r1", "paid", b"1"))
-        notifications = store.knocks("s1", 0)
+        notifications = store.notifications("s1", 0)
 
-        self.do(store, Heartbeat("s1", MINUTE, seen_knock=notifications[1][0]))
+        self.do(store, Heartbeat("s1", MINUTE, seen_notification=notifications[1][0]))
 
-        assert notifications[0] not in store.knocks("s1", 0)
-        assert store.knocks("s1", notifications[1][0]) == notifications[2:]
+        assert notifications[0] not in store.notifications("s1", 0)
+        assert store.notifications("s1", notifications[1][0]) == notifications[2:]
 
     def test_a_notification_after_a_heartbeat_is_newer_than_those_that_were_seen(
         self, store: Store
@@ -104,12 +104,12 @@ class SessionConformance(StoreFixture):
         self.hold(store)
         self.do(store, SignalRun("r1", "paid", b"1"))
         self.do(store, SignalRun("r1", "paid", b"2"))
-        seen = store.knocks("s1", 0)[-1][0]
-        self.do(store, Heartbeat("s1", MINUTE, seen_knock=seen))
+        seen = store.notifications("s1", 0)[-1][0]
+        self.do(store, Heartbeat("s1", MINUTE, seen_notification=seen))
 
         self.do(store, SignalRun("r1", "paid", b"3"))
 
-        assert [run_id for _, run_id in store.knocks("s1", seen)] == ["r1"]
+        assert [run_id for _, run_id in store.notifications("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
     def test_a_running_run_of_an_ended_session_is_pending_without_a_holder(
@@ -159,7 +159,10 @@ class SessionConformance(StoreFixture):
         self.park(store, self.hold(store), keep=True)
         self.do(store, SignalRun("r1", "paid", b"1"))
         if seen:  # the holder has read the notification and died before it could act
-            self.do(store, Heartbeat("s1", MINUTE, seen_knock=store.knocks("s1", 0)[-1][0]))
+            self.do(
+                store,
+                Heartbeat("s1", MINUTE, seen_notification=store.notifications("s1", 0)[-1][0]),
+            )
 
         self.end_session(store, crashed=crashed)
 
@@ -412,7 +415,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "c1"))
 
         assert (self.status(store), self.get(store).revision) == (Status.WAITING, 1)
-        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
 
     def test_a_cancelled_child_wakes_its_parent_too(self, store: Store) -> None:
         parent = self.hold(store)
@@ -446,7 +449,7 @@ class ChildConformance(StoreFixture):
         for child in children:
             self.finish(store, child)
 
-        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"] * 3
+        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"] * 3
 
     def test_a_parent_that_is_not_eager_is_notified_only_once(self, store: Store) -> None:
         children = self.with_children(store, 3, keep=True)
@@ -454,7 +457,7 @@ class ChildConformance(StoreFixture):
         for child in children:
             self.finish(store, child)
 
-        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
 
     def test_more_children_of_the_same_map_are_counted_with_the_others(self, store: Store) -> None:
         parent = self.hold(store)

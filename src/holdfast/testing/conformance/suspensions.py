@@ -134,7 +134,7 @@ class SuspensionConformance(StoreFixture):
         if action in ENDS:
             assert (self.status(store, "kid"), self.kinds(store, "kid")[-1]) == ENDS[action]
             assert wait.closed_by == "timeout"
-            assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
+            assert [run_id for _, run_id in store.notifications("s0", 0)] == ["p"]
         else:
             assert self.status(store, "kid") is (
                 Status.PENDING if action == "continue" else Status.WAITING

@@ -86,11 +86,11 @@ class TaskConformance(StoreFixture):
         self.do(store, OpenSession(opened))
         (held,) = self.lease(store)
         self.do(store, SignalRun("r1", "go", b"1"))
-        assert store.knocks("s1", 0) != []
+        assert store.notifications("s1", 0) != []
 
         clock.move(MINUTE)
         assert self.renew(store) == clock.now() + MINUTE
-        assert store.knocks("s1", 0) == []
+        assert store.notifications("s1", 0) == []
         assert (
             self.renew(store, run_id="r1", generation=held.run.generation) == clock.now() + MINUTE
         )
@@ -222,7 +222,7 @@ class TaskConformance(StoreFixture):
         self.do(store, ExpireAttempts(0.5))
 
         assert self.status(store, "kid") is Status.FAILED
-        assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
+        assert [run_id for _, run_id in store.notifications("s0", 0)] == ["p"]
 
     def test_a_lease_is_revoked_and_its_holder_can_no_longer_write(self, store: Store) -> None:
         held = self.hold(store)
@@ -321,7 +321,7 @@ class TaskConformance(StoreFixture):
             outcome.get("error"),
         )
         assert self.kinds(store, "kid")[0] == EventKind.RUN_OVERRIDDEN
-        assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
+        assert [run_id for _, run_id in store.notifications("s0", 0)] == ["p"]
         with pytest.raises(LeaseLost):
             self.advance(store, kid, events=[Event(EventKind.MARKED, "m", seq=9)])
 

@@ -376,10 +376,10 @@ class WaitConformance(StoreFixture):
         revision = self.get(store).revision
 
         self.send_signal(store, "vote")
-        assert (store.knocks("s1", 0), self.get(store).revision) == ([], revision + 1)
+        assert (store.notifications("s1", 0), self.get(store).revision) == ([], revision + 1)
         self.send_signal(store, "vote")
 
-        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
 
     def test_a_condition_on_sealed_payloads_is_left_to_a_worker_with_the_codec(
         self, store: Store

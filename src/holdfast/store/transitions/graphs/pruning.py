@@ -14,7 +14,7 @@ ROWS = 5000
 """How many members and audit entries one transaction deletes at most."""
 
 _ALL = (
-    "delete_graph_news",
+    "delete_graph_outbox",
     "delete_graph_edges",
     "delete_graph_groups",
     "delete_graph_members",
@@ -48,7 +48,7 @@ def prune_some(tx: Transaction, op: PruneGraphs, statuses: Collection[str]) -> i
 
 def _leave_to_sweepers(tx: Transaction, graph_id: str) -> None:
     """Hide a graph that has too many rows for this transaction; later transactions sweep them."""
-    tx.change("delete_graph_news", graph_id=graph_id)
+    tx.change("delete_graph_outbox", graph_id=graph_id)
     tx.change("insert_stage", id=graph_id, due_at=0)
     tx.change("discard_stage", id=graph_id)
     tx.change("delete_graph", graph_id=graph_id)

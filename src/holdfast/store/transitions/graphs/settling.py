@@ -45,7 +45,7 @@ def resolve_graphs(tx: Transaction, op: ResolveGraphs) -> ResolvedGraphs:
         here.finish()
         return ResolvedGraphs(here.born, more=False, left=here.left)
     outcomes, damaged = tx.sifted(
-        "graph_news", limit=op.limit, without=tx.as_list(sorted(op.without))
+        "graph_outbox", limit=op.limit, without=tx.as_list(sorted(op.without))
     )
     tx.hints.graphs = False
     resolution = resolve_outcomes(tx, outcomes, op.compose, op.lease)

@@ -1,1 +1,0 @@
--- Nothing: PostgreSQL keeps what is long apart by itself, and leaves it alone when the rest of its row changes.

@@ -1,0 +1,674 @@
+-- The schema of a SQLite database. Times are microseconds since 1970; amounts of budgets are
+-- millionths of a unit.
+
+CREATE TABLE holdfast.setting (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- The workflow, version, lane and capabilities that a worker must offer to serve a run. Runs point
+-- here, so that a claim never reads runs that its worker cannot serve.
+CREATE TABLE holdfast.route (
+    id INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    capabilities TEXT NOT NULL,
+    UNIQUE (namespace, workflow, version, lane, capabilities)
+);
+
+CREATE TABLE holdfast.run (
+    id TEXT PRIMARY KEY,
+    route_id INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 0,  -- grows when something reaches the run from outside
+    seen_revision INTEGER,  -- the revision that its holder had seen when it parked
+    session_id TEXT,
+    rank INTEGER,  -- set if the run is claimable; the smallest goes first
+    wake_at INTEGER,  -- when the run becomes claimable
+    deadline INTEGER,
+    input BLOB NOT NULL,
+    result BLOB,
+    error BLOB,
+    waits BLOB,  -- what the run is parked on
+    key TEXT,
+    parent_id TEXT,
+    parent_step TEXT,
+    parent_index INTEGER,
+    on_parent_end TEXT,
+    root_id TEXT,
+    forked_from TEXT,
+    cancel_reason TEXT,
+    crashes INTEGER NOT NULL DEFAULT 0,
+    crash_seq INTEGER,  -- the last event at the last crash: without a newer one, no progress
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER,
+    budgets TEXT,  -- the budgets that it spends from, one per line
+    share TEXT,  -- the share of a lane's limits and of its fair queue
+    cancelled_at INTEGER  -- when the cancellation was requested
+) WITHOUT ROWID;
+
+-- Partial indexes over live runs, so that finished runs cost live ones nothing.
+CREATE INDEX holdfast.run_ready ON holdfast.run (route_id, rank)
+    WHERE rank IS NOT NULL AND crashes < 2;
+CREATE INDEX holdfast.run_suspect ON holdfast.run (route_id, rank)
+    WHERE rank IS NOT NULL AND crashes >= 2;
+CREATE INDEX holdfast.run_wake ON holdfast.run (wake_at)
+    WHERE wake_at IS NOT NULL AND session_id IS NULL;
+CREATE INDEX holdfast.run_held ON holdfast.run (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX holdfast.run_deadline ON holdfast.run (deadline)
+    WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL
+      AND status <> 'cancelling';
+CREATE INDEX holdfast.run_child ON holdfast.run (parent_id, parent_step, parent_index)
+    WHERE parent_id IS NOT NULL;
+CREATE INDEX holdfast.run_root ON holdfast.run (root_id) WHERE root_id IS NOT NULL;
+CREATE INDEX holdfast.run_notable ON holdfast.run (status, id)
+    WHERE status IN ('blocked', 'stuck', 'failed', 'cancelled', 'expired', 'skipped', 'cancelling');
+CREATE UNIQUE INDEX holdfast.run_key ON holdfast.run (key) WHERE key IS NOT NULL;
+
+CREATE TABLE holdfast.event (
+    id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    step TEXT,
+    attempt INTEGER NOT NULL,
+    data BLOB,
+    error BLOB,
+    started_at INTEGER,
+    at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX holdfast.event_run ON holdfast.event (run_id, seq);
+
+CREATE TABLE holdfast.signal (
+    id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    key TEXT,
+    at INTEGER NOT NULL,
+    taken INTEGER NOT NULL DEFAULT 0,
+    number INTEGER NOT NULL DEFAULT 0,  -- counts the signals of a run
+    wait_id TEXT,
+    source TEXT,
+    step TEXT,  -- the step that an operator releases
+    effect TEXT  -- the answer to the sender
+);
+CREATE INDEX holdfast.signal_run ON holdfast.signal (run_id, id);
+CREATE UNIQUE INDEX holdfast.signal_key ON holdfast.signal (run_id, key) WHERE key IS NOT NULL;
+
+CREATE TABLE holdfast.tag (
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (name, value, run_id)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.tag_run ON holdfast.tag (run_id);
+
+-- The number of children of a map that are still open.
+CREATE TABLE holdfast.fanout (
+    run_id TEXT NOT NULL,
+    step TEXT NOT NULL,
+    remaining INTEGER NOT NULL,
+    eager INTEGER NOT NULL,
+    PRIMARY KEY (run_id, step)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast.session (
+    id TEXT PRIMARY KEY,
+    worker TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    beat_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    serves BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- Runs that were changed from outside while a session held them.
+CREATE TABLE holdfast.run_notification (
+    id INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    run_id TEXT NOT NULL
+);
+CREATE INDEX holdfast.run_notification_session ON holdfast.run_notification (session_id, id);
+
+CREATE TABLE holdfast.lane (
+    name TEXT PRIMARY KEY,
+    concurrency INTEGER,
+    rate_limit INTEGER,
+    rate_per INTEGER,
+    free_at INTEGER NOT NULL DEFAULT 0,
+    paused INTEGER NOT NULL DEFAULT 0,
+    per_share INTEGER,  -- the number of running runs of one share
+    share_rate_limit INTEGER,
+    share_rate_per INTEGER,
+    weights TEXT,  -- JSON: the weights of shares, if not 1
+    draining INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- Keys that sign the tokens of waits and gates.
+CREATE TABLE holdfast.key (
+    kid TEXT PRIMARY KEY,
+    secret BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER  -- NULL: the current key, which signs
+) WITHOUT ROWID;
+
+-- At most one key is current, even if several processes create the first one at once.
+CREATE UNIQUE INDEX holdfast.key_current ON holdfast.key ((expires_at IS NULL))
+    WHERE expires_at IS NULL;
+
+-- Decisions asked of people. `terms` holds the settings of the opening; the other columns change.
+CREATE TABLE holdfast.gate (
+    id TEXT PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    step TEXT NOT NULL,
+    status TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    terms BLOB NOT NULL,
+    assignees BLOB NOT NULL,
+    roles BLOB NOT NULL,
+    data BLOB,
+    hash TEXT,
+    opened_at INTEGER NOT NULL,
+    deadline INTEGER,
+    reminded INTEGER NOT NULL DEFAULT 0,
+    reminded_at INTEGER,
+    escalated INTEGER NOT NULL DEFAULT 0,
+    closed_at INTEGER,
+    choice TEXT,
+    reason TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast.gate_run ON holdfast.gate (run_id, id);
+CREATE INDEX holdfast.gate_open ON holdfast.gate (id) WHERE closed_at IS NULL;
+
+-- The audit trail of a gate: decisions, delegations, reminders.
+CREATE TABLE holdfast.gate_entry (
+    gate_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    run_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    person TEXT,
+    at INTEGER NOT NULL,
+    lapsed INTEGER NOT NULL DEFAULT 0,
+    detail BLOB NOT NULL,
+    PRIMARY KEY (gate_id, number)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.gate_entry_run ON holdfast.gate_entry (run_id, gate_id, number);
+
+-- The people and roles whose inbox lists an open gate. A closed gate has no rows.
+CREATE TABLE holdfast.gate_assignment (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    gate_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (kind, name, gate_id)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.gate_assignment_gate ON holdfast.gate_assignment (gate_id);
+CREATE INDEX holdfast.gate_assignment_run ON holdfast.gate_assignment (run_id);
+
+-- What a run waits for now or later. A wait with an id was issued with a token.
+CREATE TABLE holdfast.wait (
+    run_id TEXT NOT NULL,
+    step TEXT NOT NULL,
+    id TEXT,
+    name TEXT NOT NULL,
+    kid TEXT,  -- the key that signed the token
+    opened_at INTEGER NOT NULL,
+    until INTEGER,  -- when it expires or times out
+    escalated_at INTEGER,  -- since when it needs an operator
+    closed_at INTEGER,
+    closed_by TEXT,
+    PRIMARY KEY (run_id, step)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX holdfast.wait_id ON holdfast.wait (id) WHERE id IS NOT NULL;
+CREATE INDEX holdfast.wait_open ON holdfast.wait (opened_at, run_id) WHERE closed_at IS NULL;
+CREATE INDEX holdfast.wait_escalated ON holdfast.wait (escalated_at)
+    WHERE escalated_at IS NOT NULL AND closed_at IS NULL;
+
+-- Counts the signals that no wait has consumed, at each delivery.
+CREATE INDEX holdfast.signal_kind ON holdfast.signal (run_id, name, wait_id, source)
+    WHERE taken = 0 AND step IS NULL;
+
+CREATE TABLE holdfast.schedule (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    capabilities TEXT NOT NULL,
+    input BLOB NOT NULL,
+    priority INTEGER NOT NULL,
+    tags TEXT NOT NULL,
+    deadline INTEGER,  -- the time limit of each run
+    rule TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    overlap TEXT NOT NULL,
+    queue_limit INTEGER NOT NULL,
+    misfire TEXT NOT NULL,
+    catch_up INTEGER NOT NULL,
+    grace INTEGER NOT NULL,
+    jitter INTEGER NOT NULL,
+    origin TEXT NOT NULL,  -- created by a decorator in the code or by a call
+    paused TEXT,  -- the reason, if paused
+    anchor INTEGER NOT NULL,  -- the origin of intervals
+    next_at INTEGER,  -- the next tick to process
+    wake_at INTEGER,  -- when the leader must process it
+    last_at INTEGER,  -- the last tick with a run
+    queued TEXT,  -- ticks that wait for the end of a run
+    started INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    note TEXT,  -- the outcome of the last tick without a run
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.schedule_wake ON holdfast.schedule (wake_at) WHERE wake_at IS NOT NULL;
+
+-- The runs that schedules started.
+CREATE TABLE holdfast.tick (
+    run_id TEXT PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    schedule TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,  -- tick, trigger or backfill
+    live INTEGER NOT NULL,  -- whether other ticks may have to wait for it
+    solo INTEGER NOT NULL  -- whether it must be the only live run
+) WITHOUT ROWID;
+CREATE INDEX holdfast.tick_live ON holdfast.tick (namespace, schedule) WHERE live = 1;
+CREATE UNIQUE INDEX holdfast.tick_solo ON holdfast.tick (namespace, schedule)
+    WHERE live = 1 AND solo = 1;
+
+-- Budgets: what runs may spend, have spent and have reserved.
+CREATE TABLE holdfast.budget (
+    name TEXT PRIMARY KEY,
+    run_id TEXT,  -- the root of the tree; NULL for a budget shared by name
+    on_breach TEXT NOT NULL,
+    resets TEXT,  -- hour, day, month or a number of microseconds
+    zone TEXT NOT NULL,
+    reset_at INTEGER,
+    reset_count INTEGER NOT NULL DEFAULT 0,
+    breaches INTEGER NOT NULL DEFAULT 0,
+    soft_breaches INTEGER NOT NULL DEFAULT 0,
+    breached_at INTEGER,
+    breached TEXT,  -- the last dimension breached
+    created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX holdfast.budget_run ON holdfast.budget (run_id) WHERE run_id IS NOT NULL;
+
+-- One line per dimension. The spending of a single run is a line of its own, without a limit.
+CREATE TABLE holdfast.budget_line (
+    budget TEXT NOT NULL,
+    dimension TEXT NOT NULL,
+    run_id TEXT,
+    hard INTEGER,
+    soft INTEGER,
+    used INTEGER NOT NULL DEFAULT 0,
+    reserved INTEGER NOT NULL DEFAULT 0,
+    reset_at INTEGER,
+    PRIMARY KEY (budget, dimension)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.budget_line_run ON holdfast.budget_line (run_id) WHERE run_id IS NOT NULL;
+
+-- Amounts that a step, or a block of a workflow, reserves before it spends them.
+CREATE TABLE holdfast.reservation (
+    run_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    budget TEXT NOT NULL,
+    dimension TEXT NOT NULL,
+    amount INTEGER NOT NULL,
+    lasting INTEGER NOT NULL,  -- it belongs to the run, not to an attempt
+    at INTEGER NOT NULL,
+    PRIMARY KEY (run_id, key, budget, dimension)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.reservation_budget ON holdfast.reservation (budget, dimension);
+
+-- The idempotency keys of spending that was counted already.
+CREATE TABLE holdfast.spend_key (
+    budget TEXT NOT NULL,
+    key TEXT NOT NULL,
+    run_id TEXT,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (budget, key)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.spend_key_run ON holdfast.spend_key (run_id) WHERE run_id IS NOT NULL;
+
+-- The progress of a share in a lane: until when its rate is used up, and its virtual time. The
+-- share '' holds the virtual time of the lane.
+CREATE TABLE holdfast.share (
+    lane TEXT NOT NULL,
+    share TEXT NOT NULL,
+    free_at INTEGER NOT NULL DEFAULT 0,
+    vtime INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (lane, share)
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast.run_share ON holdfast.run (route_id, share, rank)
+    WHERE rank IS NOT NULL AND share IS NOT NULL AND crashes < 2;
+
+-- The run that collects the debounced starts of a key until it begins.
+CREATE TABLE holdfast.gathering (
+    run_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    latest INTEGER NOT NULL,
+    PRIMARY KEY (key)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.gathering_run ON holdfast.gathering (run_id);
+
+-- The last frame of a run's output, and the progress that the run reports.
+CREATE TABLE holdfast.output (
+    run_id TEXT PRIMARY KEY,
+    last_seq INTEGER NOT NULL,  -- the last frame
+    streams INTEGER NOT NULL,  -- the number of streams
+    percent REAL,
+    message TEXT,
+    progress_at INTEGER
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast.stream (
+    run_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    step TEXT NOT NULL,  -- the branch for workflow code, '' for its trunk
+    attempt INTEGER NOT NULL,
+    generation INTEGER NOT NULL,  -- 0 for workflow code, which continues across leases
+    supersedes INTEGER,  -- the stream whose step this one repeated
+    frames INTEGER NOT NULL,  -- the number of frames ever appended
+    said INTEGER NOT NULL,  -- the number of calls that emitted: a replay skips them
+    kept_durable INTEGER NOT NULL,
+    kept_summary INTEGER NOT NULL,
+    kept_best_effort INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,  -- the first stored frame
+    summary BLOB,
+    version INTEGER NOT NULL,
+    opened_at INTEGER NOT NULL,
+    written_at INTEGER NOT NULL,
+    closed_at INTEGER,
+    reason TEXT,
+    PRIMARY KEY (run_id, number)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX holdfast.stream_attempt ON holdfast.stream (run_id, step, attempt, generation);
+CREATE INDEX holdfast.stream_open ON holdfast.stream (run_id) WHERE closed_at IS NULL;
+
+CREATE TABLE holdfast.frame (
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    stream INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    name TEXT,
+    data BLOB NOT NULL,
+    nulls BLOB,  -- the paths of a patch whose null is a value
+    version INTEGER,  -- the version of the summary after this patch
+    at INTEGER NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.frame_passing ON holdfast.frame (run_id, stream, mode, seq)
+    WHERE mode <> 'durable';
+
+-- Cursors name the installation that they belong to.
+INSERT INTO holdfast.setting (name, value) VALUES ('installation', LOWER(HEX(RANDOMBLOB(8))));
+
+-- Differs from Postgres: SQLite assigns the number of a deleted last row again, and a reader that
+-- has read up to it would never see the next event. A row without a run therefore keeps the last
+-- number.
+CREATE TRIGGER holdfast.event_numbered AFTER DELETE ON holdfast.event
+WHEN OLD.run_id <> '' AND OLD.id > COALESCE((SELECT MAX(id) FROM holdfast.event), 0)
+BEGIN
+    DELETE FROM holdfast.event WHERE run_id = '';
+    INSERT INTO holdfast.event (id, run_id, seq, kind, attempt, at)
+    VALUES (OLD.id, '', OLD.id, 'numbered', 1, OLD.at);
+END;
+
+CREATE TABLE holdfast.subscription (
+    name TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,  -- cursor or webhook
+    which BLOB NOT NULL,  -- the filter
+    after_tx INTEGER NOT NULL,  -- the last event read; see `event` of Postgres
+    after_id INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    moved_at INTEGER,
+    url TEXT,
+    secret TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    attempt_limit INTEGER NOT NULL DEFAULT 0,
+    next_at INTEGER,
+    error TEXT,
+    session_id TEXT
+) WITHOUT ROWID;
+
+-- Events that a webhook could not deliver.
+CREATE TABLE holdfast.dead_letter (
+    subscription TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    attempts INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    again INTEGER NOT NULL DEFAULT 0,  -- whether a redelivery was requested
+    PRIMARY KEY (subscription, run_id, seq)
+) WITHOUT ROWID;
+
+-- Large values, stored once each, apart from the rows that refer to them.
+CREATE TABLE holdfast.payload (
+    digest BLOB PRIMARY KEY,  -- of the content, and of the key if encrypted
+    key TEXT NOT NULL,  -- the id of the encryption key, or ''
+    form TEXT NOT NULL,  -- p plain, z compressed
+    size INTEGER NOT NULL,  -- bytes of the value
+    stored INTEGER NOT NULL,  -- bytes of all stored parts
+    parts INTEGER NOT NULL,
+    kept_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast.payload_part (
+    digest BLOB NOT NULL,
+    part INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (digest, part)
+);
+
+-- The payloads that a run refers to. A payload is deleted with the last run that refers to it.
+CREATE TABLE holdfast.payload_use (
+    run_id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (run_id, digest)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.payload_use_digest ON holdfast.payload_use (digest);
+
+CREATE TABLE holdfast.retention (
+    name TEXT PRIMARY KEY,
+    what TEXT NOT NULL,  -- runs, or the part of their history to delete
+    workflow TEXT,
+    statuses TEXT NOT NULL,  -- separated by commas; '' means all final ones
+    older_than INTEGER,
+    keep_last INTEGER,
+    max_bytes INTEGER
+) WITHOUT ROWID;
+
+-- Locks of maintenance work that one worker at a time does for all.
+CREATE TABLE holdfast.maintenance_lock (
+    name TEXT PRIMARY KEY,
+    session_id TEXT,
+    until INTEGER NOT NULL,  -- when the lock expires, or the work is due again
+    done_at INTEGER
+) WITHOUT ROWID;
+
+-- The terms of a run for the remote workers that lease it, as given at its start.
+CREATE TABLE holdfast.task (
+    run_id TEXT PRIMARY KEY,
+    policy BLOB NOT NULL,
+    attempt_until INTEGER,  -- the deadline of the current attempt
+    generation INTEGER  -- of the current attempt
+) WITHOUT ROWID;
+CREATE INDEX holdfast.task_until ON holdfast.task (attempt_until) WHERE attempt_until IS NOT NULL;
+
+-- Graphs: runs that depend on each other. A member that waits has a row here and none in `run`.
+CREATE TABLE holdfast.graph (
+    id TEXT PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    status TEXT NOT NULL,
+    revision INTEGER NOT NULL,  -- grows with the structure
+    members INTEGER NOT NULL,
+    live INTEGER NOT NULL,  -- members without an outcome
+    events INTEGER NOT NULL,  -- rows of the audit trail
+    fingerprint TEXT NOT NULL,
+    policy TEXT,  -- which members a cancel reaches
+    reason TEXT,
+    summary BLOB,
+    created_at INTEGER NOT NULL,
+    finished_at INTEGER
+) WITHOUT ROWID;
+CREATE INDEX holdfast.graph_namespace ON holdfast.graph (namespace, id);
+CREATE INDEX holdfast.graph_finished ON holdfast.graph (finished_at) WHERE finished_at IS NOT NULL;
+
+CREATE TABLE holdfast.graph_member (
+    run_id TEXT PRIMARY KEY,
+    graph_id TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    state TEXT NOT NULL,
+    missing INTEGER NOT NULL,  -- unsatisfied groups
+    spec BLOB NOT NULL,
+    input BLOB NOT NULL,  -- moved to the run at its start
+    started_at INTEGER,
+    finished_at INTEGER,
+    asked_at INTEGER,  -- when its cancellation was requested
+    note TEXT
+) WITHOUT ROWID;
+CREATE INDEX holdfast.graph_member_graph ON holdfast.graph_member (graph_id);
+
+CREATE TABLE holdfast.graph_group (
+    run_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    need INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    lost INTEGER NOT NULL,
+    rest TEXT NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (run_id, number)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast.graph_edge (
+    upstream TEXT NOT NULL,
+    dependent TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (upstream, dependent)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.graph_edge_dependent ON holdfast.graph_edge (dependent, number);
+
+-- Outcomes of members and unfinished cancels that their graph has not processed. Rows are only
+-- inserted and deleted, so that ending a run never waits for a lock on its graph.
+CREATE TABLE holdfast.graph_outbox (
+    id INTEGER PRIMARY KEY,
+    graph_id TEXT NOT NULL,
+    run_id TEXT,
+    status TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    place TEXT  -- dependents up to this one have processed the outcome
+);
+CREATE INDEX holdfast.graph_outbox_graph ON holdfast.graph_outbox (graph_id);
+
+CREATE TABLE holdfast.graph_event (
+    graph_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    member TEXT,
+    data BLOB,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) WITHOUT ROWID;
+
+-- Managed flows: work that another program drives.
+CREATE TABLE holdfast.flow (
+    id TEXT PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    controller TEXT NOT NULL,
+    goal TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    requester TEXT NOT NULL,
+    current_step TEXT NOT NULL,
+    state BLOB NOT NULL,
+    wait BLOB,
+    wake_at INTEGER,  -- when the leader must process it
+    status TEXT NOT NULL,
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
+    revision INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX holdfast.flow_owner ON holdfast.flow (namespace, owner, id);
+CREATE INDEX holdfast.flow_status ON holdfast.flow (status, updated_at);
+CREATE INDEX holdfast.flow_wake ON holdfast.flow (wake_at) WHERE wake_at IS NOT NULL;
+
+CREATE TABLE holdfast.flow_step (
+    flow_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    task TEXT NOT NULL,
+    status TEXT NOT NULL,
+    runtime TEXT NOT NULL,
+    child_session TEXT,
+    result BLOB,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (flow_id, run_id)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast.flow_event (
+    flow_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (flow_id, seq)
+) WITHOUT ROWID;
+
+-- Sliding windows of rate limits: the recent starts in a lane (the share '') and in its shares.
+CREATE TABLE holdfast.rate_admission (
+    lane TEXT NOT NULL,
+    share TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    number INTEGER NOT NULL,  -- of the last start at that time
+    count INTEGER NOT NULL,  -- the number of starts at that time
+    PRIMARY KEY (lane, share, at)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.rate_admission_at ON holdfast.rate_admission (lane, at) WHERE share <> '';
+
+-- Inputs that are not small; the run itself then has an empty input. SQLite rewrites a whole row
+-- when one of its columns changes, and an input never changes. The table has row numbers, so that
+-- a page holds as much of the input as fits.
+CREATE TABLE holdfast.large_input (
+    run_id TEXT PRIMARY KEY,
+    input BLOB NOT NULL
+);
+
+-- A replaced input is written to the run.
+CREATE TRIGGER holdfast.large_input_replaced AFTER UPDATE OF input ON holdfast.run
+BEGIN
+    DELETE FROM holdfast.large_input WHERE run_id = NEW.id;
+END;
+
+CREATE TRIGGER holdfast.large_input_gone AFTER DELETE ON holdfast.run
+BEGIN
+    DELETE FROM holdfast.large_input WHERE run_id = OLD.id;
+END;
+
+-- Members that are written in portions before their graph, and members of pruned graphs that are
+-- deleted in portions: these rows name `id` as their graph.
+CREATE TABLE holdfast.graph_stage (
+    id TEXT PRIMARY KEY,
+    written INTEGER NOT NULL,  -- members written so far
+    due_at INTEGER NOT NULL,  -- when its rows are deleted
+    discarded INTEGER NOT NULL  -- 1: deletion is in progress
+) WITHOUT ROWID;
+CREATE INDEX holdfast.graph_stage_due ON holdfast.graph_stage (due_at);
+
+-- Members without missing dependencies, until a portion of the next transaction starts them.
+CREATE INDEX holdfast.graph_member_ready ON holdfast.graph_member (graph_id, run_id)
+    WHERE state = 'waiting' AND missing = 0;

@@ -1,1 +1,0 @@
--- Nothing: no connection to a file can be lost between a commit and its answer.
