@@ -6,13 +6,13 @@ from typing import get_args
 import pytest
 
 from holdfast.core import commands
-from holdfast.core.commands import Command, Drop, Finish, RecordDecision
+from holdfast.core.commands import Checkpoint, Command, Drop, Finish, RecordDecision
 from holdfast.core.event_table import ANSWERS, EVENTS, OUTCOMES, OnReplay, kinds_with
 from holdfast.core.events import Event, EventKind
 from holdfast.core.history import voided_by_replay
 
 KINDS = {kind for name, kind in vars(EventKind).items() if not name.startswith("_")}
-UNANSWERED = {Drop, Finish, RecordDecision}
+UNANSWERED = {Checkpoint, Drop, Finish, RecordDecision}
 
 
 def test_each_kind_has_one_row():

@@ -1,37 +1,64 @@
-"""The registry of the workflows that this process has defined, by name.
+"""The registry of the definitions that this process knows, of every kind, by name.
 
-Two modules may define workflows of the same name, as test modules do. Such a name is ambiguous:
-a lookup by name finds neither of them, but a caller that has the function itself can start it.
+A front end registers each definition together with its source. Two sources may define workflows of
+the same name, as test modules do. Such a name is ambiguous: a lookup by name finds neither of them,
+but a caller that has the definition itself can start it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
+from holdfast.core.program import Definition
 from holdfast.errors import WorkflowExists
 
-_registered: dict[str, list[Any]] = {}
-"""All workflows by name. It is replaced, never changed, because other threads may be reading."""
-_unambiguous: tuple[dict[str, list[Any]], dict[str, Any]] = ({}, {})
-"""A cache of ``known``: the registrations it was made from, and the workflows with unique names."""
+
+class DefinitionSource(NamedTuple):
+    """The place that defines a workflow."""
+
+    file: str
+    line: int
+    name: str
+    """Unique within the file; a local function has ``<locals>`` in it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a local function, which may be defined again and again."""
+        return "<locals>" in self.name
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
-def register(workflow: Any) -> None:
-    """Add a workflow.
+class _Registration(NamedTuple):
+    definition: Definition
+    source: DefinitionSource
+
+
+_registered: dict[str, list[_Registration]] = {}
+"""All definitions by name. It is replaced, never changed, because other threads may be reading."""
+_unambiguous: tuple[dict[str, list[_Registration]], dict[str, Definition]] = ({}, {})
+"""A cache of ``known``: the registrations it was made from, and the definitions with unique
+names."""
+
+
+def register(definition: Definition, source: DefinitionSource) -> None:
+    """Add a definition.
 
     A workflow that is defined again, such as a local function or a module that is loaded twice,
     replaces its predecessor. A local function is ignored if a module defines the same name.
     """
     global _registered
-    workflows = _registered.get(workflow.name, [])
-    if _is_local(workflow) and not all(_is_local(other) for other in workflows):
+    registrations = _registered.get(definition.name, [])
+    if source.is_local and not all(other.source.is_local for other in registrations):
         return
-    kept = [other for other in workflows if not _is_replaced(other, workflow)]
-    _registered = {**_registered, workflow.name: [*kept, workflow]}
+    kept = [other for other in registrations if not _is_replaced(other.source, source)]
+    _registered = {**_registered, definition.name: [*kept, _Registration(definition, source)]}
 
 
-def known() -> dict[str, Any]:
-    """Return the workflows with unique names, by name. The caller must not change the dictionary.
+def known() -> Mapping[str, Definition]:
+    """Return the definitions with unique names, by name.
 
     The result is cached, because it is needed for each run that a worker takes up.
     """
@@ -39,42 +66,41 @@ def known() -> dict[str, Any]:
     source, by_name = _unambiguous
     if source is not _registered:
         source = _registered
-        by_name = {name: workflows[0] for name, workflows in source.items() if len(workflows) == 1}
+        by_name = {
+            name: registrations[0].definition
+            for name, registrations in source.items()
+            if len(registrations) == 1
+        }
         _unambiguous = (source, by_name)
     return by_name
 
 
+def find(name: str) -> Definition | None:
+    """Return the definition of that name, of whatever kind; None if there is none, or several."""
+    return known().get(name)
+
+
 def check_name(name: str) -> None:
-    """Raise WorkflowExists if several workflows have this name."""
-    workflows = _registered.get(name, ())
-    if len(workflows) > 1:
-        raise WorkflowExists(
-            name=name, first=_place(workflows[0].origin), second=_place(workflows[1].origin)
-        )
+    """Raise WorkflowExists if several definitions have this name."""
+    registrations = _registered.get(name, ())
+    if len(registrations) > 1:
+        first, second = registrations[:2]
+        raise WorkflowExists(name=name, first=str(first.source), second=str(second.source))
 
 
 def ambiguous() -> dict[str, list[str]]:
-    """Return each name that several workflows have, with the places that define them."""
+    """Return each name that several definitions have, with the places that define them."""
     return {
-        name: [_place(workflow.origin) for workflow in workflows]
-        for name, workflows in _registered.items()
-        if len(workflows) > 1
+        name: [str(registration.source) for registration in registrations]
+        for name, registrations in _registered.items()
+        if len(registrations) > 1
     }
 
 
-def _is_local(workflow: Any) -> bool:
-    return "<locals>" in workflow.origin.__qualname__
-
-
-def _is_replaced(old: Any, new: Any) -> bool:
+def _is_replaced(old: DefinitionSource, new: DefinitionSource) -> bool:
     """Return whether *new* is a later definition of *old*.
 
-    A module may be loaded twice, as ``__main__`` and by its name, so file and qualified name are
-    compared; two functions of one module are different workflows.
+    A module may be loaded twice, as ``__main__`` and by its name, so file and name are compared;
+    two functions of one module are different workflows.
     """
-    same_file = old.origin.__code__.co_filename == new.origin.__code__.co_filename
-    return _is_local(old) or (same_file and old.origin.__qualname__ == new.origin.__qualname__)
-
-
-def _place(fn: Any) -> str:
-    return f"{fn.__code__.co_filename}:{fn.__code__.co_firstlineno}"
+    return old.is_local or (old.file == new.file and old.name == new.name)

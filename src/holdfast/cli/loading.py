@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from holdfast.authoring import registry
-from holdfast.authoring.python.workflow import Workflow
+from holdfast.core.program import Definition, is_definition
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -58,10 +58,10 @@ def load_name(target: str) -> tuple[ModuleType, Any]:
     return module, value
 
 
-def load_workflow(target: str) -> Workflow[..., Any]:
+def load_workflow(target: str) -> Any:
     """Import a workflow. Raises ClickException for any other object."""
     module, value = load_name(target)
-    if not isinstance(value, Workflow):
+    if not is_definition(value):
         raise click.ClickException(
             f"{target} is not a workflow but a {type(value).__name__}; {_list_workflows(module)}"
         )
@@ -69,7 +69,7 @@ def load_workflow(target: str) -> Workflow[..., Any]:
 
 
 def _list_workflows(module: ModuleType) -> str:
-    names = sorted(name for name, value in vars(module).items() if isinstance(value, Workflow))
+    names = sorted(name for name, value in vars(module).items() if is_definition(value))
     if not names:
         return "the module defines no workflow with @workflow"
     return f"its workflows are {', '.join(names)}"
@@ -149,6 +149,6 @@ def _is_machinery(filename: str) -> bool:
     )
 
 
-def known_workflows() -> dict[str, Any]:
+def known_workflows() -> Mapping[str, Definition]:
     """Return the workflows that this process has imported, by name."""
     return registry.known()

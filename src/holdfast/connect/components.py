@@ -16,7 +16,7 @@ from holdfast.core import duration
 from holdfast.core.addresses import checked_hosts
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.program import is_workflow_code
+from holdfast.core.program import is_definition, is_workflow_code
 from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.schedules.model import GONE
 from holdfast.core.sessions import Session
@@ -446,7 +446,7 @@ def checked_limit(limit: Any) -> int:
 
 def checked_workflow(workflow: Any) -> Any:
     """Return *workflow*. Raises UnknownWorkflow if it is not a workflow."""
-    if not hasattr(workflow, "program"):
+    if not is_definition(workflow):
         raise UnknownWorkflow(
             workflow=getattr(workflow, "__name__", shown(workflow)),
             why="pass a function that is decorated with @workflow",

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.conditions.model import Condition
+from holdfast.core.definitions import DefinitionRef
 from holdfast.core.gates.model import GateTerms
 from holdfast.core.graphs.model import GraphPatch
 from holdfast.core.retry import RetryPolicy
@@ -70,20 +71,20 @@ class StartChild(msgspec.Struct):
     """Start a child run; complete when it is started."""
 
     id: str
+    target: DefinitionRef
     route: Route
     input: bytes
     options: Mapping[str, Any]
-    definition: Any
 
 
 class StartMap(msgspec.Struct):
     """Start one child run per input; complete when all have ended, or enough have failed."""
 
     id: str
+    target: DefinitionRef
     route: Route
     inputs: Sequence[bytes]
     options: Mapping[str, Any]
-    definition: Any
     max_parallel: int | None
     fail_fast: bool
 
@@ -148,7 +149,8 @@ class ExtendGraph(msgspec.Struct):
     id: str
     graph_id: str
     patch: GraphPatch
-    workflows: Sequence[Any] = ()
+    targets: Sequence[DefinitionRef] = ()
+    """The workflows of the new members."""
     fingerprint: str = ""
     """Equal for equal members, however their inputs are sealed."""
 
@@ -178,6 +180,14 @@ class ReleaseReservation(msgspec.Struct):
 
     id: str
     reservation: str
+
+
+class Checkpoint(msgspec.Struct):
+    """Record the state of the program with the next commit. A program that is loaded later begins
+    with the last recorded state and the events after it. There is no outcome."""
+
+    data: bytes
+    """The state, as JSON: all that the program needs to ask for its pending commands again."""
 
 
 class Drop(msgspec.Struct):
@@ -214,6 +224,7 @@ Command = (
     | Spend
     | Reserve
     | ReleaseReservation
+    | Checkpoint
     | Drop
     | Finish
 )

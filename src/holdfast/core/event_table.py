@@ -31,6 +31,10 @@ class OnReplay(Enum):
     VOID_IF_GATE_REOPENS = auto()
     """The event no longer counts if its gate failed or was withdrawn: the repeated gate is new."""
 
+    VOID_IF_OUTCOME_VOID = auto()
+    """The event no longer counts if an earlier outcome no longer counts: it records a state of the
+    program that depends on that outcome."""
+
 
 class EventRow(NamedTuple):
     """The facts about one kind of event."""
@@ -95,6 +99,12 @@ EVENTS = (
     EventRow(K.WAIT_ESCALATED, c.AwaitCondition, on_replay=OnReplay.VOID_IF_TIMED_OUT),
     EventRow(K.WAIT_DROPPED, c.AwaitCondition),
     EventRow(K.MARKED, c.RecordDecision, is_sealed=True),
+    EventRow(
+        K.CHECKPOINT_WRITTEN,
+        c.Checkpoint,
+        is_sealed=True,
+        on_replay=OnReplay.VOID_IF_OUTCOME_VOID,
+    ),
     EventRow(K.BUDGET_SPENT, c.Spend, is_outcome=True),
     EventRow(K.BUDGET_RESERVED, c.Reserve, is_outcome=True),
     EventRow(K.BUDGET_SETTLED, c.ReleaseReservation, is_outcome=True),

@@ -69,6 +69,7 @@ class EventKind:
     WAIT_ESCALATED = "wait_escalated"
     WAIT_DROPPED = "wait_dropped"
     MARKED = "marked"
+    CHECKPOINT_WRITTEN = "checkpoint_written"
     BUDGET_SPENT = "budget_spent"
     BUDGET_RESERVED = "budget_reserved"
     BUDGET_SETTLED = "budget_settled"

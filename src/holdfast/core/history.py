@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.core.event_table import OUTCOMES, OnReplay, kinds_with
+from holdfast.core.event_table import OUTCOMES, STEP_ENDS, OnReplay, kinds_with
 from holdfast.core.events import Event, EventKind
 
 UNDONE = "undo "
@@ -52,6 +52,13 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
         for event in events
         if event.kind in _VOID_IF_GATE_REOPENS and event.step in reopened
     )
+    outcomes = [event.seq for event in events if event.seq in void and event.kind in OUTCOMES]
+    if outcomes:
+        void.update(
+            event.seq
+            for event in events
+            if event.kind in _VOID_IF_OUTCOME_VOID and event.seq > outcomes[0]
+        )
     return sorted(void)
 
 
@@ -89,6 +96,7 @@ _VOID = kinds_with(OnReplay.VOID)
 _VOID_IF_FAILED = kinds_with(OnReplay.VOID_IF_FAILED)
 _VOID_IF_TIMED_OUT = kinds_with(OnReplay.VOID_IF_TIMED_OUT)
 _VOID_IF_GATE_REOPENS = kinds_with(OnReplay.VOID_IF_GATE_REOPENS)
+_VOID_IF_OUTCOME_VOID = kinds_with(OnReplay.VOID_IF_OUTCOME_VOID)
 
 
 def _is_void(event: Event, timed_out: set[str]) -> bool:
@@ -113,7 +121,7 @@ def renumber(events: Sequence[Event]) -> None:
             event.data = msgspec.json.encode({"void": [], "since": since})
 
 
-class StepLives:
+class StepLives(msgspec.Struct):
     """How often each step was repeated after a replay had voided completed work.
 
     The life of a step is part of its idempotency key. A replay begins a new life for a step that
@@ -122,20 +130,21 @@ class StepLives:
     the key keeps it from happening twice.
     """
 
-    def __init__(self, history: Sequence[Event]) -> None:
-        self._replays = 0
-        self._kept: dict[str, int] = {}
-        """The replays that began no new life for a step, because it precedes the repeated work."""
-        self.epoch = 0
-        """How often all work of the run was voided."""
-        if any(event.kind == EventKind.RUN_REPLAYED for event in history):
-            self._read(history)
+    replays: int = 0
+    """The number of replays that have repeated completed work."""
+    kept: dict[str, int] = {}
+    """The replays that began no new life for a step, because it precedes the repeated work."""
+    epoch: int = 0
+    """How often all work of the run was voided."""
 
     def of(self, step: str) -> int:
         """Return the life of a step; the first is 0."""
-        return self._replays - self._kept.get(step, 0) if self._replays else 0
+        return self.replays - self.kept.get(step, 0) if self.replays else 0
 
-    def _read(self, history: Sequence[Event]) -> None:
+    def read(self, history: Sequence[Event]) -> None:
+        """Count the replays in a whole history."""
+        if not any(event.kind == EventKind.RUN_REPLAYED for event in history):
+            return
         live: dict[int, Event] = {}
         for event in history:
             if event.kind == EventKind.RUN_REPLAYED:
@@ -152,50 +161,74 @@ class StepLives:
         repeated = [event.seq for event in outcomes if event.seq in void]
         if not repeated:
             return
-        self._replays += 1
+        self.replays += 1
         self.epoch += len(repeated) == len(outcomes)
         for step in {
             event.step for event in live if event.step is not None and event.seq < repeated[0]
         }:
-            self._kept[step] = self._kept.get(step, 0) + 1
+            self.kept[step] = self.kept.get(step, 0) + 1
 
 
-class HistoryProgress:
-    """Commands that had begun and not ended, by step."""
+class HistoryProgress(msgspec.Struct, omit_defaults=True):
+    """The facts that the next holder of a run needs to continue its commands, by step."""
 
-    def __init__(self, history: Sequence[Event]) -> None:
-        self.attempts: dict[str, int] = {}
-        self.until: dict[str, int | None] = {}
-        self.cancelled: str | None = None
-        self.expiring = False
-        self.maps: set[str] = set()
-        self.gates: dict[str, str] = {}
-        self.escalated: dict[str, int] = {}
-        self.waited: set[str] = set()
-        self.replayed = False
-        for event in history:
+    attempts: dict[str, int] = {}
+    until: dict[str, int | None] = {}
+    cancelled: str | None = None
+    expiring: bool = False
+    maps: set[str] = set()
+    gates: dict[str, str] = {}
+    escalated: dict[str, int] = {}
+    waited: set[str] = set()
+    """The steps of waits that may still be open."""
+    replayed: bool = False
+    had_children: bool = False
+    has_code_reservation: bool = False
+    """Whether the code of the workflow itself has reserved amounts."""
+    steps: int = 0
+    """The number of recorded ends of steps."""
+
+    def read(self, events: Sequence[Event]) -> HistoryProgress:
+        """Add later events, none of which is void; return this object."""
+        for event in events:
             self._note(event)
+        return self
 
     def _note(self, event: Event) -> None:
         step = event.step or ""
-        if event.kind == EventKind.STEP_RETRIED:
+        kind = event.kind
+        if kind in STEP_ENDS:
+            self.steps += 1
+        elif kind == EventKind.STEP_RETRIED:
             self.attempts[step] = event.attempt
             self.until[step] = _data(event)["until"]
-        elif event.kind in (EventKind.TIMER_SET, EventKind.SIGNAL_AWAITED):
+        elif kind in (EventKind.TIMER_SET, EventKind.SIGNAL_AWAITED):
             self.until[step] = _data(event)["until"]
-        elif event.kind == EventKind.GATE_OPENED:
+        elif kind == EventKind.GATE_OPENED:
             self.gates[step] = _data(event)["gate"]
-        elif event.kind == EventKind.GATE_WITHDRAWN:
+        elif kind == EventKind.GATE_WITHDRAWN:
             self.gates.pop(step, None)
-        elif event.kind == EventKind.MAP_STARTED:
-            self.maps.add(step)
-        elif event.kind == EventKind.CANCEL_REQUESTED:
+        elif event.step is None:
+            self._note_request(event)
+        else:
+            self._note_children(event)
+            self._note_wait(event, step)
+
+    def _note_request(self, event: Event) -> None:
+        """Note an event of the run as a whole."""
+        if event.kind == EventKind.CANCEL_REQUESTED:
             self.cancelled = _data(event).get("reason", "")
             self.expiring = bool(_data(event).get("expire")) or self.cancelled == DEADLINE
         elif event.kind == EventKind.RUN_REPLAYED:
             self.replayed = True
-        else:
-            self._note_wait(event, step)
+
+    def _note_children(self, event: Event) -> None:
+        if event.kind == EventKind.MAP_STARTED:
+            self.maps.add(event.step or "")
+        if event.kind in (EventKind.MAP_STARTED, EventKind.CHILD_STARTED):
+            self.had_children = True
+        elif event.kind == EventKind.BUDGET_RESERVED:
+            self.has_code_reservation = True
 
     def _note_wait(self, event: Event, step: str) -> None:
         if event.kind in (EventKind.WAIT_CREATED, EventKind.WAIT_OPENED):
@@ -203,7 +236,100 @@ class HistoryProgress:
         if event.kind == EventKind.WAIT_OPENED:
             self.until[step] = _data(event)["until"]
         elif event.kind == EventKind.WAIT_ESCALATED:
-            self.until[step], self.escalated[step] = None, event.at
+            self.until[step] = None
+            self.escalated[step] = event.at
+
+    def copy(self) -> HistoryProgress:
+        """Return a copy that shares nothing with this object."""
+        return msgspec.structs.replace(
+            self,
+            attempts=dict(self.attempts),
+            until=dict(self.until),
+            maps=set(self.maps),
+            gates=dict(self.gates),
+            escalated=dict(self.escalated),
+            waited=set(self.waited),
+        )
+
+    def keep_only(self, steps: Container[str]) -> None:
+        """Forget the commands that have ended: all but *steps*."""
+        self.attempts = {step: count for step, count in self.attempts.items() if step in steps}
+        self.until = {step: instant for step, instant in self.until.items() if step in steps}
+        self.maps = {step for step in self.maps if step in steps}
+        self.gates = {step: gate for step, gate in self.gates.items() if step in steps}
+        self.escalated = {step: since for step, since in self.escalated.items() if step in steps}
+
+
+class StoredCheckpoint(msgspec.Struct):
+    """The data of a ``CHECKPOINT_WRITTEN`` event: the state of the program, and the facts about
+    earlier events that the engine needs."""
+
+    state: msgspec.Raw
+    progress: HistoryProgress
+    lives: StepLives
+    replays: int = 0
+    """How often the run was replayed."""
+
+
+class LoadedHistory(msgspec.Struct):
+    """A stored history, as a program and its execution continue from it."""
+
+    events: list[Event] = []
+    """The events that count, without those before the checkpoint."""
+    state: bytes | None = None
+    """The state of the program at the checkpoint."""
+    base: HistoryProgress | None = None
+    """The progress at the checkpoint, if the history begins there."""
+    progress: HistoryProgress = msgspec.field(default_factory=HistoryProgress)
+    lives: StepLives = msgspec.field(default_factory=StepLives)
+    replays: int = 0
+    checkpoint: Event | None = None
+
+
+def load(history: Sequence[Event]) -> LoadedHistory:
+    """Return how to continue from a history, which is either whole or begins with the last
+    checkpoint. In the latter case no replay came after that checkpoint."""
+    events = live_events(history)
+    checkpoint = next(
+        (event for event in reversed(events) if event.kind == EventKind.CHECKPOINT_WRITTEN), None
+    )
+    if checkpoint is None:
+        return _loaded_whole(history, events)
+    stored = msgspec.json.decode(checkpoint.data or b"", type=StoredCheckpoint)
+    later = [event for event in events if event.seq > checkpoint.seq]
+    if history[0].seq == 1:  # whole: after a replay, the stored progress may have void parts
+        loaded = _loaded_whole(history, events)
+        loaded.events = later
+    else:
+        loaded = LoadedHistory(
+            events=later,
+            base=stored.progress,
+            progress=stored.progress.copy().read(later),
+            lives=stored.lives,
+            replays=stored.replays,
+        )
+    loaded.state = bytes(stored.state)
+    loaded.checkpoint = checkpoint
+    return loaded
+
+
+def _loaded_whole(history: Sequence[Event], events: list[Event]) -> LoadedHistory:
+    lives = StepLives()
+    lives.read(history)
+    return LoadedHistory(
+        events=events,
+        progress=HistoryProgress().read(events),
+        lives=lives,
+        replays=sum(event.kind == EventKind.RUN_REPLAYED for event in history),
+    )
+
+
+def without_checkpoints_after(events: Sequence[Event], first: int) -> list[Event]:
+    """Return the events of a fork without the checkpoints after event *first*: their states refer
+    to something that the fork does not take over."""
+    return [
+        event for event in events if event.kind != EventKind.CHECKPOINT_WRITTEN or event.seq < first
+    ]
 
 
 def _data(event: Event) -> dict[str, Any]:

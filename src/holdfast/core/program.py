@@ -162,9 +162,14 @@ class Definition(Protocol):
     """Whether each of its programs occupies a thread."""
     writes_checkpoints: bool
     """Whether its programs may return ``Checkpoint``. If not, a run is always read whole."""
-    signature: Signature | None
-    """The parameters and the result; None if any JSON value is accepted."""
-    schedules: Sequence[ScheduleDeclaration]
+
+    @property
+    def signature(self) -> Signature | None:
+        """The parameters and the result; None if any arguments are accepted."""
+
+    @property
+    def schedules(self) -> Sequence[ScheduleDeclaration]:
+        """The schedules that start it, as declared in its source."""
 
     def program(self, run: RunRecord, context: ProgramContext) -> Program:
         """Return a new program for *run*, on which `begin` was not called yet."""
@@ -172,6 +177,11 @@ class Definition(Protocol):
     def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepRecord]:
         """Return the steps of a run, in the order in which they first appear in its history; none
         of the events is void."""
+
+
+def is_definition(value: object) -> bool:
+    """Return whether *value* is a definition, of whatever kind."""
+    return callable(getattr(value, "program", None)) and hasattr(value, "accepts_versions")
 
 
 current_program: ContextVar[Any] = ContextVar("holdfast_program", default=None)

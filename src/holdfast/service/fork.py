@@ -93,7 +93,8 @@ def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None)
     if cut is None:
         raise StepNotFound(run=run_id, step=from_step)
     events = [] if run_history.was_undone(events) else events[:cut]
-    return _without_open_gates(_without_open_waits(store, _without_open_children(store, events)))
+    kept = _without_open_gates(_without_open_waits(store, _without_open_children(store, events)))
+    return _without_stale_checkpoints(events, kept)
 
 
 def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str) -> ImportRun:
@@ -199,6 +200,20 @@ def _without_open_waits(store: Store, events: list[Event]) -> list[Event]:
 def _has_closed(store: Store, event: Event) -> bool:
     wait = store.wait(object_of(event.data, "the history").get("id", ""))
     return wait is None or wait.closed_at is not None
+
+
+def _without_stale_checkpoints(events: Sequence[Event], kept: list[Event]) -> list[Event]:
+    """Return the events that the fork takes over without the checkpoints whose states it does not
+    share: they know a child, a wait or a gate that is open, and belongs to the original run.
+
+    A fork of a replayed run keeps none, because it does not take over the voided events, which the
+    idempotency keys at the checkpoint count.
+    """
+    seqs = {event.seq for event in kept}
+    is_replayed = any(event.kind == EventKind.RUN_REPLAYED for event in events)
+    missing = [event.seq for event in events if is_replayed or event.seq not in seqs]
+    first = min(missing, default=None)
+    return kept if first is None else run_history.without_checkpoints_after(kept, first)
 
 
 def _without_open_gates(events: list[Event]) -> list[Event]:

@@ -65,6 +65,10 @@ class RunReads(Protocol):
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         """Return the events of a run in order whose ``seq`` is above *after*."""
 
+    def last_checkpoint(self, run_id: str) -> int:
+        """Return the ``seq`` of the last checkpoint of a run; 0 if it has none, or was replayed
+        after it."""
+
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRecord]:
         """Return those of these runs that exist, in any order."""
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.authoring.replay.replay import Compensation, ReplayProgram
-from holdfast.core.commands import RunStep
-from holdfast.core.events import EventKind
+from holdfast.core.commands import Command, RunStep
+from holdfast.core.events import Event, EventKind
 from holdfast.core.program import Program, ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.core.step_info import StepInfo
@@ -20,6 +20,10 @@ RUN = "crash-test"
 """The id of the run that the scenario disturbs."""
 
 _ENDS = (EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
+
+
+StepCall = Callable[[StepInfo, Any], Any]
+"""The function of a step, given its attempt and its connection."""
 
 
 class RecordedCommit(NamedTuple):
@@ -107,8 +111,9 @@ class RecordingProgram:
     def program(self, run: RunRecord, context: ProgramContext) -> Program:
         """Return a program for *run* that records its steps and compensations."""
         program: Program = self._definition.program(run, context)
-        if isinstance(program, ReplayProgram):
-            self._watch(program)
+        if not isinstance(program, ReplayProgram):
+            return _RecordedProgram(program, self._recorded_call)
+        self._watch(program)
         return program
 
     def _watch(self, program: ReplayProgram) -> None:
@@ -129,14 +134,36 @@ class RecordingProgram:
 
         program.request = recording_request  # type: ignore[method-assign]
 
-    def _recorded_call(
-        self, call: Callable[[StepInfo, Any], Any]
-    ) -> Callable[[StepInfo, Any], Any]:
+    def _recorded_call(self, call: StepCall) -> StepCall:
         def record_and_call(info: StepInfo, connection: Any) -> Any:
             self._ledger.called(self._engine, info)
             return call(info, connection)
 
         return record_and_call
+
+
+class _RecordedProgram:
+    """A program of another front end than Python code: the steps that it asks for are recorded."""
+
+    def __init__(self, program: Program, recorded: Callable[[StepCall], StepCall]) -> None:
+        self._program: Program = program
+        self._recorded: Callable[[StepCall], StepCall] = recorded
+        self.feeds_before_commit: bool = program.feeds_before_commit
+
+    async def begin(self, history: Sequence[Event], state: bytes | None) -> list[Command]:
+        return self._watch(await self._program.begin(history, state))
+
+    async def feed(self, events: Sequence[Event]) -> list[Command]:
+        return self._watch(await self._program.feed(events))
+
+    def close(self) -> None:
+        self._program.close()
+
+    def _watch(self, commands: list[Command]) -> list[Command]:
+        for command in commands:
+            if isinstance(command, RunStep):
+                command.call = self._recorded(command.call)
+        return commands
 
 
 class _RecordedCompensations(list[Compensation]):

@@ -3,6 +3,7 @@
 import msgspec
 
 from holdfast.core.events import Event, EventKind
+from holdfast.core.history import load
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.engine.execution.state import RunState
@@ -69,6 +70,6 @@ def test_the_state_is_recalled_from_a_history():
     ]
     it = state()
 
-    it.recall(history, history)
+    it.recall(history, load(history))
 
     assert (it.seq, it.had_children, it.cancel_seen, it.stopped_by) == (2, True, True, "why")

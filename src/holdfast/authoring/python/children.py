@@ -13,6 +13,7 @@ from holdfast.authoring.replay.replay import ReplayProgram
 from holdfast.authoring.replay.sync_program import SyncProgram
 from holdfast.core.budgets.rules import read_option
 from holdfast.core.commands import AwaitChild, StartChild, StartMap
+from holdfast.core.definitions import ref_to
 from holdfast.core.events import Event
 from holdfast.core.runs import ErrorInfo, Route
 from holdfast.core.signature import Signature
@@ -31,6 +32,7 @@ class ChildWorkflow(Protocol):
 
     name: str
     version: str
+    kind: str
     lane: str
     capabilities: tuple[str, ...]
     signature: Signature
@@ -60,9 +62,8 @@ def start_child_call(
     """Return the call that starts a child. It decodes to the id of the child's run."""
     identity = program.identify(f"run {workflow.name}")
     data = workflow.signature.encode_args(program.codec, args, kwargs)
-    command = StartChild(
-        identity, route_of(program, workflow, options), data, child_options(options), workflow
-    )
+    route = route_of(program, workflow, options)
+    command = StartChild(identity, ref_to(workflow), route, data, child_options(options))
     if ends_with_parent(options):
         program.open_children.add(identity)
     return Call(command, lambda event: msgspec.json.decode(event.data or b"{}")["run"])
@@ -175,10 +176,10 @@ def map_call(
     inputs = [workflow.signature.encode_args(program.codec, (item,), {}) for item in items]
     command = StartMap(
         program.identify(f"map {workflow.name}"),
+        ref_to(workflow),
         route_of(program, workflow, options),
         inputs,
         child_options(options),
-        workflow,
         max_parallel,
         on_error == "fail_fast" and min_success is None,
     )

@@ -11,10 +11,12 @@ from holdfast.authoring import registry
 from holdfast.authoring.replay.call import Call
 from holdfast.authoring.replay.replay import ReplayProgram
 from holdfast.core.commands import ExtendGraph
+from holdfast.core.definitions import ref_to
 from holdfast.core.events import Event
 from holdfast.core.graphs.builder import Graph
 from holdfast.core.graphs.compile import GraphCompiler, encoded_unchecked
 from holdfast.core.graphs.model import graph_of, run_of
+from holdfast.core.program import is_definition
 from holdfast.core.runs import Route
 from holdfast.core.validation import checked_capabilities, checked_text
 from holdfast.errors import BadGraph, UnknownWorkflow
@@ -58,15 +60,15 @@ def extend_call(program: ReplayProgram, graph: Graph) -> Call:
         names = msgspec.json.decode(event.data or b"{}").get("members", [])
         return {name: run_of(graph_id, name) for name in names}
 
-    workflows = [_find_workflow(member.workflow) for member in graph.members.values()]
+    targets = [ref_to(_find_workflow(member.workflow)) for member in graph.members.values()]
     return Call(
-        ExtendGraph(program.identify("extend"), graph_id, patch, workflows, fingerprint), decode
+        ExtendGraph(program.identify("extend"), graph_id, patch, targets, fingerprint), decode
     )
 
 
 def _find_workflow(workflow: Any) -> Any:
     """Return a definition by itself or by its name. Raises UnknownWorkflow."""
-    definition = registry.known().get(workflow) if isinstance(workflow, str) else workflow
-    if not hasattr(definition, "program"):
+    definition = registry.find(workflow) if isinstance(workflow, str) else workflow
+    if not is_definition(definition):
         raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else shown(workflow))
     return definition

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring import registry
 from holdfast.authoring.python.step import Step
-from holdfast.authoring.python.workflow import Workflow
+from holdfast.authoring.python.workflow import Workflow, source_of
 from holdfast.core import duration
 from holdfast.core.duration import Duration
 from holdfast.core.retry import RetryPolicy, policy_from
@@ -58,7 +58,6 @@ class Task(Workflow[P, R]):
             stop_undoing=False,
         )
         self.step: Step[P, R] = step
-        self.origin = step.fn
         self.signature = Signature(step.fn)
         functools.update_wrapper(self, step.fn)
 
@@ -126,7 +125,7 @@ def task(
             capabilities=checked_capabilities(capabilities),
             serves=served_versions,
         )
-        registry.register(definition)
+        registry.register(definition, source_of(fn))
         return definition
 
     return decorate if fn is None else decorate(fn)

@@ -11,6 +11,7 @@ from holdfast.authoring import registry
 from holdfast.authoring.python.children import call_child
 from holdfast.authoring.python.reachability import names_ahead
 from holdfast.authoring.python.step import Step
+from holdfast.authoring.registry import DefinitionSource
 from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.replay import ReplayProgram, current_program
 from holdfast.authoring.replay.sync_program import SyncProgram
@@ -62,8 +63,6 @@ class Workflow(Generic[P, R]):
         self.stop_undoing: bool = stop_undoing
         self.is_async: bool = inspect.iscoroutinefunction(fn)
         self.needs_thread: bool = not self.is_async
-        self.origin: Callable[..., Any] = fn
-        """The function that was decorated."""
         self.signature: Signature = Signature(fn)
         self.schedules: list[ScheduleDeclaration] = []
         """The schedules that ``@schedule`` has added."""
@@ -112,6 +111,14 @@ class Workflow(Generic[P, R]):
         return f"<workflow {self.name}>"
 
 
+def source_of(fn: Callable[..., Any]) -> DefinitionSource:
+    """Return the place that defines a function."""
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        return DefinitionSource(fn.__module__, 0, fn.__qualname__)
+    return DefinitionSource(code.co_filename, code.co_firstlineno, fn.__qualname__)
+
+
 @overload
 def workflow(fn: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
@@ -153,7 +160,7 @@ def workflow(
             serves=served_versions,
             stop_undoing=checked_flag("stop_undoing_on_failure", stop_undoing_on_failure),
         )
-        registry.register(definition)
+        registry.register(definition, source_of(fn))
         return definition
 
     return decorate if fn is None else decorate(fn)

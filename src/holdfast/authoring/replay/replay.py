@@ -26,6 +26,7 @@ from holdfast.authoring.replay.leftovers import Leftovers, is_ahead, is_undo
 from holdfast.core import program as seam
 from holdfast.core.codec import Codec
 from holdfast.core.commands import (
+    Checkpoint,
     Command,
     Drop,
     EndChildren,
@@ -51,7 +52,7 @@ NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
 CHILDREN = "end of children"
 """The name of the step at which a run that stops waits for its children."""
 
-_WITHOUT_OUTCOME = frozenset({Drop, Finish, RecordDecision})
+_WITHOUT_OUTCOME = frozenset({Checkpoint, Drop, Finish, RecordDecision})
 """The commands that have no outcome, so that no code waits for them."""
 
 
@@ -308,7 +309,9 @@ class ReplayProgram(ABC):
         """Return the first outcome that code which issues *command* can no longer request."""
         if isinstance(command, Finish):
             return required[0]
-        if type(command) in _WITHOUT_OUTCOME or command.id in self._recorded:
+        if isinstance(command, Checkpoint | Drop | RecordDecision):
+            return None
+        if command.id in self._recorded:
             return None
         ordinary = [event for event in required if not is_undo(event.step or "")]
         if isinstance(command, EndChildren) or is_undo(command.id):

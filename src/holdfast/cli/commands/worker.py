@@ -14,7 +14,6 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.authoring.python.workflow import Workflow
 from holdfast.cli.context import command_context, shared, without_secret
 from holdfast.cli.loading import known_workflows, load_module, load_name, split
 from holdfast.cli.output import error_line
@@ -22,6 +21,7 @@ from holdfast.cli.params import DURATION, LIST
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.components import Components, EngineOptions, settings_from
 from holdfast.connect.engine import Engine
+from holdfast.core.program import is_definition
 from holdfast.core.status import Status
 from holdfast.core.why.model import brief
 from holdfast.engine.worker.worker import Worker
@@ -145,7 +145,7 @@ def _load_components(target: str, options: dict[str, Any]) -> Components:
     _, value = load_name(target)
     if isinstance(value, Engine | AsyncEngine):
         return _components_of(value, target, options)
-    if isinstance(value, Workflow):
+    if is_definition(value):
         return _open([value], target, options)
     if isinstance(value, Iterable) and not isinstance(value, str):
         return _open(list(value), target, options)
@@ -158,7 +158,7 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
     """Open the database of the command line; None serves all imported workflows."""
     if workflows == []:
         raise click.ClickException(f"{target} has no workflow: decorate a function with @workflow")
-    other = next((item for item in workflows or () if not isinstance(item, Workflow)), None)
+    other = next((item for item in workflows or () if not is_definition(item)), None)
     if other is not None:
         raise click.ClickException(
             f"{target} contains a {type(other).__name__}, which is not a workflow: decorate a"

@@ -26,6 +26,7 @@ from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import Command, CreateWait, Finish
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
+from holdfast.core.history import LoadedHistory
 from holdfast.core.program import Definition, Program
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL
@@ -98,6 +99,9 @@ from holdfast.store.runs.queries import RunUpdate
 from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
+
+NOTHING = LoadedHistory()
+"""The history of a run that begins; it is never changed."""
 
 REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
 """Errors by which the store refuses a commit because of a command in it: the workflow fails."""
@@ -221,22 +225,22 @@ class RunExecution:
         state = self.state
         if not fresh:
             state.run, history = await opened(state.run, history, context.sealer, context.threads)
-        events = run_history.live_events(history) if history else []
-        state.recall(history, events)
+        loaded = NOTHING
+        if history:
+            loaded = run_history.load(history)
+            state.recall(history, loaded)
+            self.output.life += loaded.replays
+            self.budget.has_code_reservation = loaded.progress.has_code_reservation
         self.output.replayed = not fresh
-        self.output.life += sum(event.kind == EventKind.RUN_REPLAYED for event in history)
-        self.budget.has_code_reservation = any(
-            event.kind == EventKind.BUDGET_RESERVED for event in events
-        )
         self.mailbox.schedule_check(state.run.deadline)
         self.budget.find_breach()
-        program = self._new_program(events)
-        commands = await program.begin(events, None)
+        program = self._new_program(loaded)
+        commands = await program.begin(loaded.events, loaded.state)
         if not fresh and state.cancelling and not state.cancel_seen:
             self.notify()
         await self.execute_commands(commands)
 
-    def _new_program(self, events: Sequence[Event]) -> Program:
+    def _new_program(self, loaded: LoadedHistory) -> Program:
         context = self.context
         self.services = ExecutionServices(
             self.state,
@@ -250,7 +254,9 @@ class RunExecution:
         if context.program_loop is not None and not self._definition.needs_thread:
             # Code on the program's loop must not read the store: it finds the keys in memory.
             self._reads_keys_ahead = True
-            if any(event.kind == EventKind.WAIT_CREATED for event in events):
+            if loaded.state is not None or any(
+                event.kind == EventKind.WAIT_CREATED for event in loaded.events
+            ):
                 self._signing_keys = context.store.keys()
             program = context.program_loop.place(program)
         self.output.fed_before_commit = program.feeds_before_commit

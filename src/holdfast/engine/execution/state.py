@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.graphs.model import MARK
-from holdfast.core.history import DEADLINE, HistoryProgress, StepLives
+from holdfast.core.history import DEADLINE, HistoryProgress, LoadedHistory, StepLives
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 
@@ -20,6 +20,8 @@ class RunState:
     __slots__ = (
         "cancel_seen",
         "cancelling",
+        "checkpoint",
+        "checkpoint_progress",
         "expiring",
         "had_children",
         "in_graph",
@@ -48,8 +50,12 @@ class RunState:
         """The number of recorded ends of steps that count."""
         self.revision: int = run.revision
         """The revision of the run that this worker has seen."""
-        self.progress: HistoryProgress = HistoryProgress(())
-        self.lives: StepLives = StepLives(())
+        self.progress: HistoryProgress = HistoryProgress()
+        """The progress that earlier holders have recorded; commands take their parts of it."""
+        self.lives: StepLives = StepLives()
+        self.checkpoint: Event | None = None
+        """The last checkpoint whose progress is known."""
+        self.checkpoint_progress: HistoryProgress | None = None
         self.cancelling: bool = run.status is Status.CANCELLING
         self.cancel_seen: bool = False
         """Whether the program has received the request to stop."""
@@ -69,22 +75,21 @@ class RunState:
         """Whether this worker is done with the run."""
         self.is_finished: bool = False
 
-    def recall(self, history: Sequence[Event], events: Sequence[Event]) -> None:
-        """Restore what an earlier holder had in memory; *events* are those of *history* that
-        count."""
-        self.progress = HistoryProgress(events)
-        if not history:
-            return
+    def recall(self, history: Sequence[Event], loaded: LoadedHistory) -> None:
+        """Restore what an earlier holder had in memory."""
+        progress = loaded.progress
+        self.progress = progress
+        self.lives = loaded.lives
         self.seq = history[-1].seq
-        self.steps = sum(event.kind in STEP_ENDS for event in events)
-        self.lives = StepLives(history)
-        self.cancel_seen = self.progress.cancelled is not None
-        self.expiring = self.progress.expiring
-        self.stopped_by = self.progress.cancelled or ""
-        self.waited = self.progress.waited
-        self.had_children = any(
-            event.kind in (EventKind.CHILD_STARTED, EventKind.MAP_STARTED) for event in events
-        )
+        self.steps = progress.steps
+        self.cancel_seen = progress.cancelled is not None
+        self.expiring = progress.expiring
+        self.stopped_by = progress.cancelled or ""
+        self.waited = progress.waited
+        self.had_children = progress.had_children
+        if loaded.base is not None:
+            self.checkpoint = loaded.checkpoint
+            self.checkpoint_progress = loaded.base
 
     # Stopping
 

@@ -4,9 +4,10 @@ orphans."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from holdfast.core.events import Event
+from holdfast.core.program import Definition
 from holdfast.core.runs import RunRecord
 from holdfast.core.waits import Signal
 from holdfast.engine.runtime.group_commit import GroupCommit
@@ -16,39 +17,57 @@ from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 
+Definitions = Mapping[str, Definition]
 Hold = Callable[[RunRecord, list[Event], list[Signal]], None]
 """Starts the execution of a run from its history and its signals."""
 
 
 async def hold_claimed(
-    store: Store, writer: GroupCommit, runs: Sequence[RunRecord], hold: Hold
+    store: Store,
+    writer: GroupCommit,
+    runs: Sequence[RunRecord],
+    definitions: Definitions,
+    hold: Hold,
 ) -> None:
     """Start executions. A run whose history or signals are damaged is set aside; the others
     start."""
     try:
-        _hold_all(store, runs, hold)
+        _hold_all(store, runs, definitions, hold)
     except RowDamaged:
         for run in runs:
-            await _hold_one(store, writer, run, hold)
+            await _hold_one(store, writer, run, definitions, hold)
 
 
-def _hold_all(store: Store, runs: Sequence[RunRecord], hold: Hold) -> None:
+def _hold_all(
+    store: Store, runs: Sequence[RunRecord], definitions: Definitions, hold: Hold
+) -> None:
     """Read the histories and signals of all runs together, then start their executions.
 
     Raises RowDamaged before any is started.
     """
     # Other runs have no history yet. A revision means that a signal or an operator came first.
-    with_history = [run.id for run in runs if run.generation > 1 or run.forked_from or run.revision]
-    histories = store.histories(with_history)
+    with_history = [run for run in runs if run.generation > 1 or run.forked_from or run.revision]
+    checkpointed = {run.id for run in with_history if definitions[run.workflow].writes_checkpoints}
+    histories = store.histories([run.id for run in with_history if run.id not in checkpointed])
+    for run_id in checkpointed:
+        histories[run_id] = history_to_load(store, run_id)
     # Without a revision nothing has ever reached the run: saves the read.
     signals = store.signals_of([run.id for run in runs if run.revision])
     for run in runs:
         hold(run, histories.get(run.id, []), signals.get(run.id, []))
 
 
-async def _hold_one(store: Store, writer: GroupCommit, run: RunRecord, hold: Hold) -> None:
+def history_to_load(store: Store, run_id: str) -> list[Event]:
+    """Return the events that a program needs to continue: from its last checkpoint on."""
+    checkpoint = store.last_checkpoint(run_id)
+    return store.history(run_id, after=max(checkpoint - 1, 0))
+
+
+async def _hold_one(
+    store: Store, writer: GroupCommit, run: RunRecord, definitions: Definitions, hold: Hold
+) -> None:
     try:
-        _hold_all(store, [run], hold)
+        _hold_all(store, [run], definitions, hold)
     except RowDamaged as damage:
         damage.place["run_id"] = run.id
         await writer.submit(SetAside([damage]))
@@ -69,7 +88,7 @@ class Unheld:
         self.found: set[str] = set()
         """The orphans that were started here."""
 
-    def find(self, session_id: str, definitions: Container[str], hold: Hold) -> None:
+    def find(self, session_id: str, definitions: Definitions, hold: Hold) -> None:
         """Start runs that two consecutive checks find orphaned.
 
         The first check may race with an ordinary start that is still in progress.
@@ -86,9 +105,7 @@ class Unheld:
         if leased:
             self._writer.had_errors = True
 
-    def _take_up(
-        self, run_id: str, generation: int, definitions: Container[str], hold: Hold
-    ) -> None:
+    def _take_up(self, run_id: str, generation: int, definitions: Definitions, hold: Hold) -> None:
         run = self._store.run(run_id)
         if run is None or run.generation != generation or run.workflow not in definitions:
             return
@@ -98,4 +115,10 @@ class Unheld:
         )
         self.found.add(run_id)
         signals = self._store.signals(run_id) if run.revision else []
-        hold(run, self._store.history(run_id), signals)
+        is_checkpointed = definitions[run.workflow].writes_checkpoints
+        read = history_to_load if is_checkpointed else _whole_history
+        hold(run, read(self._store, run_id), signals)
+
+
+def _whole_history(store: Store, run_id: str) -> list[Event]:
+    return store.history(run_id)

@@ -385,7 +385,8 @@ class Worker:
             if self.store.overlaps and len(runs) == BATCH:
                 # Fast path: the next claim is committed while these executions start.
                 claim = self._submit_claim(in_thread=True)
-            await hold_claimed(self.store, self.writer, runs, self.start_execution)
+            definitions = self.definitions()
+            await hold_claimed(self.store, self.writer, runs, definitions, self.start_execution)
             await asyncio.sleep(0)
             claim = claim or self._submit_claim()
 

@@ -420,6 +420,14 @@ SELECT run.id, namespace, workflow, version, lane, capabilities, status, priorit
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 
+-- name: last_checkpoint
+-- From the end: the search stops at the last checkpoint, so the index over the numbers is enough.
+SELECT seq, kind
+  FROM holdfast.event
+ WHERE run_id = :run_id AND kind IN ('checkpoint_written', 'run_replayed')
+ ORDER BY seq DESC
+ LIMIT 1;
+
 -- name: history
 SELECT seq, kind, step, attempt, data, error, started_at, at
   FROM holdfast.event

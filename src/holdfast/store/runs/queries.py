@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.events import Event
+from holdfast.core.events import Event, EventKind
 from holdfast.core.payload import Seal
 from holdfast.core.runs import Cell, ChildRecord, Fanout, Route, RunRecord, RunSnapshot
 from holdfast.core.sessions import Lane, Session
@@ -89,6 +89,11 @@ class RunQueries(DamageQueries):
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         return self._all(_event, "history", run_id=run_id, after=after)
+
+    def last_checkpoint(self, run_id: str) -> int:
+        rows = self._rows("last_checkpoint", run_id=run_id)
+        is_current = bool(rows) and rows[0]["kind"] == EventKind.CHECKPOINT_WRITTEN
+        return int(rows[0]["seq"]) if is_current else 0
 
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return self._listed(run_from, "runs_by_id", ids=self._as_list(run_ids))

@@ -74,6 +74,19 @@ class AdvanceConformance(StoreFixture):
         assert glances == {run_id: store.glance(run_id) for run_id in ("r2", "r3")}
         assert [signal.name for signal in glances["r2"].signals] == ["go", "on"]
 
+    def test_the_last_checkpoint_of_a_run_counts_unless_the_run_was_replayed_since(
+        self, store: Store
+    ) -> None:
+        run = self.hold(store, "r1")
+        written = [Event(EventKind.CHECKPOINT_WRITTEN, data=b"{}", seq=seq) for seq in (2, 3)]
+        assert store.last_checkpoint("r1") == 0
+
+        self.advance(store, run, events=[Event(EventKind.MARKED, "a", seq=1), *written])
+        assert (store.last_checkpoint("r1"), store.last_checkpoint("none")) == (3, 0)
+
+        self.advance(store, run, events=[Event(EventKind.RUN_REPLAYED, data=b"{}", seq=4)])
+        assert store.last_checkpoint("r1") == 0
+
     def test_a_history_can_be_read_from_the_middle_and_with_others(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
             run = self.hold(store, run_id)

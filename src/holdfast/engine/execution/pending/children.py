@@ -261,7 +261,8 @@ def new_child(
     options = command.options
     parent = run.state.run
     now = run.state.now()
-    run.context.learn(command.definition)
+    if command.target.definition is not None:
+        run.context.learn(command.target.definition)
     delay = options.get("delay")
     deadline = options.get("deadline")
     run_id = options.get("id") or new_id()

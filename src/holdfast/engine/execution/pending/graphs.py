@@ -14,8 +14,9 @@ from holdfast.store.graphs.operations import AddMembers
 
 def _extend_graph(run: Execution, command: ExtendGraph) -> Event:
     context = run.context
-    for workflow in command.workflows:
-        context.learn(workflow)
+    for target in command.targets:
+        if target.definition is not None:
+            context.learn(target.definition)
     op = AddMembers(
         graph_id=command.graph_id,
         namespace=run.state.run.namespace,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.commands import Drop, Finish, RecordDecision
+from holdfast.core.commands import Checkpoint, Drop, Finish, RecordDecision
+from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
+from holdfast.core.history import HistoryProgress, StoredCheckpoint, live_events
 from holdfast.engine.execution.pending.base import Execution, Handler
 from holdfast.errors import KeyMissing
 
@@ -13,6 +15,46 @@ from holdfast.errors import KeyMissing
 def _record_decision(run: Execution, command: RecordDecision) -> None:
     data = msgspec.json.encode(command.value)
     run.commit.events.append(Event(EventKind.MARKED, command.id, data))
+
+
+def _write_checkpoint(run: Execution, command: Checkpoint) -> None:
+    """Record the state of the program, and the facts about earlier events for the next holder,
+    which need not read them."""
+    state = run.state
+    progress = _progress_now(run)
+    stored = StoredCheckpoint(
+        state=msgspec.Raw(command.data),
+        progress=progress,
+        lives=state.lives,
+        replays=run.output.life - 1,
+    )
+    event = Event(EventKind.CHECKPOINT_WRITTEN, None, msgspec.json.encode(stored))
+    run.commit.events.append(event)
+    state.checkpoint = event
+    state.checkpoint_progress = progress
+
+
+def _progress_now(run: Execution) -> HistoryProgress:
+    """Return the progress of the pending commands. The events since the last checkpoint are read
+    again: to keep them in memory would burden every run, and checkpoints are rare."""
+    state = run.state
+    unwritten = run.commit.events
+    progress = (state.checkpoint_progress or HistoryProgress()).copy()
+    checkpoint = state.checkpoint
+    # A checkpoint without a number is part of this commit: it has all that is stored.
+    if checkpoint is None or checkpoint.seq:
+        after = 0 if checkpoint is None else checkpoint.seq
+        progress.read(live_events(run.context.store.history(state.run.id, after)))
+    progress.read(unwritten)
+    progress.keep_only(run.pending.by_step)
+    progress.cancelled = state.stopped_by if state.cancel_seen else None
+    progress.expiring = state.expiring
+    progress.waited = set(state.waited)
+    progress.replayed = state.progress.replayed
+    progress.had_children = state.had_children
+    progress.has_code_reservation = run.budget.has_code_reservation
+    progress.steps = state.steps + sum(event.kind in STEP_ENDS for event in unwritten)
+    return progress
 
 
 def _drop(run: Execution, command: Drop) -> None:
@@ -28,6 +70,7 @@ def _finish(run: Execution, command: Finish) -> None:
 
 
 HANDLERS: dict[type, Handler] = {
+    Checkpoint: _write_checkpoint,
     RecordDecision: _record_decision,
     Drop: _drop,
     Finish: _finish,
