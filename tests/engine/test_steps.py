@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, Fail, Retry, step, workflow
-from holdfast.errors import BadOption, NotEncodable, RunFailed, StepFailed, WrongType
+from holdfast.errors import BadOption, NotEncodable, RunCancelled, RunFailed, StepFailed, WrongType
 from tests.engine.databases import execute
 from tests.engine.waiting import PATIENCE, wait_until
 
@@ -442,3 +442,53 @@ def test_code_that_exits_fails_its_run_and_nothing_else(engine, where):
 
     with pytest.raises(RunFailed, match=f"the {where} raised SystemExit: 3"):
         engine.start(leaver).result(timeout=20)
+
+
+def test_an_error_names_the_exception_of_the_user_first(engine):
+    @step(retries=0)
+    async def charge_card(order: str) -> None:
+        raise ValueError("card expired")
+
+    @workflow
+    async def pay_for(order: str) -> None:
+        await charge_card(order)
+
+    @workflow
+    async def order_of_orders(order: str) -> None:
+        await pay_for(order)
+
+    with pytest.raises(RunFailed) as failed:
+        engine.start(pay_for, "x", id="order-7").result(timeout=20)
+    assert str(failed.value) == "ValueError: card expired (in step charge_card, run order-7)"
+    assert engine.run("order-7").record.error.count(b'"type":"ValueError"') == 1
+
+    with pytest.raises(RunFailed) as failed:
+        engine.start(order_of_orders, "x", id="order-8").result(timeout=20)
+    child = failed.value.facts["origin"]
+    assert str(failed.value) == (
+        f"ValueError: card expired (in step charge_card, run {child}, run order-8)"
+    )
+
+
+def test_a_failure_in_own_words_is_quoted_as_it_is(engine):
+    @workflow
+    async def without_luck() -> None:
+        raise Fail("no luck", code=3)
+
+    with pytest.raises(RunFailed, match=r"^Fail: no luck \(code=3\) \(in run "):
+        engine.start(without_luck).result(timeout=20)
+
+
+def test_a_cancelled_run_says_why(engine):
+    run = engine.start(without_end, id="order-9")
+    engine.cancel(run.id, "out of stock")
+
+    with pytest.raises(
+        RunCancelled, match=r"^The run was cancelled: out of stock \(run order-9\)$"
+    ):
+        run.result(timeout=20)
+
+
+@workflow
+async def without_end() -> None:
+    await holdfast.sleep("1d")

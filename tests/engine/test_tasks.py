@@ -75,7 +75,7 @@ def test_a_task_is_called_started_and_mapped_by_workflows_of_both_colours(engine
 
 
 def test_a_task_that_fails_is_seen_by_its_workflow(engine):
-    assert engine.start(resize_badly, 1).result(timeout="20s") == "StepFailed"
+    assert engine.start(resize_badly, 1).result(timeout="20s") == "Fail"
     with pytest.raises(RunFailed):
         engine.start(hopeless, 1).result(timeout="20s")
 

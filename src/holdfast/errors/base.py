@@ -1,8 +1,9 @@
 """The base classes of all errors. The docstring of a class is its message; the facts follow in
-parentheses."""
+parentheses. An error that passes on an exception of user code names that exception first."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 _TIMES = ("at", "until", "since", "deadline")
@@ -14,9 +15,11 @@ class HoldfastError(Exception):
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts
-        sentence = " ".join((type(self).__doc__ or "").split())
-        details = ", ".join(f"{name}={_shown(name, value)}" for name, value in facts.items())
-        super().__init__(f"{sentence} ({details})" if details else sentence)
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        """Return the message: the docstring of the class, and the facts."""
+        return with_facts(sentence_of(type(self)), self.facts)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.facts))
@@ -24,6 +27,23 @@ class HoldfastError(Exception):
 
 def _rebuild(kind: type[HoldfastError], facts: dict[str, object]) -> HoldfastError:
     return kind(**facts)
+
+
+def sentence_of(kind: type[HoldfastError]) -> str:
+    """Return the docstring of an error as one line."""
+    return " ".join((kind.__doc__ or "").split())
+
+
+def with_facts(text: str, facts: Mapping[str, object]) -> str:
+    """Return a text with facts in parentheses."""
+    details = ", ".join(f"{name}={_shown(name, value)}" for name, value in facts.items())
+    return f"{text} ({details})" if details else text
+
+
+def cause_of(facts: Mapping[str, object]) -> str:
+    """Return the exception of user code that facts describe, as Python prints it: its type and its
+    message."""
+    return ": ".join(str(facts[name]) for name in ("type", "message") if facts.get(name))
 
 
 def _shown(name: str, value: object) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.errors.base import HoldfastError, UsageError
+from collections.abc import Mapping
+
+from holdfast.errors.base import HoldfastError, UsageError, cause_of, sentence_of
 
 
 class NamespaceBound(UsageError):
@@ -43,8 +45,35 @@ class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
 
+def _place(facts: Mapping[str, object]) -> str:
+    """Return where the exception of a failed run was raised.
+
+    *origin* is the run that raised it, if that is a descendant of the run.
+    """
+    parts = []
+    if facts.get("step"):
+        parts.append(f"step {facts['step']}")
+    if facts.get("origin"):
+        parts.append(f"run {facts['origin']}")
+    parts.append(f"run {facts.get('run')}")
+    return f"in {', '.join(parts)}"
+
+
+def _reasoned(error: RunFailed) -> str:
+    """Return the sentence of an error with the reason that ended the run."""
+    sentence = sentence_of(type(error)).rstrip(".")
+    reason = error.facts.get("message")
+    words = f"{sentence}: {reason}" if reason else sentence
+    return f"{words} (run {error.facts.get('run')})"
+
+
 class RunFailed(HoldfastError):
     """The run did not complete."""
+
+    def _text(self) -> str:
+        """Return the exception of user code, and its place: ``ValueError: card expired (in step
+        charge, run order-7)``."""
+        return f"{cause_of(self.facts) or sentence_of(RunFailed)} ({_place(self.facts)})"
 
     @property
     def error(self) -> dict[str, object] | None:
@@ -57,17 +86,32 @@ class RunFailed(HoldfastError):
 class RunCancelled(RunFailed):
     """The run was cancelled."""
 
+    def _text(self) -> str:
+        return _reasoned(self)
+
 
 class RunExpired(RunFailed):
     """The run passed its deadline."""
+
+    def _text(self) -> str:
+        return _reasoned(self)
 
 
 class RunStuck(RunFailed):
     """The run cannot continue without an operator: `holdfast why RUN` tells what to do."""
 
+    def _text(self) -> str:
+        run_id = self.facts.get("run")
+        advice = f"run {run_id} is stuck: `holdfast why {run_id}` tells what to do"
+        return f"{cause_of(self.facts) or sentence_of(RunStuck)} ({advice})"
+
 
 class ChildFailed(HoldfastError):
     """A child run did not complete."""
+
+    def _text(self) -> str:
+        """Return the exception of the child's code, and its place, as RunFailed does."""
+        return f"{cause_of(self.facts) or sentence_of(ChildFailed)} ({_place(self.facts)})"
 
 
 class TooManyFailures(HoldfastError):

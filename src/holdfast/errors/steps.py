@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.errors.base import HoldfastError, UsageError
+from holdfast.errors.base import (
+    HoldfastError,
+    UsageError,
+    cause_of,
+    sentence_of,
+    with_facts,
+)
 
 
 class StepNotFound(UsageError):
@@ -11,6 +17,12 @@ class StepNotFound(UsageError):
 
 class StepFailed(HoldfastError):
     """A step failed and is not retried any more."""
+
+    def _text(self) -> str:
+        """Return the exception of the last attempt, and its place: ``ValueError: card expired (in
+        step charge, attempt 3)``."""
+        place = f"in step {self.facts.get('step')}, attempt {self.facts.get('attempts')}"
+        return f"{cause_of(self.facts) or sentence_of(type(self))} ({place})"
 
 
 class StepTimeout(HoldfastError):
@@ -21,11 +33,21 @@ def _message_fact(message: object) -> dict[str, object]:
     return {} if isinstance(message, str) and not message else {"message": message}
 
 
+def _own_words(error: HoldfastError) -> str:
+    """Return the message that user code gave, or the sentence of the class, and the other facts."""
+    facts = dict(error.facts)
+    message = facts.pop("message", None)
+    return with_facts(str(message or sentence_of(type(error))), facts)
+
+
 class Fail(HoldfastError):
     """The step failed and asks not to be retried."""
 
     def __init__(self, message: str = "", **facts: object) -> None:
         super().__init__(**_message_fact(message), **facts)
+
+    def _text(self) -> str:
+        return _own_words(self)
 
 
 class Retry(HoldfastError):
@@ -35,6 +57,9 @@ class Retry(HoldfastError):
         self.after = after
         delay = {} if after is None else {"after": after}
         super().__init__(**_message_fact(message), **delay, **facts)
+
+    def _text(self) -> str:
+        return _own_words(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Retry, (str(self.facts.get("message", "")),))

@@ -133,7 +133,10 @@ def child_value(
     """Return the result of a child. Raises ChildFailed."""
     if error is not None:
         info = msgspec.json.decode(error, type=ErrorInfo)
-        raise ChildFailed(workflow=workflow.name, run=run_id, type=info.type, message=info.message)
+        place = {name: info.facts[name] for name in ("step", "origin") if name in info.facts}
+        raise ChildFailed(
+            workflow=workflow.name, run=run_id, type=info.type, message=info.message, **place
+        )
     return workflow.signature.decode_result(program.codec, data or b"null")
 
 

@@ -12,7 +12,15 @@ from holdfast.core.runs import ErrorInfo, RunRecord
 from holdfast.core.status import Status
 from holdfast.core.stored_json import object_of
 from holdfast.core.text import readable
-from holdfast.errors import HoldfastError, RunCancelled, RunExpired, RunFailed, RunStuck
+from holdfast.errors import (
+    ChildFailed,
+    HoldfastError,
+    RunCancelled,
+    RunExpired,
+    RunFailed,
+    RunStuck,
+    StepFailed,
+)
 from holdfast.errors.base import shown
 
 LONGEST = 8000
@@ -26,12 +34,25 @@ _RAISED: Mapping[Status, type[RunFailed]] = {
 
 
 def error_data(error: BaseException, **facts: object) -> bytes:
-    """Return an exception as JSON: its type, message, traceback and facts."""
+    """Return an exception as JSON: its type, message, traceback and facts.
+
+    The error of a step or of a child passes on an exception of user code: then its type and message
+    are stored, and the facts say where it was raised.
+    """
     kept = {**(error.facts if isinstance(error, HoldfastError) else {}), **facts}
+    kind = type(error).__name__
+    message = _message(error)
+    if isinstance(error, StepFailed | ChildFailed) and "type" in kept:
+        kind = str(kept.pop("type"))
+        message = str(kept.pop("message", ""))
+    if isinstance(error, ChildFailed):
+        child = kept.pop("run", None)
+        kept.setdefault("origin", child)
+        kept.pop("workflow", None)
     text = "".join(traceback.format_exception(error))[-LONGEST:]
     info = ErrorInfo(
-        type(error).__name__,
-        _message(error),
+        kind,
+        message,
         text,
         {name: _plain(value) for name, value in kept.items()},
     )
@@ -70,12 +91,20 @@ def _plain(value: object) -> object:
     return plain
 
 
+def _place(facts: Any) -> dict[str, Any]:
+    """Return the facts of a stored error that say where its exception was raised."""
+    if not isinstance(facts, dict):
+        return {}
+    return {name: facts[name] for name in ("step", "origin") if name in facts}
+
+
 def error_from_data(run: RunRecord) -> RunFailed:
     """Return the exception that ``result()`` raises for a run that did not complete."""
     facts: dict[str, Any] = {"run": run.id, "workflow": run.workflow}
     if run.error is not None:
         info = object_of(run.error, f"the error of run {run.id}")
         facts |= {"type": info.get("type"), "message": info.get("message")}
+        facts |= _place(info.get("facts"))
         raised = _RAISED.get(run.status, RunFailed)(**facts)
         raised.facts["error"] = info
         return raised
