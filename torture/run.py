@@ -216,7 +216,7 @@ class Round:
         """Return how many runs have not ended; while the database cannot be read, too many to start
         more."""
         try:
-            counts = self._engine._parts.store.counts()
+            counts = self._engine._parts.store.runs.counts()
         except StoreGone:  # the file was moved; it may be back
             self._engine.close()
             self._engine = Engine(self._database.url)

@@ -31,13 +31,13 @@ def holdfast(place: Place) -> dict[str, float]:
         store: Any = engine._parts.store
         run_at_once(engine, ours.steps, 50, place.steps)
         for name, count, at_once in (("alone", place.n // 10, 1), ("together", place.n, 200)):
-            before, commits, counts = _state(place), store.commits, _count(store)
+            before, commits, counts = _state(place), store.database.commits, _count(store)
             for _ in range(count // at_once):
                 run_at_once(engine, ours.steps, at_once, place.steps)
             after = _state(place)
             figures = {key: (after[key] - before[key]) / count for key in after}
             figures |= {
-                "transactions": (store.commits - commits) / count,
+                "transactions": (store.database.commits - commits) / count,
                 "statements": counts["all"] / count,
             }
             found |= {
@@ -74,7 +74,7 @@ def _state(place: Place) -> dict[str, float]:
 def _count(store: Any) -> dict[str, int]:
     """Count what the writing connection is asked from now on."""
     counts = {"all": 0}
-    db = getattr(store, "_writer", None) or store._db
+    db = getattr(store, "_writer", None) or store.database._db
     for name in ("rows", "change", "many", "script", "append"):
         call = getattr(type(db), name, None)
         if call is not None:

@@ -115,11 +115,11 @@ def _lateness(store: Any, wanted: int) -> list[float]:
 
     found: list[float] = []
     before = None
-    while page := store.runs(
+    while page := store.runs.find(
         RunFilter(statuses=["completed"], workflow="sleeper", before=before, limit=1000)
     ):
         before = page[-1].id
-        for events in store.histories([run.id for run in page]).values():
+        for events in store.runs.histories([run.id for run in page]).values():
             fired = next(event.at for event in events if event.kind == EventKind.TIMER_FIRED)
             found.append((fired - json.loads(events[0].data)["until"]) / 1e6)
     if len(found) != wanted:

@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from holdfast.store.postgres import PostgresStore, connection
+from holdfast.store.postgres import PostgresDatabase, connection
+from holdfast.store.store import Store
 from holdfast.testing.postgres import name_of, postgres
 
 numbers = count(1)
@@ -94,7 +95,7 @@ class TestRights:
         self.mended(call, postgres_server, guest, empty, "GRANT USAGE, CREATE ON SCHEMA holdfast")
 
     def test_to_use_what_another_role_has_made(self, call, postgres_server, guest, empty):
-        PostgresStore(empty).close()
+        Store(PostgresDatabase(empty)).close()
         assert "lacks rights" in call.error("--db", guest, "runs")
 
         self.mended(
@@ -107,7 +108,7 @@ class TestRights:
         )
 
     def test_to_write_where_it_can_only_read(self, call, postgres_server, guest, empty):
-        PostgresStore(empty).close()
+        Store(PostgresDatabase(empty)).close()
         role = f'"{guest.split("user=")[1].replace("%20", " ")}"'
         rights = (
             f"GRANT USAGE ON SCHEMA holdfast TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA"
@@ -133,7 +134,7 @@ class TestRights:
         postgres_server.execute("DROP ROLE IF EXISTS keeper; CREATE ROLE keeper LOGIN")
         postgres_server.execute("CREATE SCHEMA holdfast AUTHORIZATION keeper", empty)
         try:
-            PostgresStore(empty.replace("user=postgres", "user=keeper")).close()
+            Store(PostgresDatabase(empty.replace("user=postgres", "user=keeper"))).close()
             tables = postgres_server.execute(
                 "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = "
                 "'holdfast'::regnamespace AND relname <> 'migration'",
@@ -224,7 +225,7 @@ class TestOneLine:
             assert "rename it, or use another database" in call.error("--db", url, *words)
 
     def test_a_newer_holdfast(self, call, words, empty, postgres_server):
-        PostgresStore(empty).close()
+        Store(PostgresDatabase(empty)).close()
         postgres_server.execute(
             "INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty
         )
@@ -244,7 +245,7 @@ class TestOneLine:
 
 
 def test_a_database_that_was_made_read_only_can_be_looked_at(call, empty, postgres_server):
-    PostgresStore(empty).close()
+    Store(PostgresDatabase(empty)).close()
     postgres_server.execute(
         f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on'
     )

@@ -23,7 +23,7 @@ def with_budget(limit=1000, **options):
 
     def wrap(store):
         stores[:] = [store]
-        if store.budget("team") is None:
+        if store.budgets.get("team") is None:
             store.apply(
                 [
                     SetBudget(
@@ -39,7 +39,7 @@ def with_budget(limit=1000, **options):
 def counted(lab, **expected):
     """What the run has spent, and the budget with it; nothing is set aside."""
     assert lab.engine.spending(RUN).total == expected
-    lines = lab.engine._parts.store.budget_lines(["team"])
+    lines = lab.engine._parts.store.budgets.lines(["team"])
     assert {line.dimension: line.used / 1_000_000 for line in lines if line.used} == expected
     assert [line.reserved for line in lines] == [0, 0]
 
@@ -215,7 +215,7 @@ def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget(crashing_
 def total(lab, tokens, left):
     assert lab.engine.spending(RUN).total["tokens"] == tokens
     (line,) = (
-        one for one in lab.engine._parts.store.budget_lines(["team"]) if one.dimension == "tokens"
+        one for one in lab.engine._parts.store.budgets.lines(["team"]) if one.dimension == "tokens"
     )
     assert (line.used, line.reserved) == (left * 1_000_000, 0)
 

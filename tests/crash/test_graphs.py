@@ -130,7 +130,7 @@ def hold(lab: Lab) -> None:
 def mend(lab: Lab) -> None:
     """Do it again, unless that was done."""
     mended[0] = True
-    if lab.engine._parts.store.member("g::never").state == "skipped":
+    if lab.engine._parts.store.graphs.member("g::never").state == "skipped":
         lab.engine.graphs.replay("g", "never")
 
 
@@ -204,7 +204,7 @@ def replay_lost(lab: Lab) -> None:
     """Do it again, unless all of it was."""
     mended[0] = True
     for name in ("lost0", "lost1", "bottom"):
-        if lab.engine._parts.store.member(f"g::{name}").state in ("failed", "skipped"):
+        if lab.engine._parts.store.graphs.member(f"g::{name}").state in ("failed", "skipped"):
             lab.engine.graphs.replay("g", "bottom")
             return
 
@@ -233,13 +233,15 @@ def play(
     mended[0] = False
     stage = Stage(database, script, plans, WORKFLOWS, VirtualClock())
     with stage.played() as store:
-        whole = store.whole_graph("g")
+        whole = store.graphs.snapshot("g")
         assert whole is not None
         starts = [
-            event.member for event in store.graph_events("g") if event.kind == "member_started"
+            event.member for event in store.graphs.events("g") if event.kind == "member_started"
         ]
         assert len(starts) == len(set(starts))
-        runs = {run.id: (run.status.value, run.result) for run in store.runs(RunFilter(limit=1000))}
+        runs = {
+            run.id: (run.status.value, run.result) for run in store.runs.find(RunFilter(limit=1000))
+        }
         ended = {
             "": whole.graph.status.value,
             **{name: member.state.value for name, member in whole.members.items()},
@@ -361,9 +363,9 @@ def _whole_or_half(target: Path, source: Store, *, whole: bool) -> None:
     try:
         with closing(open_store(target)) as copy:
             if whole:
-                assert copy.whole_graph("g") == source.whole_graph("g")
+                assert copy.graphs.snapshot("g") == source.graphs.snapshot("g")
             else:
-                assert copy.counts() == {}
+                assert copy.runs.counts() == {}
             assert copy.check() == []
     except StoreHalfCopied:
         assert not whole

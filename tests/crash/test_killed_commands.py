@@ -150,7 +150,7 @@ def test_rekey_is_killed_at_random_instants(databases):
     assert -9 in codes
     end(REKEY, [database])
     with closing(open_store(database)) as store:
-        assert store.keys_in_use().keys() == {"k2"}
+        assert store.payloads.keys_in_use().keys() == {"k2"}
     is_whole(database, results, waiting)
 
 

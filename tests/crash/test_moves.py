@@ -95,7 +95,7 @@ def test_a_copy_can_be_killed_at_every_write(kind, postgres_server, tmp_path):
 
             sealed = "SealStore" in written
             with closing(open_store(source, sealed=True)) as store:
-                assert (store.seal() is not None) == sealed
+                assert (store.installation.seal() is not None) == sealed
             assert is_usable(target) == ("EndCopy" in written)
             assert is_usable(source) == (not sealed)
             if "EndCopy" not in written:

@@ -193,7 +193,7 @@ def test_pruning_shared_payloads(database):
     )
     engine = open_again(database, clock)
     assert [run.id for run in engine.runs()] == [live]
-    assert engine._parts.store.payload_totals()["payloads"] == 1
+    assert engine._parts.store.payloads.totals()["payloads"] == 1
     engine.close()
 
 
@@ -222,9 +222,9 @@ def test_rekeying(database, was):
         for run_id, result in results.items():
             assert engine.run(run_id).result(timeout=1) == result
         assert len(engine.run(live).record.input) == SIZE + 4
-        assert [engine._parts.sealer.secrets.reveal(key) for key in engine._parts.store.keys()] == [
-            SECRET
-        ]
+        assert [
+            engine._parts.sealer.secrets.reveal(key) for key in engine._parts.store.keys.all()
+        ] == [SECRET]
         assert engine.add_webhook("hook", "https://example.org/hook") == SECRET.decode()
 
     die_and_repeat(
@@ -237,7 +237,7 @@ def test_rekeying(database, was):
     )
     engine = open_again(database, clock, codec)
     assert engine.rekey().values == 0
-    assert engine._parts.store.keys_in_use().keys() == {"k2"}
+    assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
     engine.close()
 
 

@@ -77,12 +77,14 @@ def play(database: str, flow: object, plans: list[Fault]) -> CommitRecorder:
 
     stage = Stage(database, [begin, mend], plans, WORKFLOWS, VirtualClock())
     with stage.played() as store:
-        root = store.run("root")
+        root = store.runs.get("root")
         assert root is not None
         assert (root.status, root.result) == ("completed", RESULTS[flow])
-        for run in store.runs(RunFilter(limit=1000)):
+        for run in store.runs.find(RunFilter(limit=1000)):
             replays = [
-                event for event in store.history(run.id) if event.kind == EventKind.RUN_REPLAYED
+                event
+                for event in store.runs.history(run.id)
+                if event.kind == EventKind.RUN_REPLAYED
             ]
             assert len(replays) <= 1
             was_replaced = "before replay" in (run.parent_step or "")

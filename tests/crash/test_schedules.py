@@ -115,7 +115,7 @@ def play(
     """Return the runs by their keys, with how they ended; and what was committed."""
     stage = Stage(database, script, plans, [ticked], VirtualClock(NOON))
     with stage.played() as store:
-        runs = store.runs(RunFilter(limit=1000))
+        runs = store.runs.find(RunFilter(limit=1000))
         assert len({run.key for run in runs}) == len(runs)
         return {run.key or run.id: (run.status.value, run.result) for run in runs}, stage.ledger
 

@@ -220,20 +220,20 @@ def sweep(lab: Lab) -> None:
 
 def all_are_forked(store: Store, ledger: CommitRecorder) -> None:
     """There is one fork, with the whole history, and nothing else."""
-    fork = store.run("fork")
+    fork = store.runs.get("fork")
     assert fork is not None
     assert fork.result == b"10"
-    kinds = [event.kind for event in store.history("fork") if event.kind != "lease_lost"]
+    kinds = [event.kind for event in store.runs.history("fork") if event.kind != "lease_lost"]
     assert kinds == ["step_completed"] * 5 + ["run_forked", "step_completed", "run_completed"]
-    assert store.counts() == {"completed": 2}
-    assert "graph_stage" not in store.standing()
+    assert store.runs.counts() == {"completed": 2}
+    assert "graph_stage" not in store.installation.rows()
 
 
 def lose_a_worker(lab: Lab) -> None:
     """Let a worker elsewhere hold runs and die, and end its session."""
     store = lab.engine._parts.store
-    if store.run("r0") is None:
-        own = store.sessions()[0]
+    if store.runs.get("r0") is None:
+        own = store.runs.sessions()[0]
         gone = msgspec.structs.replace(
             own, id="gone", host="elsewhere", slot=-1, expires_at=store.now() + 60_000_000
         )
@@ -243,40 +243,42 @@ def lose_a_worker(lab: Lab) -> None:
             for number in range(7)
         ]
         store.apply([OpenSession(gone), StartRuns(runs)])
-    while ends := [session.id for session in store.sessions() if session.id.startswith("gone")]:
+    while ends := [
+        session.id for session in store.runs.sessions() if session.id.startswith("gone")
+    ]:
         store.apply([EndSession(ends[0], crashed=True)])
 
 
 def all_were_taken_over(store: Store, ledger: CommitRecorder) -> None:
     """They are claimed, or wait to be claimed, and no session stands for the dead one."""
-    counts = store.counts()
+    counts = store.runs.counts()
     assert counts.get("pending", 0) + counts.get("completed", 0) == 7
-    assert not any(session.id.startswith("gone") for session in store.sessions())
+    assert not any(session.id.startswith("gone") for session in store.runs.sessions())
 
 
 def all_are_summed(store: Store, ledger: CommitRecorder) -> None:
-    parent = store.run("parent")
+    parent = store.runs.get("parent")
     assert parent is not None
     assert parent.result == b"10"
-    assert store.counts() == {"completed": 6}
+    assert store.runs.counts() == {"completed": 6}
 
 
 def all_are_left_behind(store: Store, ledger: CommitRecorder) -> None:
-    assert store.counts() == {"completed": 1, "cancelled": 7}
+    assert store.runs.counts() == {"completed": 1, "cancelled": 7}
 
 
 def all_are_cancelled(store: Store, ledger: CommitRecorder) -> None:
-    assert store.counts() == {"cancelled": 10}
+    assert store.runs.counts() == {"cancelled": 10}
 
 
 def nothing_is_left(store: Store, ledger: CommitRecorder) -> None:
-    assert store.standing().keys() & TABLES == set()
-    assert store.counts() == {}
+    assert store.installation.rows().keys() & TABLES == set()
+    assert store.runs.counts() == {}
 
 
 def only_runs_are_left(store: Store, ledger: CommitRecorder) -> None:
-    assert store.standing().keys() & TABLES == set()
-    assert store.counts() == {"completed": 6}
+    assert store.installation.rows().keys() & TABLES == set()
+    assert store.runs.counts() == {"completed": 6}
 
 
 def parts_are_whole(store: Store, ledger: CommitRecorder) -> None:
@@ -288,7 +290,7 @@ def parts_are_whole(store: Store, ledger: CommitRecorder) -> None:
         if isinstance(op, StartRuns)
         for run in op.runs
     ]
-    runs = store.runs(RunFilter(limit=100))
+    runs = store.runs.find(RunFilter(limit=100))
     assert {run.id for run in runs} == {run.id for run in started}
     assert sorted(int(run.result or b"") for run in runs) == list(range(len(runs)))
     assert len(runs) in (0, 2, 4, 6, 7)

@@ -89,7 +89,7 @@ def soon(lab):
     """It did not wait for its time if somebody let it go, and nobody's word is left over."""
     record = lab.engine.run(RUN).record
     assert not world["let go"] or record.finished_at - record.created_at < 86_400_000_000
-    assert lab.engine._parts.store.signals(RUN) == []
+    assert lab.engine._parts.store.signals.of_run(RUN) == []
 
 
 def all_is_closed(lab):

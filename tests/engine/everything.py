@@ -252,7 +252,7 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
     yield "unserved", engine.unserved
     yield "budgets", engine.budgets
     yield "waits", engine.waits
-    yield "subscriptions", engine._parts.store.subscriptions
+    yield "subscriptions", engine._parts.store.subscriptions.all
     yield "retention", engine.retentions
     yield "preview", engine.preview_retention
     yield "payloads", engine.check_payloads
@@ -260,7 +260,7 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
     yield "flows", engine.flows.list
     yield "graphs", engine.graphs.list
     yield "events", lambda: list(engine.events())
-    yield "counts", engine._parts.store.counts
+    yield "counts", engine._parts.store.runs.counts
     for run_id in ids["run"]:
         yield f"run {run_id}", partial(_record, engine, run_id)
         yield f"history {run_id}", partial(engine.history, run_id)

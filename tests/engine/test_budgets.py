@@ -170,12 +170,12 @@ def lab(database, clock):
 
 def used(engine, name):
     return {
-        line.dimension: line.used / 1_000_000 for line in engine._parts.store.budget_lines([name])
+        line.dimension: line.used / 1_000_000 for line in engine._parts.store.budgets.lines([name])
     }
 
 
 def aside(engine, name):
-    return sum(line.reserved for line in engine._parts.store.budget_lines([name]))
+    return sum(line.reserved for line in engine._parts.store.budgets.lines([name]))
 
 
 @pytest.mark.parametrize(
@@ -607,7 +607,7 @@ def test_a_step_that_spends_costs_one_statement_more(tmp_path):
         engine.budget("team", {"tokens": 1000})
         engine.start(thinker, 1, budget="team").result(timeout=20)
         said: list[str] = []
-        engine._parts.store._db.raw.set_trace_callback(said.append)
+        engine._parts.store.database._db.raw.set_trace_callback(said.append)
 
         def once() -> list[str]:
             said.clear()
@@ -619,7 +619,7 @@ def test_a_step_that_spends_costs_one_statement_more(tmp_path):
         words = min(
             (once() for _ in range(3)), key=len
         )  # the one in which the worker did the least besides
-        engine._parts.store._db.raw.set_trace_callback(None)
+        engine._parts.store.database._db.raw.set_trace_callback(None)
 
     steps = words[words.index("COMMIT") + 1 :]
     assert steps[:12] == ["BEGIN", "WITH", "INSERT", "COMMIT"] * 3

@@ -27,7 +27,7 @@ def statements(tmp_path):
     with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
         engine.start(counted, 1).result(timeout=20)
         said: list[str] = []
-        engine._parts.store._db.raw.set_trace_callback(said.append)
+        engine._parts.store.database._db.raw.set_trace_callback(said.append)
 
         def once(n: int) -> list[str]:
             said.clear()
@@ -43,7 +43,7 @@ def statements(tmp_path):
             return min((once(n) for _ in range(3)), key=len)
 
         yield run
-        engine._parts.store._db.raw.set_trace_callback(None)
+        engine._parts.store.database._db.raw.set_trace_callback(None)
 
 
 START = ["BEGIN", "SELECT", "INSERT", "COMMIT"]

@@ -73,7 +73,7 @@ def told(postgres_server, monkeypatch):
         real = getattr(Connection, name)
 
         def call(db, *args, **kwargs):
-            said.append(name if db is store._writer else f"asked: {names.get(args[0])}")
+            said.append(name if db is store.database._writer else f"asked: {names.get(args[0])}")
             return real(db, *args, **kwargs)
 
         return call
@@ -95,14 +95,16 @@ def trips(told):
 
     def once(n: int, count: int) -> tuple[list[str], int]:
         said.clear()
-        commits = store.commits
+        commits = store.database.commits
         for one in engine.start_many(thrifty, [n] * count):
             one.result(timeout=20)
         # The last commit is counted when the loop has ended its turn.
         turned = threading.Event()
         engine._parts.writer._loop.call_soon_threadsafe(turned.set)
         assert turned.wait(20)
-        return [one for one in said if not one.startswith("asked")], store.commits - commits
+        return [
+            one for one in said if not one.startswith("asked")
+        ], store.database.commits - commits
 
     def run(n: int, count: int = 1) -> tuple[list[str], int]:
         """Of three times, the one in which the worker did the least besides."""
@@ -138,7 +140,7 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
         with engine.leases(workflows=["thrifty_task"]) as leases:
             (lease,) = leases.claim()
             lease.suspend("go", timeout="1h")
-        writer = engine._parts.store._writer
+        writer = engine._parts.store.database._writer
         for name in WAYS:
             real = getattr(writer, name)
             monkeypatch.setattr(
@@ -166,7 +168,7 @@ def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(
                 lease.suspend("go")
             for run in runs:
                 engine.signal(run.id, "go")
-            writer = engine._parts.store._writer
+            writer = engine._parts.store.database._writer
             for name in WAYS:
                 real = getattr(writer, name)
                 monkeypatch.setattr(
@@ -227,7 +229,9 @@ def test_the_writer_waits_in_no_transaction(told, trips, postgres_server):
     trips(3)
 
     (engine, _), idle = told, pq.TransactionStatus.IDLE.name.lower()
-    state = f"SELECT state FROM pg_stat_activity WHERE pid = {engine._parts.store._writer.pid}"
+    state = (
+        f"SELECT state FROM pg_stat_activity WHERE pid = {engine._parts.store.database._writer.pid}"
+    )
     wait_until(
         lambda: postgres_server.execute(state) == [(idle,)]
     )  # it may be about to write something, but not for ever

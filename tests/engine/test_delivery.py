@@ -458,12 +458,12 @@ def test_an_asynchronous_engine_does_too(database, receiver):
             )
             await (await engine.start(plain)).result(timeout=20)
             parts = (await engine._opened())._parts
-            last = parts.store.place("now")
+            last = parts.store.subscriptions.place("now")
             reached = asyncio.Event()
             loop = asyncio.get_running_loop()
 
             def look(_: object) -> None:
-                if parts.store.subscription("hook").place >= last:
+                if parts.store.subscriptions.get("hook").place >= last:
                     loop.call_soon_threadsafe(reached.set)
 
             parts.notifier.on_commit.append(look)

@@ -52,6 +52,23 @@ def fresh():
     called.clear()
 
 
+class OddQueries:
+    """The queries of a feature, some of which fail where a test says so."""
+
+    def __init__(self, odd, feature):
+        self._odd, self._feature = odd, feature
+
+    def __getattr__(self, name):
+        trouble = self._odd.before.get(f"{self._feature}.{name}")
+        if trouble:
+            raise trouble.pop()
+        return getattr(getattr(self._odd.store, self._feature), name)
+
+    def sessions(self, limit=-1):
+        self._odd.looks += limit < 0
+        return self._odd.store.runs.sessions(limit)
+
+
 class Odd:
     """A store that does something of its own where a test says so, and passes everything else
     on."""
@@ -59,15 +76,12 @@ class Odd:
     def __init__(self, database):
         self.store = open_store(database)
         self.looks, self.after, self.before = 0, [], {}
+        self.runs = OddQueries(self, "runs")
+        self.signals = OddQueries(self, "signals")
+        self.lanes = OddQueries(self, "lanes")
 
     def __getattr__(self, name):
-        if self.before.get(name):
-            raise self.before[name].pop()
         return getattr(self.store, name)
-
-    def sessions(self, limit=-1):
-        self.looks += limit < 0
-        return self.store.sessions(limit)
 
     def apply(self, batch):
         answers = self.store.apply(batch)
@@ -88,7 +102,7 @@ def die(engine):
     async def vanish():
         for job in worker._jobs:
             job.cancel()
-        worker.store.free_slot(worker._slot)
+        worker.store.release_liveness(worker._slot)
 
     import asyncio
 
@@ -246,14 +260,14 @@ def test_a_signal_that_comes_while_a_run_is_taken_up_counts_once(database):
         run = engine.start(counting)
 
         def signals_of(run_ids):
-            del store.signals_of
+            del store.signals.of_runs
             thread = threading.Thread(target=engine.signal, args=(run.id, "go", 2))
             thread.start()
             thread.join()
-            return store.store.signals_of(run_ids)
+            return store.store.signals.of_runs(run_ids)
 
         wait_until(lambda: run.status == "waiting" and run.record.session_id is None)
-        store.signals_of = signals_of
+        store.signals.of_runs = signals_of
         engine.signal(run.id, "go", 1)
         wait_until(lambda: sum(event.kind == "signal_received" for event in run.history()) >= 2)
         engine.signal(run.id, "go", 3)
@@ -261,7 +275,7 @@ def test_a_signal_that_comes_while_a_run_is_taken_up_counts_once(database):
         assert run.result(timeout=20) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("question", ["routes", "lanes"])
+@pytest.mark.parametrize("question", ["runs.routes", "lanes.all"])
 def test_routes_that_could_not_be_read_are_read_again(database, question):
     engine, store = open_engine(database, poll="1h")
     with engine, closing(Engine(database)) as elsewhere:
@@ -276,7 +290,8 @@ def test_routes_that_could_not_be_read_are_read_again(database, question):
 
 
 @pytest.mark.parametrize(
-    ("question", "linger"), [("signals_of", "0s"), ("histories", "0s"), ("glance", "5s")]
+    ("question", "linger"),
+    [("signals.of_runs", "0s"), ("runs.histories", "0s"), ("runs.update", "5s")],
 )
 def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(
     database, question, linger

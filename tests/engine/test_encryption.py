@@ -143,7 +143,7 @@ def test_nothing_is_readable_in_the_database(database, size):
         with pytest.raises(RunFailed, match="crown"):
             engine.start(refusing, text).result(timeout=30)
         assert engine.check() == []
-        assert engine._parts.store.keys_in_use().keys() == {"k1"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1"}
     found = stored(database)
     assert b"crown" not in found
     assert base64.b64encode(b"crown")[:6] not in found
@@ -168,9 +168,9 @@ def test_output_is_sealed_read_and_put_under_another_key(database):
         assert engine.summary(run.id) == {"said": SECRET, "more": SECRET}
         assert engine.summary(run.id, step="show") == {"text": SECRET, SECRET: None}
         assert engine.progress(run.id).message == SECRET
-        assert engine._parts.store.keys_in_use().keys() == {"k1", "k2"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1", "k2"}
         assert engine.rekey().unreadable == {}
-        assert engine._parts.store.keys_in_use().keys() == {"k2"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
         assert [frame.value for frame in engine.read(run.id)] == values
         assert (engine.progress(run.id).message, engine.rekey().values, engine.check()) == (
             SECRET,
@@ -230,7 +230,7 @@ def test_old_data_is_readable_while_its_key_is_known(database):
     with Engine(database, codec=k2()) as engine:
         assert engine.run(run.id).result(timeout=20) == SECRET
         engine.start(whisper, SECRET).result(timeout=20)
-        assert engine._parts.store.keys_in_use().keys() == {"k1", "k2"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1", "k2"}
 
 
 def test_a_missing_key_is_named_and_loses_nothing(database):
@@ -261,7 +261,7 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         run = engine.start(showing, SECRET)
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
-        (made,) = [one for one in engine._parts.store.streams(run.id) if one.step == ""]
+        (made,) = [one for one in engine._parts.store.streams.of_run(run.id) if one.step == ""]
         summary = engine._parts.sealer.values.inline(
             b'{"said":"nothing"}', associated_data.summary(run.id, made.source)
         )
@@ -309,7 +309,7 @@ def test_rekeying_leaves_nothing_under_the_old_key(database):
     with Engine(database, codec=k2()) as engine:
         done = engine.rekey()
         assert (done.runs, done.unreadable) == (3, {})
-        assert engine._parts.store.keys_in_use().keys() == {"k2"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
         assert engine.rekey().values == 0
         assert engine.check() == []
         assert engine.check_payloads().damaged == []
@@ -370,7 +370,7 @@ def test_rekeying_goes_on_past_a_damaged_value_and_names_it(database):
         done = engine.rekey()
         assert len(done.damaged) == 1
         assert damaged in done.damaged[0]
-        assert engine._parts.store.keys_in_use()["k1"] == 1
+        assert engine._parts.store.payloads.keys_in_use()["k1"] == 1
     with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
         assert engine.run(sound).result(timeout=20) == SECRET
 

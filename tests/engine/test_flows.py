@@ -325,7 +325,7 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, sid
     mortal._parts.store._store.close()
 
     assert whole.check() == []
-    events = len(whole._parts.store.flow_events(before.id, 100))
+    events = len(whole._parts.store.flows.events(before.id, 100))
     if side == "before":
         assert whole.flows.get(before.id) == before
         act(whole, before.id)

@@ -606,7 +606,7 @@ def test_a_token_for_something_else_answers_nothing(engine):
     run = engine.start(ask)
     found = opened(engine, run)
     engine.gate_link(found, "approve", by="ann")
-    key = engine._parts.store.keys()[0]
+    key = engine._parts.store.keys.all()[0]
     says = {
         "run": run.id,
         "gate": found.id,

@@ -484,7 +484,7 @@ def test_inputs_and_results_that_are_sealed_pass_along(database):
         wait_for(engine, engine.run(f"{run.id}::held"), "waiting")
     with closing(Engine(database, codec=second, workflows=[])) as engine:
         engine.rekey()
-        assert set(engine._parts.store.keys_in_use()) == {"k2"}
+        assert set(engine._parts.store.payloads.keys_in_use()) == {"k2"}
     with Engine(database, codec=second, large=1000) as engine:
         engine.signal(f"{run.id}::held", "go", "on")
         found = engine.graphs.result(run.id, timeout=20)

@@ -22,7 +22,7 @@ SECRET = b"a secret of 16 bytes or more"
 def test_a_rotation_keeps_the_old_key_for_its_grace(database, clock: VirtualClock):
     engine = Engine(database, clock=clock)
     engine.rotate_key(kid="old", secret=SECRET)
-    token = tokens.sign(engine._parts.store.keys()[0], "test", {"n": 1})
+    token = tokens.sign(engine._parts.store.keys.all()[0], "test", {"n": 1})
     engine.rotate_key(grace="1h")
 
     assert [(one.kid == "old", one.current) for one in engine.keys()] == [
@@ -30,10 +30,10 @@ def test_a_rotation_keeps_the_old_key_for_its_grace(database, clock: VirtualCloc
         (False, True),
     ]
     clock.advance("1h")
-    assert tokens.check(token, "test", engine._parts.store.keys(), now=clock.now()) == {"n": 1}
+    assert tokens.check(token, "test", engine._parts.store.keys.all(), now=clock.now()) == {"n": 1}
     clock.advance("1s")
     with pytest.raises(TokenRefused):
-        tokens.check(token, "test", engine._parts.store.keys(), now=clock.now())
+        tokens.check(token, "test", engine._parts.store.keys.all(), now=clock.now())
     assert [one.current for one in engine.keys()] == [True]
     engine.close()
 

@@ -149,21 +149,21 @@ def test_the_source_refuses_every_engine_and_names_the_target(places):
     with pytest.raises(StoreSealed, match=r"holdfast db unseal"):
         Engine(source)
     with closing(open_store(target)) as store:
-        assert store.counts() == {"pending": 1}
+        assert store.runs.counts() == {"pending": 1}
 
 
 def test_a_worker_that_lost_its_session_to_the_copy_does_nothing_and_says_why(places, caplog):
     source, _ = places
     seal = Seal(at=1, moved_to="sqlite:////elsewhere.db")
     with Engine(source, workflows=[plain], lifetime="300ms") as engine:
-        (session,) = engine._parts.store.sessions()
+        (session,) = engine._parts.store.runs.sessions()
         with closing(open_store(source)) as other:
             other.apply([EndSession(session.id, crashed=True), SealStore(seal, lambda: True)])
 
         wait_until(lambda: "this worker was paused" in caplog.text)
         with pytest.raises(StoreSealed, match="elsewhere"):
             engine.start(plain, 1)
-        assert engine._parts.store.sessions() == []
+        assert engine._parts.store.runs.sessions() == []
     assert "elsewhere.db" in caplog.text
 
 
@@ -310,7 +310,7 @@ def test_what_a_dead_worker_held_goes_on_there(places):
             copy(source, target)
         worker.kill()
     with closing(open_store(source)) as store:
-        (session,) = store.sessions()
+        (session,) = store.runs.sessions()
         wait_until(
             lambda: store.is_alive(session) is False
         )  # a server takes a moment to see that somebody is gone
@@ -420,7 +420,7 @@ def test_who_moves_first_is_still_first(places, clock):
     copy(source, target, clock)
 
     with closing(open_store(target, clock=clock)) as store:
-        ranks = {one.run.id: one.rank for one in store.dossiers("", 9, 1 << 20)}
+        ranks = {one.run.id: one.rank for one in store.runs.snapshots("", 9, 1 << 20)}
         assert ranks["a"] - ranks["b"] == 1_000_000
 
 

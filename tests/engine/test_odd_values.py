@@ -137,7 +137,7 @@ def test_one_that_cannot_be_stored_does_not_harm_those_written_with_it(idle):
         and not isinstance(answers[0], Exception)
         and not isinstance(answers[2], Exception)
     )
-    assert [len(idle._parts.store.signals(run.id)) for run in runs] == [1, 0, 1]
+    assert [len(idle._parts.store.signals.of_run(run.id)) for run in runs] == [1, 0, 1]
 
 
 @step

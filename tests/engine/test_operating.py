@@ -220,7 +220,7 @@ async def exported_child() -> str:
 def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_path):
     run = engine.start(exported_parent)
     wait_for(engine, run, "waiting")
-    wait_until(engine, lambda: engine._parts.store.children(run.id)[0].status == "waiting")
+    wait_until(engine, lambda: engine._parts.store.runs.children(run.id)[0].status == "waiting")
     copy = tmp_path / "copy.db"
 
     assert engine.export(run.id, copy) == 2
@@ -254,9 +254,10 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
 def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, monkeypatch):
     run = engine.start(exported_parent)
     wait_until(
-        engine, lambda: [one.status for one in engine._parts.store.children(run.id)] == ["waiting"]
+        engine,
+        lambda: [one.status for one in engine._parts.store.runs.children(run.id)] == ["waiting"],
     )
-    (child,) = engine._parts.store.children(run.id)
+    (child,) = engine._parts.store.runs.children(run.id)
     monkeypatch.setattr(export_service, "RUNS", 1)
     copied = []
 

@@ -101,7 +101,7 @@ def produce_plainly(size: int) -> str:
 
 
 def payloads(engine) -> int:
-    return engine._parts.store.payload_totals()["payloads"]
+    return engine._parts.store.payloads.totals()["payloads"]
 
 
 def test_a_small_value_stays_where_it_is(engine):
@@ -281,9 +281,9 @@ def test_a_payload_in_use_is_never_pruned(engine):
     assert engine.check() == []
     assert (
         len(
-            engine._parts.sealer.signals(waiting.id, engine._parts.store.signals(waiting.id))[
-                0
-            ].payload
+            engine._parts.sealer.signals(
+                waiting.id, engine._parts.store.signals.of_run(waiting.id)
+            )[0].payload
         )
         == LARGE + 2
     )

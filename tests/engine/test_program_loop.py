@@ -24,18 +24,23 @@ from holdfast.waits import create_wait
 from tests.engine.latency import far_away
 from tests.engine.loop_monitor import LoopMonitor
 
-FROM_MEMORY = {"now", "clock", "url", "overlaps"}
+FROM_MEMORY = {"now", "clock", "url", "overlaps_commits"}
 """What a store answers without asking its database."""
 
 
 class Watched:
     """A store that notes what it is asked on the thread of the program's loop."""
 
-    def __init__(self, store):
-        self.store, self.loop_thread, self.asked = store, threading.get_ident(), []
+    def __init__(self, store, asked=None):
+        self.store, self.loop_thread = store, threading.get_ident()
+        self.asked = [] if asked is None else asked
 
     def __getattr__(self, name):
         found = getattr(self.store, name)
+        if type(found).__name__.endswith("Queries"):
+            queries = Watched(found, self.asked)
+            queries.loop_thread = self.loop_thread
+            return queries
         if name in FROM_MEMORY or not callable(found):
             return found
 

@@ -76,7 +76,7 @@ def rekey_at_the_next_fetch(engine, other):
 def rekey_one(engine, run_id):
     """Put the values of one run under the current key of an engine; return how many these were."""
     parts, done = engine._parts, rekey.Rekeyed()
-    (one,) = (one for one in parts.store.dossiers("", 100, 1 << 20) if one.run.id == run_id)
+    (one,) = (one for one in parts.store.runs.snapshots("", 100, 1 << 20) if one.run.id == run_id)
     return sum(parts.writer.call(op) for op in rekey._operations(parts.sealer, one, done))
 
 
@@ -115,7 +115,7 @@ def shown(engine, run_id):
 
 def shown_event(engine, run_id):
     return engine._parts.sealer.shown_events(
-        run_id, engine._parts.store.history(run_id), large=True
+        run_id, engine._parts.store.runs.history(run_id), large=True
     )[0].data
 
 
@@ -251,8 +251,8 @@ def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeyp
 def test_a_payload_is_whole_or_gone(database, other):
     run_id = finished(database)
     store = other._parts.store
-    (digest, *_) = store.payloads_of(run_id)
-    ask = store._rows
+    (digest, *_) = store.payloads.of_run(run_id)
+    ask = store._reader.rows
 
     def rekey_between(query, **values):
         found = ask(query, **values)

@@ -107,7 +107,8 @@ def failed(engine, flow, *args):
 def settled(engine, run) -> None:
     """Wait until all children of a run have ended."""
     wait_until(
-        engine, lambda: all(child.finished_at for child in engine._parts.store.children(run.id))
+        engine,
+        lambda: all(child.finished_at for child in engine._parts.store.runs.children(run.id)),
     )
 
 
@@ -120,7 +121,7 @@ def replayed(engine, run, **options):
 
 
 def children(engine, run) -> list:
-    return engine._parts.store.children(run.id)
+    return engine._parts.store.runs.children(run.id)
 
 
 @pytest.mark.parametrize("flow", [caller, blocking_caller])

@@ -56,8 +56,8 @@ def reads(engine, monkeypatch):
     """How many runs were read each time that some were read together."""
     found: list[int] = []
     store = engine._parts.store
-    read = store.runs_by_id
-    monkeypatch.setattr(store, "runs_by_id", lambda ids: (found.append(len(ids)), read(ids))[1])
+    read = store.runs.by_id
+    monkeypatch.setattr(store.runs, "by_id", lambda ids: (found.append(len(ids)), read(ids))[1])
     return found
 
 

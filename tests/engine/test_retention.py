@@ -124,14 +124,14 @@ def test_the_data_is_kept_below_a_size_by_deleting_the_oldest(engine, clock):
         run.result(timeout=30)
         ids.append(run.id)
         clock.advance("1m")
-    used = engine._parts.store.used_bytes()
+    used = engine._parts.store.retention.used_bytes()
     engine.retention("room", max_bytes=used - 1)
     assert engine.retain() == 1
     assert left(engine) == ids[1:]
 
     engine.retention("room", max_bytes=used // 2)
     engine.retain()
-    assert engine._parts.store.used_bytes() <= used // 2
+    assert engine._parts.store.retention.used_bytes() <= used // 2
     assert left(engine) == ids[3:]
     assert engine.retain() == 0
 
@@ -248,8 +248,8 @@ def test_a_worker_leaves_it_to_another_one_that_is_at_it_until_that_is_gone(engi
 
 def _url(engine):
     return (
-        engine._parts.store.address.url
-        if hasattr(engine._parts.store.address, "url")
+        engine._parts.store.database.address.url
+        if hasattr(engine._parts.store.database.address, "url")
         else engine._parts.store.url
     )
 

@@ -82,7 +82,7 @@ def test_no_secret_is_readable_in_an_encrypted_database(database):
         assert engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET) == HOOK_SECRET
         assert engine.add_webhook("hook", NOWHERE) == HOOK_SECRET
 
-        assert engine._parts.store.keys_in_use() == {"k1": 2}
+        assert engine._parts.store.payloads.keys_in_use() == {"k1": 2}
 
     assert SECRET not in stored(database)
     assert HOOK_SECRET.encode() not in stored(database)
@@ -165,9 +165,9 @@ def test_rekeying_and_rotating_put_all_secrets_under_the_current_key(database, v
         engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET)
 
     with Engine(database, codec=k2()) as engine:
-        assert engine._parts.store.keys_in_use().keys() == {"k1"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1"}
         getattr(engine, verb)()
-        assert engine._parts.store.keys_in_use().keys() == {"k2"}
+        assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
 
     with Engine(database, codec=only_k2()) as engine:
         assert not engine.rotate_key(kid="sign", secret=SECRET).changed
@@ -229,7 +229,7 @@ def test_one_damaged_secret_does_not_keep_the_database_from_opening(database):
 
     with Engine(database, codec=k2()) as engine:
         engine.rekey()
-        assert engine._parts.store.keys_in_use()["k2"] == 1
+        assert engine._parts.store.payloads.keys_in_use()["k2"] == 1
         with pytest.raises(BadData, match="webhook hook"):
             engine.add_webhook("hook", NOWHERE)
 

@@ -188,7 +188,7 @@ def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
     with Engine(tmp_path / "other.db", grace=1) as other:
         run_some(other, 1)
         cursor = next(other.events()).cursor
-        elsewhere = other._parts.store.installation()
+        elsewhere = other._parts.store.installation.id()
 
     with pytest.raises(BadCursor, match=elsewhere):
         engine.events(after=cursor)
@@ -355,8 +355,8 @@ def receiver():
 
 def delivered(engine, name="hook"):
     """Wait until a webhook has read everything."""
-    last = engine._parts.store.place("now")
-    wait_until(engine, lambda: engine._parts.store.subscription(name).place >= last)
+    last = engine._parts.store.subscriptions.place("now")
+    wait_until(engine, lambda: engine._parts.store.subscriptions.get(name).place >= last)
 
 
 def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
@@ -374,7 +374,7 @@ def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
     assert (headers["Holdfast-Subscription"], headers["Holdfast-Attempt"]) == ("hook", "1")
     assert headers["Holdfast-Delivery"] == f"{receiver.events()[0][0]}:2"
     assert engine.subscriptions()[0].secret is None
-    assert secret not in repr(engine._parts.store.subscription("hook"))
+    assert secret not in repr(engine._parts.store.subscriptions.get("hook"))
 
 
 def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(
@@ -414,15 +414,17 @@ class Troubled:
 
     def __init__(self, store):
         self._store, self.trouble, self.asked = store, [], 0
+        self._all = store.subscriptions.all
+        store.subscriptions.all = self.all_subscriptions
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def subscriptions(self):
+    def all_subscriptions(self):
         self.asked += 1
         if self.trouble:
             raise self.trouble.pop()
-        return self._store.subscriptions()
+        return self._all()
 
 
 def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(database, receiver):
@@ -455,14 +457,15 @@ def test_another_worker_delivers_when_the_first_one_is_gone(database, receiver):
     with Engine(database, grace=1, poll="50ms") as second:
         ids += run_some(second, 1)
         receiver.wait(2)
-        owner = second._parts.store.subscription("hook").session_id
+        owner = second._parts.store.subscriptions.get("hook").session_id
         assert owner == first._parts.worker.session_id
         abandon(first)
         ids += run_some(second, 1)
         receiver.wait(3)
         delivered(second)
         assert (
-            second._parts.store.subscription("hook").session_id == second._parts.worker.session_id
+            second._parts.store.subscriptions.get("hook").session_id
+            == second._parts.worker.session_id
         )
     assert list(dict.fromkeys(receiver.events())) == ends(ids)
 
@@ -521,7 +524,10 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
                 engine.work()
                 engine.replay_dead_letters("hook")
                 wait_until_dead_or(
-                    engine, lambda e=engine: not e._parts.store.letters("hook", again=True)
+                    engine,
+                    lambda e=engine: (
+                        not e._parts.store.subscriptions.dead_letters("hook", again=True)
+                    ),
                 )
             except BaseException as crash:
                 assert "crash" in str(crash) or isinstance(crash, EngineClosed), crash
@@ -530,7 +536,12 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
             else:
                 store._store.close()
             with Engine(url, grace=1, poll="20ms") as engine:
-                wait_until(engine, lambda e=engine: not e._parts.store.letters("hook", again=True))
+                wait_until(
+                    engine,
+                    lambda e=engine: (
+                        not e._parts.store.subscriptions.dead_letters("hook", again=True)
+                    ),
+                )
                 assert set(receiver.events()) | {
                     (one.run_id, one.seq) for one in engine.dead_letters("hook")
                 } == set(ends(ids))
@@ -575,14 +586,14 @@ def test_values_that_are_kept_apart_or_encrypted_are_told_opened(database, recei
         with Engine(database, codec=Encrypted({"other": b"o" * 32}, "other"), grace=1) as engine:
             with pytest.raises(KeyMissing):
                 list(engine.events(name="mine", kind="steps"))
-            assert engine._parts.store.subscription("mine").place == engine._parts.store.place(
-                "beginning"
-            )
+            assert engine._parts.store.subscriptions.get(
+                "mine"
+            ).place == engine._parts.store.subscriptions.place("beginning")
 
 
 def done(engine):
     store = engine._parts.store
-    return store.subscription("hook").place >= store.place("now")
+    return store.subscriptions.get("hook").place >= store.subscriptions.place("now")
 
 
 def wait_until_dead_or(engine, condition):

@@ -85,7 +85,7 @@ def take_over(lab: Lab) -> None:
     """Kill the worker, let its death be known, and go on with another one."""
     lab.abandon()
     with closing(open_store(lab.path, clock=lab.clock)) as store:
-        store.apply([EndSession(session.id, crashed=True) for session in store.sessions()])
+        store.apply([EndSession(session.id, crashed=True) for session in store.runs.sessions()])
     lab.engine = lab._open()
     lab.settle()
 
@@ -226,7 +226,7 @@ def test_the_state_is_sealed_like_every_value(database, tmp_path):
     keys = {"k1": b"1" * 32, "k2": b"2" * 32}
     with closing(Lab(database, workflows=SERVED, codec=Encrypted(keys, "k1"))) as lab:
         run_id = to_the_signal(lab, id="sealed")
-        stored = lab.engine._parts.store.history(run_id)
+        stored = lab.engine._parts.store.runs.history(run_id)
         data = next(e.data for e in stored if e.kind == EventKind.CHECKPOINT_WRITTEN)
         assert b"state" not in data
         take_over(lab)

@@ -56,7 +56,7 @@ async def waiting() -> object:
 
 def limit_pages(engine, extra):
     """Let the file grow by so many pages and no more, as if the disk were full then."""
-    db = engine._parts.store._db
+    db = engine._parts.store.database._db
     used = db.rows("PRAGMA page_count")[0]["page_count"]
     db.rows(f"PRAGMA max_page_count = {used + extra}")
 
@@ -370,7 +370,7 @@ async def emitting() -> int:
 
 def test_output_that_waits_for_the_store_is_written_before_the_run_is_released(engine, monkeypatch):
     store = engine._parts.store
-    apply, glance = store.apply, store.glance
+    apply, glance = store.apply, store.runs.update
     failures = iter(range(5))
     append_failed.clear()
     both_emitted.clear()
@@ -382,13 +382,13 @@ def test_output_that_waits_for_the_store_is_written_before_the_run_is_released(e
         return apply(batch)
 
     def fail_once(run_id):
-        monkeypatch.setattr(store, "glance", glance)
+        monkeypatch.setattr(store.runs, "update", glance)
         raise StoreUnavailable(reason="the store is in trouble")
 
     monkeypatch.setattr(store, "apply", fail_first_appends)
     run = engine.start(emitting)
     assert both_emitted.wait(20)
-    monkeypatch.setattr(store, "glance", fail_once)
+    monkeypatch.setattr(store.runs, "update", fail_once)
     worker = engine._parts.worker
     worker.loop.call_soon_threadsafe(worker.executions[run.id].notify)
 

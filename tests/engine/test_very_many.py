@@ -309,7 +309,7 @@ def test_a_member_fails_that_adds_very_many_members_of_which_one_is_there(engine
 
     assert engine.run("g::planner").record.status is Status.FAILED
     assert b"MemberExists" in engine.run("g::planner").record.error
-    assert "graph_stage" not in engine._parts.store.standing()
+    assert "graph_stage" not in engine._parts.store.installation.rows()
 
 
 def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_something_else(
@@ -345,7 +345,10 @@ def test_what_is_refused_in_the_end_leaves_nothing_behind(engine):
     with pytest.raises(LaneDraining):
         engine.graphs.start(graph, id="g")
 
-    assert engine._parts.store.standing().keys() & {"graph", "graph_member", "graph_stage"} == set()
+    assert (
+        engine._parts.store.installation.rows().keys() & {"graph", "graph_member", "graph_stage"}
+        == set()
+    )
 
 
 def test_what_a_dead_process_has_begun_is_deleted_for_whoever_comes_next(engine, database):
@@ -399,7 +402,7 @@ def test_a_large_graph_is_pruned_in_portions_and_can_be_started_again(engine):
     assert engine.graphs.prune("0s") == 1
 
     assert (
-        engine._parts.store.standing().keys()
+        engine._parts.store.installation.rows().keys()
         & {"graph", "graph_member", "graph_stage", "graph_edge", "graph_event"}
         == set()
     )
@@ -472,7 +475,7 @@ def test_the_end_of_a_parent_stops_its_children_in_portions(engine, monkeypatch)
     run = engine.start(left_behind, 20)
 
     assert run.result(timeout=60) == 20
-    assert engine._parts.store.counts() == {"completed": 1, "cancelled": 20}
+    assert engine._parts.store.runs.counts() == {"completed": 1, "cancelled": 20}
     assert max(stopped) <= 4
     assert engine.check() == []
 
@@ -482,12 +485,12 @@ def test_a_tree_is_cancelled_in_portions(engine, monkeypatch, force):
     engine.lane("paused", paused=True)
     store = engine._parts.store
     parent = engine.start(family, 20)
-    wait_until(engine, lambda: len(store.open_children(parent.id, 100)) == 20)
+    wait_until(engine, lambda: len(store.runs.open_children(parent.id, 100)) == 20)
     stopped = watch_stops(monkeypatch)
 
     engine.cancel(parent.id, force=force)
 
-    assert store.open_children(parent.id, 100) == []
+    assert store.runs.open_children(parent.id, 100) == []
     with pytest.raises(RunCancelled):
         parent.result(timeout=60)
     assert max(stopped) <= 4
@@ -523,7 +526,7 @@ def test_a_long_history_is_forked_in_portions(engine, monkeypatch):
     assert written == [4, 4, 4, 4, 4, 1]
     kinds = [event.kind for event in fork.history()]
     assert kinds == ["step_completed"] * 20 + ["run_forked", "step_completed", "run_completed"]
-    assert "graph_stage" not in engine._parts.store.standing()
+    assert "graph_stage" not in engine._parts.store.installation.rows()
     assert engine.check() == []
 
 
@@ -554,8 +557,8 @@ def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
     with pytest.raises(StageGone):
         engine.fork(run.id, from_step="add_up", id="fork")
 
-    assert "graph_stage" not in engine._parts.store.standing()
-    assert engine._parts.store.counts() == {"completed": 1}
+    assert "graph_stage" not in engine._parts.store.installation.rows()
+    assert engine._parts.store.runs.counts() == {"completed": 1}
     assert engine.check() == []
 
 
@@ -573,7 +576,7 @@ def test_a_fork_with_an_id_is_made_once(engine, monkeypatch):
             engine.fork(source, from_step=from_step, id="fork")
     with pytest.raises(RunExists):
         engine.fork(run.id, from_step="add_up", id=run.id)
-    assert engine._parts.store.counts() == {"completed": 2}
+    assert engine._parts.store.runs.counts() == {"completed": 2}
 
 
 def test_very_many_children_are_replayed_in_portions_before_their_parent(engine, monkeypatch):
@@ -683,9 +686,9 @@ def _end_in_portions(store: Store) -> None:
         ends = freed.rest
 
     assert portions == [3, 3, 3, 1]
-    assert [session.id for session in store.sessions() if session.id.startswith("gone")] == []
-    assert {store.run(run.id).status for run in runs} == {Status.PENDING}
-    assert {store.run(run.id).generation for run in runs} == {2}
+    assert [session.id for session in store.runs.sessions() if session.id.startswith("gone")] == []
+    assert {store.runs.get(run.id).status for run in runs} == {Status.PENDING}
+    assert {store.runs.get(run.id).generation for run in runs} == {2}
 
 
 def watch_stops(monkeypatch) -> list[int]:
@@ -711,7 +714,9 @@ def test_a_damaged_member_is_named_and_holds_up_its_own_graph_only(engine, datab
         graph.add(hear, name="open")
         graph.add(leaf, 1, name="late").after("open")
         runs[name] = engine.graphs.start(graph, id=name)
-        wait_until(engine, lambda name=name: engine._parts.store.run(f"{name}::open") is not None)
+        wait_until(
+            engine, lambda name=name: engine._parts.store.runs.get(f"{name}::open") is not None
+        )
     execute(
         database,
         "UPDATE holdfast.graph_group SET state = 'odd' WHERE run_id = :late",

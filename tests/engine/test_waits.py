@@ -565,7 +565,7 @@ def test_a_person_lets_a_step_try_again_at_once(engine):
         assert f"attempt {attempt} begins at" in why.reason
         assert engine.release(run.id, by="ann") == "stubborn"
     assert run.result(timeout=20) == 3
-    assert engine._parts.store.signals(run.id) == []
+    assert engine._parts.store.signals.of_run(run.id) == []
 
 
 def test_what_is_no_wait_cannot_be_let_go(engine):
@@ -679,7 +679,7 @@ def test_a_wait_that_a_late_signal_closed_is_open_again_when_something_earlier_w
         client.deliver(wait_id, token, payload=5)
     client.close()
     with Engine(database, clock=clock, workflows=[again]) as engine:
-        wait_until(engine, lambda: engine._parts.store.wait(wait_id).closed_at is None)
+        wait_until(engine, lambda: engine._parts.store.waits.get(wait_id).closed_at is None)
         assert engine.deliver(wait_id, token, payload=6).effect in ("kept", "satisfied")
         assert engine.run(run.id).result(timeout=20) == ["nobody", [4, 6]]
 

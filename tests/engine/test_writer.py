@@ -15,8 +15,9 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.engine.runtime import group_commit
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.errors import RunCancelled
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import StartRuns
+from holdfast.store.store import Store
 from holdfast.testing import crash_everywhere
 from holdfast.testing.postgres import _WIPE
 
@@ -114,7 +115,7 @@ def test_the_loop_does_not_ask_again_and_again_while_a_thread_commits(postgres_s
                 await turn
         return (await started)[0].created
 
-    with postgres_server.lend() as url, closing(PostgresStore(url)) as store:
+    with postgres_server.lend() as url, closing(Store(PostgresDatabase(url))) as store:
         assert asyncio.run(main(store))
         assert len(asked) == 1
 

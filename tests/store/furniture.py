@@ -16,8 +16,9 @@ from holdfast.core.runs import Fanout, NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.store.graphs.operations import GraphStage, ResolveGraphs, StageGraphs
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import Advance, Claim, OpenSession, StartRuns
+from holdfast.store.store import Store
 
 ROUTE = Route("default", "greet", "1", "default")
 WAITS = b'[{"kind":"signal","name":"paid"}]'
@@ -53,7 +54,7 @@ def advance(run_id, seqs=(1,), **options):
 
 def claim(store, session_id="s1", limit=5):
     return Claim(
-        session_id, [(number, route.lane) for number, route in store.routes().items()], limit
+        session_id, [(number, route.lane) for number, route in store.runs.routes().items()], limit
     )
 
 
@@ -106,7 +107,7 @@ def furnished(url, through=None):
 
     *through* is another URL of the same database, by which the store connects to it.
     """
-    with closing(PostgresStore(through or url)) as store:
+    with closing(Store(PostgresDatabase(through or url))) as store:
         held = [new(run_id, session_id="s1") for run_id in ("a", "b", "c", "parent")]
         child = new(
             "child",

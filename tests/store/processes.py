@@ -17,7 +17,8 @@ from holdfast.core.status import Status
 from holdfast.errors import EngineClosed
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import Advance, EndSession, OpenSession, StartRuns
-from holdfast.store.sqlite import SqliteStore, liveness
+from holdfast.store.sqlite import SqliteDatabase, liveness
+from holdfast.store.store import Store
 
 ENOUGH = 50
 """The number of runs that each process must finish beside the others: fewer is starvation."""
@@ -27,7 +28,7 @@ ROUTE = Route("default", "greet", "1", "default")
 
 def main() -> None:
     name, path, driver, *arguments = sys.argv[1:]
-    globals()[name](SqliteStore(path, driver=driver), *arguments)
+    globals()[name](Store(SqliteDatabase(path, driver=driver)), *arguments)
 
 
 def say(what: object) -> None:
@@ -35,7 +36,7 @@ def say(what: object) -> None:
     sys.stdout.flush()
 
 
-def open_session(store: SqliteStore, slot: int = -1) -> Session:
+def open_session(store: SqliteDatabase, slot: int = -1) -> Session:
     now = store.now()
     session = Session(
         id=f"s{os.getpid()}",
@@ -52,7 +53,7 @@ def open_session(store: SqliteStore, slot: int = -1) -> Session:
     return session
 
 
-def hammer(store: SqliteStore) -> None:
+def hammer(store: SqliteDatabase) -> None:
     """Start, advance and finish runs until a line is read.
 
     Write a line when ``ENOUGH`` runs are done, and at the end the number of runs.
@@ -81,7 +82,7 @@ def hammer(store: SqliteStore) -> None:
         ):
             answer = store.apply([op])[0]
             assert not isinstance(answer, BaseException), answer
-        assert store.run(run_id).status is Status.COMPLETED
+        assert store.runs.get(run_id).status is Status.COMPLETED
         done += 1
         if done == ENOUGH:
             say(done)
@@ -90,22 +91,22 @@ def hammer(store: SqliteStore) -> None:
     store.close()
 
 
-def live(store: SqliteStore) -> None:
+def live(store: SqliteDatabase) -> None:
     """Hold a slot and a run until a line is read or the process is killed."""
-    session = open_session(store, store.take_slot())
+    session = open_session(store, store.acquire_liveness())
     store.apply([StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
     say(session.id)
     sys.stdin.readline()
 
 
-def lose(store: SqliteStore, how: str) -> None:
+def lose(store: SqliteDatabase, how: str) -> None:
     """Take a slot and disturb its lock file as *how* says.
 
     When a line is read, restore the slot and write whether that succeeded; end at the next line.
     """
-    slot = store.take_slot()
+    slot = store.acquire_liveness()
     open_session(store, slot)
-    path = store.path + "-sessions"
+    path = store.database.path + "-sessions"
     {
         "read": _read,
         "delete": os.remove,
@@ -115,11 +116,11 @@ def lose(store: SqliteStore, how: str) -> None:
     }[how](path)
     say("lost")
     sys.stdin.readline()
-    say(store.keep_slot(slot))
+    say(store.keep_liveness(slot))
     sys.stdin.readline()
 
 
-def lose_posix(store: SqliteStore, how: str) -> None:
+def lose_posix(store: SqliteDatabase, how: str) -> None:
     """Do the same as ``lose`` with POSIX locks, as on systems without other locks."""
     liveness._SET_LOCK = None
     lose(store, how)
@@ -155,10 +156,10 @@ def _leave_a_child(path: str) -> None:
     os.read(ready, 1)
 
 
-def fork(store: SqliteStore) -> None:
+def fork(store: SqliteDatabase) -> None:
     """Fork with the store open; the child finds it closed and opens its own."""
     store.apply([StartRuns([NewRun(id="before", route=ROUTE, input=b"[]")])])
-    assert store.run("before") is not None
+    assert store.runs.get("before") is not None
     child = os.fork()
     if child == 0:
         try:
@@ -169,19 +170,19 @@ def fork(store: SqliteStore) -> None:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     store.apply([StartRuns([NewRun(id="after", route=ROUTE, input=b"[]")])])
-    say([status, sorted(run.id for run in store.runs(RunFilter())), store.check()])
+    say([status, sorted(run.id for run in store.runs.find(RunFilter())), store.check()])
     store.close()
 
 
-def _in_the_child(store: SqliteStore) -> None:
-    for use in (lambda: store.run("before"), lambda: store.apply([]), store.changed):
+def _in_the_child(store: SqliteDatabase) -> None:
+    for use in (lambda: store.runs.get("before"), lambda: store.apply([]), store.changed):
         try:
             use()
             raise AssertionError("the store of the parent was used in the child")
         except EngineClosed as refused:
             assert "forked" in str(refused)
     store.close()
-    own = SqliteStore(store.path, driver=sys.argv[3])
+    own = Store(SqliteDatabase(store.database.path, driver=sys.argv[3]))
     own.apply([StartRuns([NewRun(id="child", route=ROUTE, input=b"[]")])])
     own.close()
 

@@ -33,7 +33,7 @@ from holdfast.store.budgets.operations import (
     SpendBudget,
     SpendRunBudget,
 )
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import (
     Advance,
     Advanced,
@@ -42,7 +42,8 @@ from holdfast.store.runs.operations import (
     OpenSession,
     StartRuns,
 )
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteDatabase
+from holdfast.store.store import Store
 from holdfast.testing.conformance import SECOND, HandClock
 from holdfast.testing.postgres import _WIPE
 
@@ -105,12 +106,12 @@ class BudgetMachine(RuleBasedStateMachine):
     def whose(self, run):
         return {
             "run_id": run,
-            "generation": self.store.run(run).generation,
+            "generation": self.store.runs.get(run).generation,
             "budgets": self.runs[run],
         }
 
     def event(self, run, kind):
-        number = len(self.store.history(run)) + 1
+        number = len(self.store.runs.history(run)) + 1
         return Event(kind, f"{kind} {number}", seq=number)
 
     def free(self, name):
@@ -231,7 +232,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.do(EndSession(self.session, crashed, 1000))
         self.drop(lambda owner, what: True)
         self.open_session()
-        routes = [(number, route.lane) for number, route in self.store.routes().items()]
+        routes = [(number, route.lane) for number, route in self.store.runs.routes().items()]
         for _ in range(len(self.runs)):  # suspects are claimed one at a time
             for run in self.do(Claim(self.session, routes, 1000)):
                 self.do(
@@ -290,7 +291,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_counted_is_what_was_spent(self):
-        lines = {line.budget: line for line in self.store.budget_lines(NAMES)}
+        lines = {line.budget: line for line in self.store.budgets.lines(NAMES)}
         for name in NAMES:
             aside = sum(
                 amount for (_, _, budget), amount in self.all_aside().items() if budget == name
@@ -305,7 +306,7 @@ class BudgetMachine(RuleBasedStateMachine):
     @invariant()
     def what_each_run_has_spent_is_what_its_work_says(self):
         for run, amount in self.own.items():
-            found = self.store.spending(run).get(run, {}).get("tokens", 0)
+            found = self.store.budgets.spending(run).get(run, {}).get("tokens", 0)
             assert found == amount * UNIT
 
     @invariant()
@@ -327,8 +328,8 @@ def explore(new_store, examples):
 
 def test_whatever_is_done_what_is_counted_is_what_was_spent(tmp_path):
     def new_store(number, clock):
-        store = SqliteStore(tmp_path / f"{number}.db", clock=clock)
-        store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
+        store = Store(SqliteDatabase(tmp_path / f"{number}.db", clock=clock))
+        store.database._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
         return store
 
     explore(new_store, 50)
@@ -339,6 +340,6 @@ def test_whatever_is_done_in_postgres_what_is_counted_is_what_was_spent(postgres
 
         def new_store(number, clock):
             postgres_server.execute(_WIPE, url)
-            return PostgresStore(url, clock=clock)
+            return Store(PostgresDatabase(url, clock=clock))
 
         explore(new_store, 12)

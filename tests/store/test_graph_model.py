@@ -18,9 +18,10 @@ from holdfast.core.graphs.model import NewGroup, RemainderPolicy
 from holdfast.core.status import Status
 from holdfast.errors import GraphFinished
 from holdfast.store.graphs.operations import ResolveGraphs
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import Advance, RequestCancel
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteDatabase
+from holdfast.store.store import Store
 from holdfast.store.transitions.graphs import work
 from holdfast.testing.conformance import HandClock
 from holdfast.testing.conformance.graphs import GraphFixture, compose
@@ -337,7 +338,7 @@ class Play(GraphFixture):
 
     def look(self):
         """Return the states of members in the store; remember which were asked to stop."""
-        found = self.store.whole_graph(self.graph).members.values()
+        found = self.store.graphs.snapshot(self.graph).members.values()
         self.asked = {one.name for one in found if one.asked_at is not None}
         return {one.name: one.state.value for one in found}
 
@@ -390,22 +391,22 @@ def explore(store, numbers, play=Play):
 
 
 def test_whatever_is_done_a_graph_does_what_the_model_says(tmp_path):
-    store = SqliteStore(tmp_path / "test.db", clock=HandClock())
-    store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
+    store = Store(SqliteDatabase(tmp_path / "test.db", clock=HandClock()))
+    store.database._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
     explore(store, range(60))
     store.close()
 
 
 def test_whatever_is_done_a_graph_in_postgres_does_what_the_model_says(postgres_server):
     with postgres_server.lend() as url:
-        store = PostgresStore(url, clock=HandClock())
+        store = Store(PostgresDatabase(url, clock=HandClock()))
         explore(store, range(10))
         store.close()
 
 
 def test_in_small_portions_a_graph_does_what_the_model_says(tmp_path, small_portions):
-    store = SqliteStore(tmp_path / "test.db", clock=HandClock())
-    store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
+    store = Store(SqliteDatabase(tmp_path / "test.db", clock=HandClock()))
+    store.database._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
     explore(store, range(40), PortionedPlay)
     store.close()
 
@@ -414,6 +415,6 @@ def test_in_small_portions_a_graph_in_postgres_does_what_the_model_says(
     postgres_server, small_portions
 ):
     with postgres_server.lend() as url:
-        store = PostgresStore(url, clock=HandClock())
+        store = Store(PostgresDatabase(url, clock=HandClock()))
         explore(store, range(5), PortionedPlay)
         store.close()

@@ -45,7 +45,8 @@ from holdfast.store.runs.operations import (
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteDatabase
+from holdfast.store.store import Store
 from holdfast.testing.conformance import SECOND, HandClock
 
 ROUTE = Route("default", "greet", "1", "default")
@@ -109,10 +110,12 @@ class StoreMachine(RuleBasedStateMachine):
     numbers = itertools.count()
 
     def new_store(self):
-        store = SqliteStore(
-            self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver
+        store = Store(
+            SqliteDatabase(
+                self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver
+            )
         )
-        store._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
+        store.database._db.rows("PRAGMA synchronous = OFF")  # no power loss in this test
         return store
 
     @initialize()
@@ -210,7 +213,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["s1", "s2"]), limit=st.integers(1, 3))
     def claim(self, name, limit):
         now = self.clock.now()
-        routes = [(number, route.lane) for number, route in self.store.routes().items()]
+        routes = [(number, route.lane) for number, route in self.store.runs.routes().items()]
         claimed = self.do(Claim(self.alive[name], routes, limit))
 
         for run in self.runs.values():
@@ -499,7 +502,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def the_store_is_what_the_model_says(self):
         for run in self.runs.values():
-            stored = self.store.run(run.id)
+            stored = self.store.runs.get(run.id)
             assert (stored.status, stored.generation, stored.revision) == (
                 run.status,
                 run.generation,
@@ -524,15 +527,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_history_is_what_was_written(self):
-        histories = self.store.histories(list(self.runs))
+        histories = self.store.runs.histories(list(self.runs))
         for run in self.runs.values():
             assert [event.kind for event in histories[run.id]] == run.kinds
-            assert len(self.store.signals(run.id)) == run.signals
+            assert len(self.store.signals.of_run(run.id)) == run.signals
 
     @invariant()
     def only_sessions_that_live_hold_what_can_be_held(self):
         for session_id in self.alive.values():
-            assert sorted(run_id for run_id, _, _ in self.store.held(session_id)) == sorted(
+            assert sorted(run_id for run_id, _, _ in self.store.runs.held_by(session_id)) == sorted(
                 run.id for run in self.held() if run.session == session_id
             )
         assert all(run.session in self.alive.values() and run.status in HELD for run in self.held())

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.store.postgres import PostgresStore, notifier
+from holdfast.store.postgres import PostgresDatabase, notifier
+from holdfast.store.store import Store
 from holdfast.testing.conformance import StoreContract, StoreFixture
 from tests.store.test_model import StoreMachine
 
@@ -26,7 +27,7 @@ class OnPostgres(StoreFixture):
 
     @pytest.fixture
     def open_store(self, url):
-        return lambda clock=None: PostgresStore(url, clock=clock)
+        return lambda clock=None: Store(PostgresDatabase(url, clock=clock))
 
     def execute(self, store, sql):
         with self.transaction(store) as connection:
@@ -34,7 +35,7 @@ class OnPostgres(StoreFixture):
 
     @contextmanager
     def transaction(self, store):
-        with psycopg.connect(store.address.conninfo) as connection:
+        with psycopg.connect(store.database.address.conninfo) as connection:
             yield connection
 
     def notices_commit(self, store):
@@ -87,7 +88,7 @@ def test_whatever_is_done_the_store_does_what_the_model_says(postgres_server):
         def new_store(self):
             self.lent = ExitStack()
             url = self.lent.enter_context(postgres_server.lend())
-            return self.lent.enter_context(closing(PostgresStore(url, clock=self.clock)))
+            return self.lent.enter_context(closing(Store(PostgresDatabase(url, clock=self.clock))))
 
         def teardown(self):
             self.lent.close()

@@ -2,8 +2,9 @@
 
 from contextlib import closing
 
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.postgres.clock import EVERY, SET_BACK, DatabaseClock
+from holdfast.store.store import Store
 
 SECOND = 1_000_000
 
@@ -128,7 +129,7 @@ def test_a_measurement_counts_for_a_while():
 
 
 def test_a_store_lives_by_it_and_measures_again(postgres_server):
-    with postgres_server.lend() as url, closing(PostgresStore(url)) as store:
+    with postgres_server.lend() as url, closing(Store(PostgresDatabase(url))) as store:
         ((there,),) = postgres_server.execute(
             "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
         )

@@ -15,10 +15,11 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.errors import StoreUnavailable
 from holdfast.store.budgets.operations import SetBudget, SpendRunBudget
-from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres import PostgresDatabase, reader
 from holdfast.store.postgres.commit_markers import KEPT, OLD, CommitMarkers
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.runs.operations import Advanced, Heartbeat, OpenSession, Prune
+from holdfast.store.store import Store
 from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, TaskCompletion
 from holdfast.testing.postgres import postgres
 from tests.store.furniture import advance, claim, furnished, session, start, wait_until
@@ -180,8 +181,8 @@ def test_a_claim_that_was_lost_with_the_server_leaves_the_run_to_another_worker(
     url = server.new_store()
     with (
         wire(server, tmp_path) as line,
-        closing(PostgresStore(line.url(url))) as one,
-        closing(PostgresStore(url)) as two,
+        closing(Store(PostgresDatabase(line.url(url)))) as one,
+        closing(Store(PostgresDatabase(url))) as two,
     ):
         for name, store in (("s1", one), ("s2", two)):
             store.apply([OpenSession(session(store, name))])
@@ -200,7 +201,7 @@ def test_a_claim_that_was_lost_with_the_server_leaves_the_run_to_another_worker(
         assert [run.id for run in claimed] == ["r1"]
         assert list(one.apply([asked])[0]) == []
         assert isinstance(two.apply([advance("r1")])[0], Advanced)
-        assert one.run("r1").session_id == "s2"
+        assert one.runs.get("r1").session_id == "s2"
         assert one.check() == []
 
 
@@ -241,12 +242,12 @@ class TestMarkers:
 
     @pytest.fixture
     def store(self, url):
-        with closing(PostgresStore(url)) as store:
+        with closing(Store(PostgresDatabase(url))) as store:
             yield store
 
     @pytest.fixture
     def other(self, store):
-        with closing(Connection(store.address)) as other:
+        with closing(Connection(store.database.address)) as other:
             yield other
 
     def ask(self, db, marker, found):
@@ -257,7 +258,7 @@ class TestMarkers:
     @pytest.mark.parametrize("commits", [True, False])
     def test_a_transaction_that_has_not_ended_yet_is_awaited(self, store, other, server, commits):
         markers, found = CommitMarkers(), []
-        marker, db = markers.new_id(), store._writer
+        marker, db = markers.new_id(), store.database._writer
         db.begin()
         db.change("INSERT INTO holdfast.setting (name, value) VALUES ('x', 'y')")
         db.script(markers.statements(db, marker, 1))
@@ -277,7 +278,7 @@ class TestMarkers:
         self, store, other
     ):
         markers = CommitMarkers()
-        marker, db = markers.new_id(), store._writer
+        marker, db = markers.new_id(), store.database._writer
         db.begin()
         db.change("INSERT INTO holdfast.setting (name, value) VALUES ('x', 'y')")
 
@@ -311,7 +312,7 @@ class TestMarkers:
         now = store.now()
         other.change(row, {"old": now - OLD - 1_000_000, "new": now})
 
-        PostgresStore(url).close()
+        Store(PostgresDatabase(url)).close()
 
         assert other.rows("SELECT id FROM holdfast.commit_marker WHERE id < 3") == [{"id": 2}]
 

@@ -13,8 +13,9 @@ import pytest
 import holdfast
 from holdfast import Engine, step, wait_signal, workflow
 from holdfast.errors import StoreBusy
-from holdfast.store.postgres import PostgresStore, notifier, reader
+from holdfast.store.postgres import PostgresDatabase, notifier, reader
 from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.store import Store
 from holdfast.testing.postgres import name_of
 from tests.store.furniture import wait_until
 from tests.store.wire import ANSWER, wire
@@ -157,9 +158,9 @@ def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_exp
 
 
 def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_server):
-    with Engine(url, workflows=[patient]) as engine, closing(PostgresStore(url)) as other:
+    with Engine(url, workflows=[patient]) as engine, closing(Store(PostgresDatabase(url))) as other:
         (session,) = engine.workers()
-        listener = engine._parts.store._notifier
+        listener = engine._parts.store.database._notifier
         assert other.is_alive(session) is True
         postgres_server.execute(f"SELECT pg_terminate_backend({listener._db.pid}, 5000)")
 

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from holdfast.core.subscriptions import BEGINNING, NOW, EventCursor, EventFilter
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
+from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import AddSubscription, Consume, Consumed, MoveCursor
 from tests.store.furniture import advance, new, session, wait_until
 
@@ -28,7 +29,7 @@ def database(postgres_server):
 
 @pytest.fixture
 def store(database):
-    with closing(PostgresStore(database)) as store:
+    with closing(Store(PostgresDatabase(database))) as store:
         store.apply([OpenSession(session(store))])
         store.apply([StartRuns([new(run_id, session_id="s1") for run_id in ("a", "b", "c", "d")])])
         yield store
@@ -38,11 +39,11 @@ class Reader:
     """A reader of events that continues after its last event."""
 
     def __init__(self, store, after=BEGINNING):
-        self.store, self.place, self.seen = store, store.place(after), []
+        self.store, self.place, self.seen = store, store.subscriptions.place(after), []
 
     def read(self):
         """Return the run and the number of each event since the last call."""
-        events, self.place = self.store.events(self.place, EventFilter())
+        events, self.place = self.store.subscriptions.events(self.place, EventFilter())
         self.seen += [(event.run_id, event.seq) for event in events]
         return [(event.run_id, event.seq) for event in events]
 
@@ -120,7 +121,7 @@ def test_who_waited_for_the_row_of_a_run_comes_after_whom_it_waited_for(
 ):
     """A forced cancel begins first, but writes last: its event is read last."""
     reader = Reader(store)
-    with closing(PostgresStore(database)) as other, psycopg.connect(database) as holder:
+    with closing(Store(PostgresDatabase(database))) as other, psycopg.connect(database) as holder:
         holder.execute("SELECT id FROM holdfast.run WHERE id = 'a' FOR NO KEY UPDATE")
         cancel = threading.Thread(
             target=lambda: other.apply([RequestCancel("a", "enough", force=True)])
@@ -181,7 +182,7 @@ def test_a_restored_database_tells_its_events_again_to_whoever_read_there(
     assert len(reader.read()) == 2
     store.apply([MoveCursor("me", reader.place)])
     store.apply([advance("c")])
-    installation = store.installation()
+    installation = store.installation.id()
     ahead = (
         "UPDATE holdfast.event SET tx = CAST(CAST(CAST(CAST(tx AS TEXT) AS BIGINT) + 5000000 AS"
         " TEXT) AS xid8)"
@@ -191,13 +192,14 @@ def test_a_restored_database_tells_its_events_again_to_whoever_read_there(
         "UPDATE holdfast.subscription SET after_tx = after_tx + 5000000", database
     )
 
-    with closing(PostgresStore(database)) as restored:
+    with closing(Store(PostgresDatabase(database))) as restored:
         restored.apply([advance("d")])
-        mine = restored.subscription("me")
+        mine = restored.subscriptions.get("me")
         assert isinstance(mine.place, EventCursor)
         told = [
-            (event.run_id, event.seq) for event in restored.events(mine.place, EventFilter())[0]
+            (event.run_id, event.seq)
+            for event in restored.subscriptions.events(mine.place, EventFilter())[0]
         ]
         assert told == [("c", 1), ("d", 1)]
         assert len(Reader(restored).read()) == 4
-        assert restored.installation() != installation
+        assert restored.installation.id() != installation

@@ -12,9 +12,10 @@ from holdfast.core.graphs.model import CancelPolicy, run_of
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
 from holdfast.store.graphs.operations import CancelGraph, StageGraphs
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.postgres.dialect import SQL
 from holdfast.store.runs.operations import EndSession, RequestCancel, SetAside
+from holdfast.store.store import Store
 from holdfast.store.tasks.operations import OverrideRun, RevokeLease, SetPriority
 from tests.store.furniture import furnished, in_threads, stage, wait_until
 
@@ -70,7 +71,7 @@ def test_taking_over_a_late_holder_that_is_just_writing(store, url, crashed):
         (freed,) = store.apply([EndSession("s1", crashed=crashed)])
 
     assert "a" in freed
-    kinds = [(event.seq, event.kind) for event in store.history("a")]
+    kinds = [(event.seq, event.kind) for event in store.runs.history("a")]
     assert kinds == [(1, EventKind.STEP_COMPLETED), (2, EventKind.LEASE_LOST)][: 1 + crashed]
 
 
@@ -90,7 +91,7 @@ FROM_OUTSIDE = {
 @pytest.mark.parametrize("kind", FROM_OUTSIDE)
 def test_what_an_operator_does_while_the_holder_is_just_writing(store, url, kind):
     run_id = "parent" if kind == "cancelling its tree" else "a"
-    before = store.history(run_id)
+    before = store.runs.history(run_id)
     with in_the_way(
         url,
         "append_guarded",
@@ -103,7 +104,7 @@ def test_what_an_operator_does_while_the_holder_is_just_writing(store, url, kind
         (answer,) = store.apply([FROM_OUTSIDE[kind]])
 
     assert not isinstance(answer, BaseException)
-    history = store.history(run_id)
+    history = store.runs.history(run_id)
     assert [event.seq for event in history] == list(
         range(1, len(before) + 3 + (kind == "overriding"))
     )
@@ -122,7 +123,7 @@ def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(sto
         graph_id="g", namespace="default", policy=CancelPolicy.ALL, reason="enough"
     )
     with (
-        closing(PostgresStore(url)) as other,
+        closing(Store(PostgresDatabase(url))) as other,
         psycopg.connect(url) as db,
         psycopg.connect(url, autocommit=True) as watcher,
     ):
@@ -141,7 +142,7 @@ def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(sto
 
         in_threads(let_go, change_priority, stop)
 
-    history = store.history(run_of("g", "x"))
+    history = store.runs.history(run_of("g", "x"))
     assert [(event.seq, event.kind) for event in history] == [
         (1, EventKind.PRIORITY_CHANGED),
         (2, EventKind.RUN_CANCELLED),

@@ -17,7 +17,7 @@ from holdfast.store.budgets.operations import BudgetSpent
 from holdfast.store.database import Started
 from holdfast.store.graphs.operations import ResolvedGraphs, StagedGraph
 from holdfast.store.liveness import session_is_dead
-from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres import PostgresDatabase, reader
 from holdfast.store.postgres import adapter as postgres_store
 from holdfast.store.runs.operations import (
     Advanced,
@@ -28,6 +28,7 @@ from holdfast.store.runs.operations import (
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.store.tasks.operations import LeasedTask
 from tests.store.furniture import (
     WAITS,
@@ -214,7 +215,7 @@ def store(scene):
 @pytest.fixture
 def other(scene):
     """A second store on the same database, in place of another process."""
-    with closing(PostgresStore(scene[1])) as other:
+    with closing(Store(PostgresDatabase(scene[1]))) as other:
         yield other
 
 
@@ -254,16 +255,16 @@ class TestALostServer:
 
         assert [answer.new for answer in store.apply([SignalRun("a", "paid", b"1")])] == [True]
 
-        assert len(store.signals("a")) == 1
+        assert len(store.signals.of_run("a")) == 1
 
 
 class TestKilled:
     def test_between_two_writes(self, store, postgres_server):
         for seq in (1, 2, 3):
-            kill(postgres_server, store._writer.pid)
+            kill(postgres_server, store.database._writer.pid)
             assert isinstance(store.apply([advance("a", [seq])])[0], Advanced)
 
-        assert [event.seq for event in store.history("a")] == [1, 2, 3]
+        assert [event.seq for event in store.runs.history("a")] == [1, 2, 3]
 
     def test_in_the_middle_of_user_code_which_is_called_again_and_takes_effect_once(
         self, scene, postgres_server
@@ -274,7 +275,7 @@ class TestKilled:
         def body(connection):
             calls.append(note(connection))
             if len(calls) == 1:
-                kill(postgres_server, store._writer.pid)
+                kill(postgres_server, store.database._writer.pid)
                 connection.execute("SELECT 1")
             return b"7"
 
@@ -285,30 +286,30 @@ class TestKilled:
 
     def test_who_reads_does_not_notice(self, store, postgres_server):
         for _ in range(3):
-            assert store.run("a") is not None
-            for idle in store._idle:
+            assert store.runs.get("a") is not None
+            for idle in store.database._reader.idle:
                 kill(postgres_server, idle.pid)
 
-        assert store.run("a") is not None
-        assert len(store._idle) == 1
+        assert store.runs.get("a") is not None
+        assert len(store.database._reader.idle) == 1
 
     def test_who_listens_looks_once_and_goes_on_listening(self, store, other, postgres_server):
         assert store.changed()
-        kill(postgres_server, store._notifier._db.pid)
+        kill(postgres_server, store.database._notifier._db.pid)
         wait_until(store.changed)
 
         other.apply([StartRuns([new("x")])])
         wait_until(store.changed)
 
     def test_who_was_alive_is_alive(self, store, other, postgres_server):
-        slot = store.take_slot()
+        slot = store.acquire_liveness()
         watched = session(other, slot=slot)
         assert other.is_alive(watched) is True
-        kill(postgres_server, store._notifier._db.pid)
+        kill(postgres_server, store.database._notifier._db.pid)
 
         assert other.is_alive(watched) is not False
         wait_until(lambda: other.is_alive(watched))
-        store.free_slot(slot)
+        store.release_liveness(slot)
         wait_until(lambda: other.is_alive(watched) is False)
 
     def test_who_beats_without_a_lock_is_alive(self, store):
@@ -325,7 +326,7 @@ class TestKilled:
     ):
         absent = session(other, slot=4711)  # locked by no connection
         assert other.is_alive(absent) is None
-        for idle in other._idle:
+        for idle in other.database._reader.idle:
             kill(postgres_server, idle.pid)
         monkeypatch.setattr(postgres_store, "GRACE", 0.0)
         monkeypatch.setattr(postgres_store, "SEEN", -1.0)
@@ -339,11 +340,11 @@ class TestKilled:
     ):
         late = msgspec.structs.replace(session(other), expires_at=other.now() - 1)
         holder = msgspec.structs.replace(late, pid=0)
-        assert other.run("a") is not None
+        assert other.runs.get("a") is not None
         assert session_is_dead(other, late, other.now())
-        for idle in other._idle:
+        for idle in other.database._reader.idle:
             kill(postgres_server, idle.pid)
-        assert other.run("a") is not None
+        assert other.runs.get("a") is not None
 
         assert not session_is_dead(other, late, other.now())
         assert session_is_dead(other, holder, other.now()), "leases end at their time"
@@ -352,15 +353,15 @@ class TestKilled:
         assert session_is_dead(other, late, other.now())
 
     def test_a_lost_lock_is_taken_again(self, store, other):
-        slot = store.take_slot()
+        slot = store.acquire_liveness()
         watched = session(other, slot=slot)
-        notifier = store._notifier
+        notifier = store.database._notifier
         notifier._run_job(lambda db: notifier._unlock(db, slot), 10.0)
 
-        wait_until(lambda: store.keep_slot(slot))
+        wait_until(lambda: store.keep_liveness(slot))
 
         wait_until(lambda: other.is_alive(watched))
-        store.free_slot(slot)
+        store.release_liveness(slot)
         wait_until(lambda: other.is_alive(watched) is False)
 
 
@@ -385,11 +386,14 @@ class TestRestarted:
             wait_until(lambda: len(told) > before + 20)
             over.set()
 
-        with closing(PostgresStore(url)) as one, closing(PostgresStore(url)) as two:
+        with (
+            closing(Store(PostgresDatabase(url))) as one,
+            closing(Store(PostgresDatabase(url))) as two,
+        ):
             in_threads(lambda: work(one, "one"), lambda: work(two, "two"), restart)
             assert one.check() == []
             for name in ("one", "two"):
-                assert [(name, event.seq) for event in two.history(name)] == sorted(
+                assert [(name, event.seq) for event in two.runs.history(name)] == sorted(
                     one for one in told if one[0] == name
                 )
 
@@ -397,7 +401,7 @@ class TestRestarted:
         self, restartable_server
     ):
         signal = restartable_server.data / "standby.signal"
-        with closing(PostgresStore(restartable_server.new_store())) as store:
+        with closing(Store(PostgresDatabase(restartable_server.new_store()))) as store:
             start(store, "before")
             restartable_server.stop("fast")
             signal.touch()
@@ -405,9 +409,11 @@ class TestRestarted:
 
             with pytest.raises(StoreReadOnly, match="standby"):
                 start(store, "r1")
-            assert store.run("before") is not None
+            assert store.runs.get("before") is not None
             with pytest.raises(StoreReadOnly, match="primary"):
-                PostgresStore(restartable_server.url(store._writer.raw.info.dbname))
+                Store(
+                    PostgresDatabase(restartable_server.url(store.database._writer.raw.info.dbname))
+                )
 
             restartable_server.stop("fast")
             signal.unlink()

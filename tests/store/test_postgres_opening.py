@@ -23,9 +23,10 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store import sql_files
-from holdfast.store.postgres import PostgresStore, address, connection
+from holdfast.store.postgres import PostgresDatabase, address, connection
 from holdfast.store.runs.operations import Advanced, StartRuns
 from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.postgres import name_of
 from tests.store.furniture import (
     WAITS,
@@ -49,7 +50,7 @@ def url(postgres_server):
 
 @pytest.fixture
 def store(url):
-    with closing(PostgresStore(url)) as store:
+    with closing(Store(PostgresDatabase(url))) as store:
         yield store
 
 
@@ -75,12 +76,12 @@ class TestMakingItReady:
     ):
         opened = []
 
-        in_threads(*[lambda: opened.append(PostgresStore(empty))] * 10)
+        in_threads(*[lambda: opened.append(Store(PostgresDatabase(empty)))] * 10)
 
         for number, store in enumerate(opened):
             assert start(store, f"r{number}").created
             store.close()
-        assert len({store.identity for store in opened}) == 1
+        assert len({store.database.identity for store in opened}) == 1
         assert postgres_server.execute("SELECT COUNT(*) FROM holdfast.migration", empty) == [
             (len(MIGRATIONS),)
         ]
@@ -90,15 +91,15 @@ class TestMakingItReady:
         postgres_server.execute("GRANT CREATE ON SCHEMA public TO guest", empty)
 
         with furnished(role) as store:
-            assert store.facts()["schema"] == MIGRATIONS[-1][0]
-            assert store.take_slot() >= 0
+            assert store.info()["schema"] == MIGRATIONS[-1][0]
+            assert store.acquire_liveness() >= 0
 
     def test_a_schema_that_was_made_for_it_suffices(self, role, postgres_server):
         postgres_server.execute(
             "CREATE SCHEMA holdfast AUTHORIZATION guest", role.replace("guest", "postgres")
         )
 
-        with closing(PostgresStore(role)) as store:
+        with closing(Store(PostgresDatabase(role))) as store:
             assert start(store).created
 
     def test_who_may_not_make_the_schema_is_told_what_to_grant(self, role):
@@ -108,7 +109,7 @@ class TestMakingItReady:
                 r"GRANT CREATE ON DATABASE .* TO .guest., or CREATE SCHEMA holdfast AUTHORIZATION"
             ),
         ):
-            PostgresStore(role)
+            Store(PostgresDatabase(role))
 
     def test_who_may_not_make_tables_in_it_is_told_what_to_grant(
         self, role, empty, postgres_server
@@ -116,19 +117,19 @@ class TestMakingItReady:
         postgres_server.execute("CREATE SCHEMA holdfast", empty)
 
         with pytest.raises(StoreUnavailable, match="GRANT ALL ON SCHEMA holdfast"):
-            PostgresStore(role)
+            Store(PostgresDatabase(role))
 
     def test_who_may_not_look_into_it_is_told_what_to_grant(self, role, empty, postgres_server):
-        PostgresStore(empty).close()
+        Store(PostgresDatabase(empty)).close()
         with pytest.raises(StoreUnavailable, match="GRANT USAGE ON SCHEMA holdfast"):
-            PostgresStore(role)
+            Store(PostgresDatabase(role))
 
         postgres_server.execute("GRANT USAGE ON SCHEMA holdfast TO guest", empty)
         with pytest.raises(StoreUnavailable, match="lacks rights"):
-            PostgresStore(role)
+            Store(PostgresDatabase(role))
 
     def test_who_may_only_read_is_told_when_it_writes(self, role, empty, postgres_server):
-        with closing(PostgresStore(empty)) as store:
+        with closing(Store(PostgresDatabase(empty))) as store:
             start(store)
         rights = (
             "GRANT USAGE ON SCHEMA holdfast TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast"
@@ -136,8 +137,8 @@ class TestMakingItReady:
         )
         postgres_server.execute(rights, empty)
 
-        with closing(PostgresStore(role)) as store:
-            assert store.run("r1") is not None
+        with closing(Store(PostgresDatabase(role))) as store:
+            assert store.runs.get("r1") is not None
             with pytest.raises(StoreUnavailable, match="lacks rights"):
                 start(store, "r2")
 
@@ -147,7 +148,7 @@ class TestMakingItReady:
         )
 
         with pytest.raises(StoreForeign, match="belongs to another program"):
-            PostgresStore(empty)
+            Store(PostgresDatabase(empty))
         assert postgres_server.execute(
             "SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty
         ) == [(1,)]
@@ -157,51 +158,51 @@ class TestMakingItReady:
             "CREATE TABLE run (id TEXT); INSERT INTO run VALUES ('theirs')", empty
         )
 
-        with closing(PostgresStore(empty)) as store:
+        with closing(Store(PostgresDatabase(empty))) as store:
             start(store)
         assert postgres_server.execute("SELECT id FROM run", empty) == [("theirs",)]
 
     def test_looking_makes_nothing(self, empty, postgres_server):
         with pytest.raises(StoreUnavailable, match="no tables of Holdfast"):
-            PostgresStore(empty, create=False)
+            Store(PostgresDatabase(empty, create=False))
 
         assert postgres_server.execute(
             "SELECT COUNT(*) FROM pg_namespace WHERE nspname = 'holdfast'", empty
         ) == [(0,)]
 
     def test_a_newer_schema_is_refused(self, empty, postgres_server):
-        PostgresStore(empty).close()
+        Store(PostgresDatabase(empty)).close()
         postgres_server.execute(
             "INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty
         )
 
         with pytest.raises(StoreTooNew):
-            PostgresStore(empty)
+            Store(PostgresDatabase(empty))
 
     def test_a_changed_migration_is_refused(self, empty, postgres_server):
-        PostgresStore(empty).close()
+        Store(PostgresDatabase(empty)).close()
         postgres_server.execute("UPDATE holdfast.migration SET checksum = 'other'", empty)
 
         with pytest.raises(StoreForeign):
-            PostgresStore(empty)
+            Store(PostgresDatabase(empty))
 
     def test_a_table_that_somebody_dropped_is_told(self, empty, postgres_server):
-        with closing(PostgresStore(empty)) as store:
+        with closing(Store(PostgresDatabase(empty))) as store:
             start(store, "before")
             postgres_server.execute("DROP TABLE holdfast.run", empty)
             with pytest.raises(StoreForeign):
                 start(store)
             with pytest.raises(StoreForeign):
-                store.run("r1")
+                store.runs.get("r1")
 
     def test_another_codec_is_refused(self, store, url):
         with pytest.raises(CodecMismatch) as refused:
-            PostgresStore(url, codec="secret")
+            Store(PostgresDatabase(url, codec="secret"))
 
         assert (refused.value.facts["stored"], refused.value.facts["given"]) == ("json", "secret")
 
     def test_the_facts_warn_of_a_server_that_may_lose_what_was_committed(self, store):
-        facts = store.facts()
+        facts = store.info()
 
         assert (facts["server_encoding"], facts["fsync"], facts["schema"]) == (
             "UTF8",
@@ -214,7 +215,7 @@ class TestMakingItReady:
 class TestNotReached:
     def refused(self, url, kind=StoreUnavailable):
         with pytest.raises(kind) as refused:
-            PostgresStore(url)
+            Store(PostgresDatabase(url))
         assert "\n" not in str(refused.value)
         return str(refused.value)
 
@@ -380,7 +381,11 @@ class TestInTheMiddle:
             ):
                 with pytest.raises(kind):
                     store.apply(ops)
-            assert (store.history("a"), store.history("b"), store.signals("b")) == ([], [], [])
+            assert (
+                store.runs.history("a"),
+                store.runs.history("b"),
+                store.signals.of_run("b"),
+            ) == ([], [], [])
 
             postgres_server.execute("DROP FUNCTION no CASCADE", url)
             assert isinstance(store.apply([advance("a")])[0], Advanced)
@@ -403,7 +408,7 @@ class TestInTheMiddle:
 
             def take_the_other():
                 waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
-                wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
+                wait_until(lambda: db.execute(waits, (store.database._writer.pid,)).fetchall())
                 db.execute("SELECT 1 FROM holdfast.run WHERE id = 'a' FOR UPDATE")
                 db.rollback()
 
@@ -429,7 +434,7 @@ class TestInTheMiddle:
             assert store.apply([SignalRun("a", "paid", b"1")])[0].new
 
             assert db.execute("SELECT last_value FROM tries").fetchone() == (3,)
-            assert [signal.name for signal in store.signals("a")] == ["paid"]
+            assert [signal.name for signal in store.signals.of_run("a")] == ["paid"]
 
     def test_a_signal_that_comes_while_its_run_is_parked_wakes_it(self, url):
         park = (
@@ -441,13 +446,13 @@ class TestInTheMiddle:
 
             def commit():
                 waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
-                wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
+                wait_until(lambda: db.execute(waits, (store.database._writer.pid,)).fetchall())
                 db.commit()
 
             in_threads(commit, lambda: store.apply([SignalRun("a", "paid", b"1")]))
 
-            assert (store.run("a").status, store.run("a").revision) == ("pending", 1)
-            assert [signal.name for signal in store.signals("a")] == ["paid"]
+            assert (store.runs.get("a").status, store.runs.get("a").revision) == ("pending", 1)
+            assert [signal.name for signal in store.signals.of_run("a")] == ["paid"]
 
     def test_what_the_server_was_made_to_forget_is_told_to_it_again(self, url):
         with furnished(url) as store:
@@ -455,13 +460,13 @@ class TestInTheMiddle:
                 assert isinstance(store.apply([advance("a", [seq])])[0], Advanced)
                 assert store.apply([SignalRun("b", "paid", b"1")])[0].number == seq
                 if seq % 3 == 0:
-                    store._writer.script("DEALLOCATE ALL")
+                    store.database._writer.script("DEALLOCATE ALL")
 
-            assert len(store.history("a")) == 7
+            assert len(store.runs.history("a")) == 7
 
     def test_a_transaction_whose_error_was_passed_over_does_not_count_as_committed(self, url):
         with furnished(url) as store:
-            db = store._writer
+            db = store.database._writer
             db.begin()
             db.rows(
                 "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('who', 'me', 'a') RETURNING"
@@ -481,28 +486,28 @@ class TestInTheMiddle:
             return note(connection)
 
         def write(store, body=None):
-            seq = len(store.history("c")) + 1
+            seq = len(store.runs.history("c")) + 1
             lines = [advance(run, (2 * seq - 1, 2 * seq)) for run in ("a", "b")]
             answers = store.apply([*lines, advance("c", (seq,), body=body or note)])
             return [type(answer) for answer in answers]
 
         with furnished(url) as store:
-            pid = store._writer.pid
+            pid = store.database._writer.pid
             for body in (None, None, None, None, alter, None, None, None, None):
                 assert write(store, body) == [Advanced] * 3
             with pytest.raises(LeaseLost):
                 raise store.apply([advance("none", (1, 2))])[0]
             assert write(store) == [Advanced] * 3
 
-            assert store._writer.pid == pid
+            assert store.database._writer.pid == pid
 
     def test_a_closed_store_says_so(self, url):
-        store = PostgresStore(url)
+        store = Store(PostgresDatabase(url))
         store.changed()
         store.close()
         store.close()
 
-        for use in (lambda: start(store), lambda: store.run("r1"), store.changed, store.check):
+        for use in (lambda: start(store), lambda: store.runs.get("r1"), store.changed, store.check):
             with pytest.raises(EngineClosed):
                 use()
 

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from holdfast import Engine, sleep, step, wait_signal, workflow
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
+from holdfast.store.store import Store
 from holdfast.testing.conformance import (
     AdvanceConformance,
     BatchConformance,
@@ -98,12 +99,12 @@ def test_a_pooler_is_recognised_and_nothing_is_left_in_its_sessions(
     url, direct, postgres_server, options
 ):
     with Engine(url + options, workflows=[counting]) as engine:
-        assert not engine._parts.store._writer.direct
+        assert not engine._parts.store.database._writer.direct
         runs = engine.start_many(counting, range(30))
         for run in runs:
             run.signal("add", 1)
         assert [run.result(timeout=60) for run in runs] == [3 * n + 1 for n in range(30)]
-        assert not engine._parts.store._notifier.listens
+        assert not engine._parts.store.database._notifier.listens
         assert traces(postgres_server, direct, url) == []
         assert engine.check() == []
 
@@ -123,7 +124,10 @@ def test_with_a_way_around_it_a_listener_is_told_and_seen_to_live(url, direct):
 
     around = f"{url}&listen={quote(direct, safe='')}"
     with Engine(around, workflows=[counting], poll="1h") as engine:
-        assert engine._parts.store._notifier.listens and not engine._parts.store._writer.direct
+        assert (
+            engine._parts.store.database._notifier.listens
+            and not engine._parts.store.database._writer.direct
+        )
         assert engine.workers()[0].slot >= 0
         run = engine.start(counting, 2)
         run.signal("add", 1)
@@ -164,7 +168,7 @@ def test_its_connections_are_cut_and_nothing_is_lost_or_doubled(url, direct, pos
 
 def test_more_programs_than_sessions_wait_for_each_other(direct, postgres_server):
     with pooler(postgres_server, size=1) as narrow:
-        stores = [PostgresStore(narrow.url(direct)) for _ in range(5)]
+        stores = [Store(PostgresDatabase(narrow.url(direct))) for _ in range(5)]
         engine = Engine(narrow.url(direct), workflows=[counting])
         try:
             with engine:
@@ -172,7 +176,7 @@ def test_more_programs_than_sessions_wait_for_each_other(direct, postgres_server
                 for run in runs:
                     run.signal("add", 1)
                 assert [run.result(timeout=60) for run in runs] == [3 * n + 1 for n in range(10)]
-            assert {store.run(runs[0].id).status for store in stores} == {"completed"}
+            assert {store.runs.get(runs[0].id).status for store in stores} == {"completed"}
         finally:
             for store in stores:
                 store.close()

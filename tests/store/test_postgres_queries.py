@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import sql_files
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.dialect import SQL, spelled
 from holdfast.store.postgres.planned_writes import HEADS, HEARING, LINES, SPENDING, _payments
 from holdfast.store.runs import list_query
 from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.store import Store
 
 STORE = Path(sql_files.__file__).parent
 OWN = sql_files._named("postgres")
@@ -29,12 +30,12 @@ WORDS = {
 @pytest.fixture(scope="module")
 def db(postgres_server):
     """A connection whose planner uses an index wherever one is possible."""
-    with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(
+    with closing(Store(PostgresDatabase(postgres_server.new_store()))) as store:
+        store.database._writer.script(
             "SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET plan_cache_mode TO"
             " force_generic_plan"
         )
-        yield store._writer
+        yield store.database._writer
 
 
 def explained(db, name):
@@ -105,7 +106,7 @@ HOT = {
     "lease_within_limits": "run_pkey",
     "look_for_work": "run_ready",
     "promote_due": "run_wake",
-    "next_look": "run_wake",
+    "next_due": "run_wake",
     "overdue": "run_deadline",
     "held_states": "run_held",
     "held": "run_held",
@@ -162,8 +163,8 @@ def test_a_portion_of_a_large_graph_is_read_in_order_and_not_sorted_out_of_all(d
 
 
 def test_whoever_writes_finds_by_index_what_was_small_when_it_was_first_sought(postgres_server):
-    with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script("ANALYZE; SET plan_cache_mode TO force_generic_plan")
+    with closing(Store(PostgresDatabase(postgres_server.new_store()))) as store:
+        store.database._writer.script("ANALYZE; SET plan_cache_mode TO force_generic_plan")
         for name in (
             "finish_runs",
             "insert_runs",
@@ -171,7 +172,7 @@ def test_whoever_writes_finds_by_index_what_was_small_when_it_was_first_sought(p
             "settle_members",
             "counts_of_graphs",
         ):
-            plan = explained(store._writer, name)
+            plan = explained(store.database._writer, name)
 
             assert "Seq Scan on run" not in plan and "Seq Scan on graph" not in plan, plan
 
@@ -186,10 +187,10 @@ FAN = """INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, m
 def test_where_one_member_has_very_many_dependents_not_all_are_read_for_each_member(
     postgres_server, name
 ):
-    with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(FAN)
+    with closing(Store(PostgresDatabase(postgres_server.new_store()))) as store:
+        store.database._writer.script(FAN)
 
-        assert "Index Cond: (run_id = edge.dependent)" in explained(store._writer, name)
+        assert "Index Cond: (run_id = edge.dependent)" in explained(store.database._writer, name)
 
 
 ASLEEP = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, waits,
@@ -206,14 +207,14 @@ FREELY = "SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO on"
 def crowd(postgres_server):
     """A connection to a database with many sleeping runs; the planner chooses freely, without the
     values."""
-    with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(f"{ASLEEP}; {FREELY}")
-        yield store._writer
+    with closing(Store(PostgresDatabase(postgres_server.new_store()))) as store:
+        store.database._writer.script(f"{ASLEEP}; {FREELY}")
+        yield store.database._writer
 
 
 @pytest.mark.parametrize(
     "name",
-    ["look_for_work", "promote_due", "next_look", "claim_ready", "look_and_lock", "lease_runs"],
+    ["look_for_work", "promote_due", "next_due", "claim_ready", "look_and_lock", "lease_runs"],
 )
 def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     plan = explained(crowd, name)
@@ -224,9 +225,9 @@ def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
 @pytest.fixture(scope="module")
 def new(postgres_server):
     """The same with a new database: plans that are made now are kept while it grows."""
-    with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(FREELY)
-        yield store._writer
+    with closing(Store(PostgresDatabase(postgres_server.new_store()))) as store:
+        store.database._writer.script(FREELY)
+        yield store.database._writer
 
 
 @pytest.mark.parametrize(
@@ -256,9 +257,9 @@ ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation,
 @pytest.fixture(scope="module")
 def archive(postgres_server):
     """The same with a database in which, to the planner's knowledge, all runs have ended."""
-    with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(f"{ENDED}; {FREELY}")
-        yield store._writer
+    with closing(Store(PostgresDatabase(postgres_server.new_store()))) as store:
+        store.database._writer.script(f"{ENDED}; {FREELY}")
+        yield store.database._writer
 
 
 @pytest.mark.parametrize(

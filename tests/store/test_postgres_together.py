@@ -21,7 +21,7 @@ from holdfast.core.status import Status
 from holdfast.errors import BadOption, EngineClosed, LeaseLost
 from holdfast.store.budgets.operations import SetBudget
 from holdfast.store.lanes.operations import SetLane
-from holdfast.store.postgres import PostgresStore, connection, notifier
+from holdfast.store.postgres import PostgresDatabase, connection, notifier
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Advance,
@@ -33,6 +33,7 @@ from holdfast.store.runs.operations import (
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
+from holdfast.store.store import Store
 from holdfast.testing.conformance import (
     AdvanceConformance,
     BatchConformance,
@@ -66,7 +67,7 @@ def url(postgres_server):
 def stores(url):
     """Four stores, each with its own session."""
     with ExitStack() as stack:
-        found = [stack.enter_context(closing(PostgresStore(url))) for _ in range(4)]
+        found = [stack.enter_context(closing(Store(PostgresDatabase(url)))) for _ in range(4)]
         for number, store in enumerate(found):
             store.apply([OpenSession(session(store, f"s{number}"))])
         yield found
@@ -101,7 +102,7 @@ class TestClaiming:
             in_threads(*[lambda number=number: work(number) for number in range(4)])
 
         assert sorted(claimed) == [f"r{number:03}" for number in range(300)]
-        assert stores[0].counts() == {"completed": 300}
+        assert stores[0].runs.counts() == {"completed": 300}
 
     def test_the_limit_of_a_lane_holds_for_all_together(self, stores):
         stores[0].apply(
@@ -115,7 +116,7 @@ class TestClaiming:
         def work(number):
             for _ in range(10):
                 found = stores[number].apply([claim(stores[number], f"s{number}", 3)])[0]
-                most.append(stores[number].counts().get("running", 0))
+                most.append(stores[number].runs.counts().get("running", 0))
                 stores[number].apply([finished(run) for run in found])
 
         in_threads(*[lambda number=number: work(number) for number in range(4)])
@@ -133,10 +134,10 @@ class TestClaiming:
             for turn in range(15):
                 run = new(f"r{number}-{turn:02}", session_id=mine, share="ab"[turn % 2])
                 (started,) = store.apply([StartRuns([run])])[0]
-                leased = [store.run(run.id)] if started.leased else []
+                leased = [store.runs.get(run.id)] if started.leased else []
                 leased += store.apply([claim(store, mine, 2)])[0]
                 seen.append(
-                    Counter(one.share for one in store.runs(RunFilter(statuses=["running"])))
+                    Counter(one.share for one in store.runs.find(RunFilter(statuses=["running"])))
                 )
                 store.apply([finished(one) for one in leased])
 
@@ -146,7 +147,7 @@ class TestClaiming:
         assert max(one[share] for one in seen for share in "ab") <= 2
         while left := stores[0].apply([claim(stores[0], "s0", 10)])[0]:
             stores[0].apply([finished(run) for run in left])
-        assert stores[0].counts() == {"completed": 60}
+        assert stores[0].runs.counts() == {"completed": 60}
 
     def test_the_rate_of_a_lane_holds_for_all_together(self, stores):
         stores[0].apply([SetLane(Lane(name="default", rate_limit=10, rate_per=3600 * 10**6))])
@@ -179,7 +180,7 @@ class TestClaiming:
 
         def take():
             while not over.is_set():
-                start(stores[1], f"d{len(stores[1].runs(RunFilter(limit=1000)))}")
+                start(stores[1], f"d{len(stores[1].runs.find(RunFilter(limit=1000)))}")
                 stores[1].apply([claim(stores[1], "s0", 3)])
 
         def end():
@@ -216,10 +217,10 @@ class TestTouching:
 
         in_threads(park, lambda: send(stores[1]), lambda: send(stores[2]))
 
-        notified = {run_id for _, run_id in stores[0].notifications("s0", 0)}
-        for run in stores[0].runs(RunFilter(limit=100)):
+        notified = {run_id for _, run_id in stores[0].runs.notifications("s0", 0)}
+        for run in stores[0].runs.find(RunFilter(limit=100)):
             assert run.status is Status.PENDING or run.id in notified, run
-            assert len(stores[0].signals(run.id)) == 2
+            assert len(stores[0].signals.of_run(run.id)) == 2
 
     def test_signals_that_come_everywhere_at_once_are_counted_one_by_one(self, stores):
         start(stores[0], "r", session_id="s0")
@@ -234,10 +235,10 @@ class TestTouching:
         wanted = list(range(1, 25 * len(stores) + 1))
         assert (
             sorted(one.number for one in found)
-            == [one.number for one in stores[0].signals("r")]
+            == [one.number for one in stores[0].signals.of_run("r")]
             == wanted
         )
-        assert stores[0].run("r").revision == len(wanted)
+        assert stores[0].runs.get("r").revision == len(wanted)
 
     def test_of_children_that_end_everywhere_at_once_the_last_wakes_the_parent(self, stores):
         parent = stores[0].apply([StartRuns([new("parent", session_id="s0")])])[0][0]
@@ -276,7 +277,7 @@ class TestTouching:
 
         in_threads(*[lambda number=number: end(number) for number in range(4)])
 
-        woken = stores[0].run("parent")
+        woken = stores[0].runs.get("parent")
         assert (woken.status, woken.revision) == (Status.PENDING, 1)
 
     def test_a_parent_is_cancelled_while_its_children_end(self, stores):
@@ -293,7 +294,7 @@ class TestTouching:
 
             def end(turn=turn, born=born):
                 for run in born:
-                    run = stores[0].run(run.id)
+                    run = stores[0].runs.get(run.id)
                     stores[0].apply([finished(run, parent=(f"p{turn}", "map", run.parent_index))])
 
             def cancel(turn=turn):
@@ -308,18 +309,22 @@ class TestTouching:
             )
             store.apply([SignalRun("a", "paid", b"1")])
 
-            first = store.notifications("s1", 0)
+            first = store.runs.notifications("s1", 0)
             assert [run_id for _, run_id in first] == ["a"]
-            assert store.notifications("s1", first[-1][0]) == []
+            assert store.runs.notifications("s1", first[-1][0]) == []
             store.apply([SignalRun("c", "paid", b"1")])
-            second = store.notifications("s1", first[-1][0])
+            second = store.runs.notifications("s1", first[-1][0])
             assert [run_id for _, run_id in second] == ["c"]
             late.commit()
 
-            third = store.notifications("s1", second[-1][0])
+            third = store.runs.notifications("s1", second[-1][0])
             assert [run_id for _, run_id in third] == ["b"]
-            assert store.notifications("s1", third[-1][0]) == []
-            assert sorted(run_id for _, run_id in store.notifications("s1", 0)) == ["a", "b", "c"]
+            assert store.runs.notifications("s1", third[-1][0]) == []
+            assert sorted(run_id for _, run_id in store.runs.notifications("s1", 0)) == [
+                "a",
+                "b",
+                "c",
+            ]
 
     def test_a_stale_holder_is_refused_however_close_the_race(self, stores):
         for turn in range(20):
@@ -339,7 +344,7 @@ class TestTouching:
 
             kept = [isinstance(answer, Advanced) for answer in answers]
             assert kept == sorted(kept, reverse=True)
-            assert len(stores[0].history(run_id)) == sum(kept)
+            assert len(stores[0].runs.history(run_id)) == sum(kept)
             assert all(isinstance(answer, LeaseLost) for answer in answers[sum(kept) :])
 
 
@@ -358,7 +363,7 @@ class TestGraphs:
 
             def stop():
                 waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
-                wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
+                wait_until(lambda: db.execute(waits, (store.database._writer.pid,)).fetchall())
                 try:
                     db.execute(
                         "SELECT 1 FROM holdfast.run WHERE id LIKE 'g::%' FOR NO KEY UPDATE NOWAIT"
@@ -368,7 +373,7 @@ class TestGraphs:
 
             in_threads(stop, lambda: store.apply(ops))
 
-            assert (store.run("g::x").status, store.run("g::z").input) == (
+            assert (store.runs.get("g::x").status, store.runs.get("g::z").input) == (
                 Status.COMPLETED,
                 b"[1,1]",
             )
@@ -377,7 +382,7 @@ class TestGraphs:
 class TestListening:
     def test_one_that_does_not_listen_looks_now_and_then(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "POLL_EVERY", 3600.0)
-        with closing(PostgresStore(f"{url}&notify=off")) as store:
+        with closing(Store(PostgresDatabase(f"{url}&notify=off"))) as store:
             assert store.changed()
             assert not store.changed()
             monkeypatch.setattr(notifier, "POLL_EVERY", 0.01)
@@ -385,16 +390,16 @@ class TestListening:
 
     def test_a_job_that_takes_longer_than_somebody_waits_for_it_takes_nobody_along(self, url):
         given_up = threading.Event()
-        with closing(PostgresStore(url)) as store:
-            store._notifier._start()
-            store._notifier._run_job(lambda db: given_up.wait(60), 0.01)
+        with closing(Store(PostgresDatabase(url))) as store:
+            store.database._notifier._start()
+            store.database._notifier._run_job(lambda db: given_up.wait(60), 0.01)
             given_up.set()
 
-            assert store.take_slot() >= 0
+            assert store.acquire_liveness() >= 0
 
     def test_one_that_hears_nothing_looks_now_and_then(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "LOOK_EVERY", 0.02)
-        with closing(PostgresStore(url)) as store:
+        with closing(Store(PostgresDatabase(url))) as store:
             assert store.changed()
             wait_until(store.changed)
 
@@ -402,24 +407,29 @@ class TestListening:
         self, url, monkeypatch, tmp_path
     ):
         monkeypatch.setattr(notifier, "POLL_EVERY", 0.01)
-        with closing(PostgresStore(url, listen=f"postgresql:///x?host={tmp_path}")) as store:
+        with closing(
+            Store(PostgresDatabase(url, listen=f"postgresql:///x?host={tmp_path}"))
+        ) as store:
             wait_until(store.changed)
             wait_until(store.changed)
             assert start(store).created
 
     def test_whoever_only_starts_runs_has_no_thread_and_is_heard(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
-        with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as client:
+        with (
+            closing(Store(PostgresDatabase(url))) as store,
+            closing(Store(PostgresDatabase(url))) as client,
+        ):
             assert store.changed()
             for begin in (lambda: start(client, "a"), lambda: start(client, "b", tags={"x": "y"})):
                 assert not store.changed()
                 begin()
                 wait_until(store.changed)
-            assert not client._notifier.running
+            assert not client.database._notifier.running
 
     def test_a_step_that_concerns_nobody_else_is_not_announced(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
-        with furnished(url) as store, closing(PostgresStore(url)) as other:
+        with furnished(url) as store, closing(Store(PostgresDatabase(url))) as other:
             assert other.changed()
             store.apply([advance("a")])
             store.apply([SignalRun("b", "paid", b"1")])
@@ -429,7 +439,7 @@ class TestListening:
     def test_whoever_holds_a_run_is_told_which_one_was_touched(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
         heard = []
-        with furnished(url) as store, closing(PostgresStore(url)) as other:
+        with furnished(url) as store, closing(Store(PostgresDatabase(url))) as other:
             assert store.listen("s1", heard.append)
             assert store.changed()
             heard.clear()
@@ -451,33 +461,33 @@ class TestListening:
             assert (told.run_id, told.generation, told.revision) == (
                 "b",
                 1,
-                store.run("b").revision,
+                store.runs.get("b").revision,
             )
-            assert [told.signal] == store.signals("b")
+            assert [told.signal] == store.signals.of_run("b")
 
 
 class TestForking:
     def test_a_child_finds_the_store_closed_and_the_parent_goes_on(self, url):
-        with closing(PostgresStore(url)) as store:
+        with closing(Store(PostgresDatabase(url))) as store:
             store.changed()
             start(store, "before")
-            assert store.run("before") is not None
+            assert store.runs.get("before") is not None
             child = os.fork()
             if child == 0:
                 os._exit(self.in_the_child(store, url))
             assert os.waitpid(child, 0)[1] == 0
 
             assert start(store, "after").created
-            assert {run.id for run in store.runs(RunFilter())} == {"before", "after", "child"}
-            assert store.take_slot() >= 0
+            assert {run.id for run in store.runs.find(RunFilter())} == {"before", "after", "child"}
+            assert store.acquire_liveness() >= 0
 
     def in_the_child(self, store, url):
         try:
-            for use in (lambda: store.run("before"), lambda: store.apply([]), store.changed):
+            for use in (lambda: store.runs.get("before"), lambda: store.apply([]), store.changed):
                 with pytest.raises(EngineClosed, match="forked"):
                     use()
             store.close()
-            with closing(PostgresStore(url)) as own:
+            with closing(Store(PostgresDatabase(url))) as own:
                 assert start(own, "child").created
         except BaseException:
             return 1
@@ -488,7 +498,7 @@ class TestWithin:
     """Starting runs in the transaction of a user."""
 
     def test_a_connection_to_another_database_is_refused(self, url, postgres_server):
-        with closing(PostgresStore(url)) as store, postgres_server.lend() as elsewhere:
+        with closing(Store(PostgresDatabase(url))) as store, postgres_server.lend() as elsewhere:
             for place in (elsewhere, postgres_server.url()):
                 with (
                     psycopg.connect(place) as db,
@@ -497,12 +507,15 @@ class TestWithin:
                     store.start_within(db, [new()])
 
     def test_a_connection_without_a_transaction_is_refused(self, url):
-        with closing(PostgresStore(url)) as store, psycopg.connect(url, autocommit=True) as db:
+        with (
+            closing(Store(PostgresDatabase(url))) as store,
+            psycopg.connect(url, autocommit=True) as db,
+        ):
             with pytest.raises(BadOption, match="no open transaction"):
                 store.start_within(db, [new()])
             with db.transaction():
                 assert store.start_within(db, [new()])[0].created
-            assert store.run("new") is not None
+            assert store.runs.get("new") is not None
 
     def test_whatever_rows_the_user_likes_and_one_of_sqlalchemy(self, url):
         from types import SimpleNamespace
@@ -510,7 +523,7 @@ class TestWithin:
         from psycopg.rows import namedtuple_row
 
         with (
-            closing(PostgresStore(url)) as store,
+            closing(Store(PostgresDatabase(url))) as store,
             psycopg.connect(url, row_factory=namedtuple_row) as db,
         ):
             wrapped = SimpleNamespace(connection=SimpleNamespace(driver_connection=db))
@@ -519,7 +532,7 @@ class TestWithin:
 
     def test_what_is_no_connection_is_refused(self, url):
         with (
-            closing(PostgresStore(url)) as store,
+            closing(Store(PostgresDatabase(url))) as store,
             pytest.raises(BadOption, match="give a connection of psycopg"),
         ):
             store.start_within(object(), [new()])
@@ -547,7 +560,7 @@ class TestGuarded:
             )
 
             assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
-            assert store.history("a") == []
+            assert store.runs.history("a") == []
 
     def test_it_may_have_savepoints_and_rows_of_its_own(self, url):
         from psycopg.rows import dict_row
@@ -597,7 +610,7 @@ class TestBehindAPooler(
         monkeypatch.setattr(connection.Connection, "_configure", meet_a_pooler)
 
     def test_who_lives_is_known_by_its_heartbeat_alone(self, store):
-        assert store.take_slot() == -1
+        assert store.acquire_liveness() == -1
         assert store.is_alive(session(store)) is None
 
     def test_many_routes(self, store):
@@ -638,11 +651,11 @@ class TestSpending:
         in_threads(*[lambda number=number: work(number) for number in range(4)])
 
         assert len(taken) == 30
-        assert {line.budget: line.used // UNIT for line in stores[0].budget_lines(names)} == {
+        assert {line.budget: line.used // UNIT for line in stores[0].budgets.lines(names)} == {
             "other": 30,
             "team": 30,
         }
-        assert sum(len(stores[0].history(f"r{n}")) for n in range(4)) == 30
+        assert sum(len(stores[0].runs.history(f"r{n}")) for n in range(4)) == 30
 
 
 class TestGathering:
@@ -658,4 +671,4 @@ class TestGathering:
 
             in_threads(*[partial(gather, number) for number in range(4)])
 
-        assert stores[0].counts() == {"pending": 5}
+        assert stores[0].runs.counts() == {"pending": 5}

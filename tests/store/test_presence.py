@@ -10,7 +10,8 @@ import pytest
 from holdfast.core.runs import NewRun, Route
 from holdfast.errors import StoreGone
 from holdfast.store.runs.operations import StartRuns
-from holdfast.store.sqlite import SqliteStore, file_check
+from holdfast.store.sqlite import SqliteDatabase, file_check
+from holdfast.store.store import Store
 
 ROUTE = Route("default", "greet", "1", "default")
 
@@ -83,7 +84,7 @@ def driver(request):
 
 @pytest.fixture
 def store(path, driver):
-    store = SqliteStore(path, driver=driver)
+    store = Store(SqliteDatabase(path, driver=driver))
     yield store
     store.close()
 
@@ -95,7 +96,7 @@ def at_rest(request, path, store):
     if request.param:
         os.utime(os.path.dirname(path), (1, 1))
         start(store, "at rest")
-        assert store._files._sound is not None
+        assert store.database._files._sound is not None
 
 
 @pytest.mark.usefixtures("at_rest")
@@ -116,9 +117,9 @@ class TestLosses:
 
         for use in (
             lambda: start(store, "later"),
-            lambda: store.run("acknowledged"),
+            lambda: store.runs.get("acknowledged"),
             store.changed,
-            store.sessions,
+            store.runs.sessions,
         ):
             with pytest.raises(StoreGone):
                 use()
@@ -134,30 +135,30 @@ class TestLosses:
         before = os.path.exists(path)
 
         with pytest.raises(StoreGone):
-            store.run("acknowledged")
+            store.runs.get("acknowledged")
 
         assert os.path.exists(path) == before
 
 
 def test_what_was_acknowledged_survives_a_deleted_wal(path, driver):
-    store = SqliteStore(path, driver=driver)
+    store = Store(SqliteDatabase(path, driver=driver))
     start(store, "acknowledged")
     os.remove(f"{path}-wal")
     with pytest.raises(StoreGone):
         start(store, "lost")
     store.close()
 
-    again = SqliteStore(path, driver=driver)
-    assert again.run("acknowledged") is not None
+    again = Store(SqliteDatabase(path, driver=driver))
+    assert again.runs.get("acknowledged") is not None
     assert again.check() == []
     again.close()
 
 
 def test_closing_does_not_delete_the_wal_of_the_file_that_took_its_place(path, driver):
-    old = SqliteStore(path, driver=driver)
+    old = Store(SqliteDatabase(path, driver=driver))
     start(old, "old")
     delete_all(path)
-    new = SqliteStore(path, driver=driver)
+    new = Store(SqliteDatabase(path, driver=driver))
     start(new, "new")
 
     old.close()
@@ -165,17 +166,21 @@ def test_closing_does_not_delete_the_wal_of_the_file_that_took_its_place(path, d
     assert os.path.exists(f"{path}-wal")
     start(new, "newer")
     new.close()
-    again = SqliteStore(path, driver=driver)
-    assert [again.run(name) is not None for name in ("old", "new", "newer")] == [False, True, True]
+    again = Store(SqliteDatabase(path, driver=driver))
+    assert [again.runs.get(name) is not None for name in ("old", "new", "newer")] == [
+        False,
+        True,
+        True,
+    ]
     again.close()
 
 
 def test_a_link_that_leads_elsewhere_is_noticed(tmp_path, driver):
     link, first, second = (str(tmp_path / name) for name in ("link.db", "first.db", "second.db"))
     os.symlink(first, link)
-    store = SqliteStore(link, driver=driver)
+    store = Store(SqliteDatabase(link, driver=driver))
     start(store, "first")
-    SqliteStore(second, driver=driver).close()
+    Store(SqliteDatabase(second, driver=driver)).close()
     os.remove(link)
     os.symlink(second, link)
 
@@ -186,10 +191,10 @@ def test_a_link_that_leads_elsewhere_is_noticed(tmp_path, driver):
 
 def test_ordinary_work_of_others_is_no_loss(store, path, driver):
     start(store, "one")
-    other = SqliteStore(path, driver=driver)
+    other = Store(SqliteDatabase(path, driver=driver))
     start(other, "two")
-    other._db.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-    other._db.rows("VACUUM")
+    other.database._db.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.database._db.rows("VACUUM")
     other.close()
     open(os.path.join(os.path.dirname(path), "another file"), "w").close()
 

@@ -16,8 +16,9 @@ from holdfast.core.waits import Signal
 from holdfast.store import sql_files, tables
 from holdfast.store.runs import list_query
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteDatabase
 from holdfast.store.sqlite.dialect import LAWS, SQL, spelled
+from holdfast.store.store import Store
 
 STORE = Path(sql_files.__file__).parent
 SOURCES = [path for path in STORE.rglob("*.py") if "postgres" not in path.parts]
@@ -32,8 +33,10 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory):
-    with closing(SqliteStore(tmp_path_factory.mktemp("queries") / "holdfast.db")) as store:
-        yield store._db
+    with closing(
+        Store(SqliteDatabase(tmp_path_factory.mktemp("queries") / "holdfast.db"))
+    ) as store:
+        yield store.database._db
 
 
 def asked(path):
@@ -149,9 +152,8 @@ HOT = {
     "held_suspect": "run_held",
     "due": "run_wake",
     "promote": "run_wake",
-    "next_wake": "run_wake",
+    "next_due": "run_wake",
     "overdue": "run_deadline",
-    "next_deadline": "run_deadline",
     "held_states": "run_held",
     "held": "run_held",
     "held_by_lane": "run_held",
@@ -186,6 +188,14 @@ def test_what_is_asked_often_is_found_by_an_index(db, name):
 
     details = " | ".join(row["detail"] for row in plan)
     assert f"INDEX holdfast_{HOT[name]}" in details, details
+
+
+def test_what_is_due_next_is_found_by_indexes(db):
+    plan = db.rows(f"EXPLAIN QUERY PLAN {SQL['next_due']}")
+
+    details = " | ".join(row["detail"] for row in plan)
+    for index in ("run_wake", "run_deadline"):
+        assert f"INDEX holdfast_{index}" in details, details
 
 
 BY_ID = [

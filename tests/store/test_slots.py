@@ -9,7 +9,8 @@ import signal
 
 import pytest
 
-from holdfast.store.sqlite import SqliteStore, liveness
+from holdfast.store.sqlite import SqliteDatabase, liveness
+from holdfast.store.store import Store
 from tests.store.test_sqlite import processes
 
 pytestmark = pytest.mark.skipif(
@@ -26,7 +27,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    store = SqliteStore(path, driver="sqlite3")
+    store = Store(SqliteDatabase(path, driver="sqlite3"))
     yield store
     store.close()
 
@@ -40,7 +41,7 @@ def go_on(process):
 
 
 def only_session(store):
-    (session,) = store.sessions()
+    (session,) = store.runs.sessions()
     return session
 
 
@@ -87,32 +88,32 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_parent(store, path):
 
 def test_two_engines_of_one_process_keep_their_slots_when_the_file_is_deleted(store, path):
     with processes("live", path, "sqlite3", 1):
-        one, two = store.take_slot(), store.take_slot()
+        one, two = store.acquire_liveness(), store.acquire_liveness()
         os.remove(f"{path}-sessions")
 
-        assert store.keep_slot(one) is True
+        assert store.keep_liveness(one) is True
 
         other = liveness.LivenessLocks(f"{os.path.realpath(path)}-sessions")
         assert [other.is_alive(slot, os.getpid()) for slot in (one, two)] == [True, True]
-        store.free_slot(one)
+        store.release_liveness(one)
         assert [other.is_alive(slot, os.getpid()) for slot in (one, two)] == [False, True]
-        store.free_slot(two)
+        store.release_liveness(two)
 
 
 def test_a_folder_that_cannot_be_written_leaves_the_heartbeat(store, path):
-    slot = store.take_slot()
+    slot = store.acquire_liveness()
     file = f"{path}-sessions"
     os.remove(file)
     os.mkdir(file)
 
-    assert store.keep_slot(slot) is False
+    assert store.keep_liveness(slot) is False
     os.rmdir(file)
-    assert store.keep_slot(slot) is True
-    store.free_slot(slot)
+    assert store.keep_liveness(slot) is True
+    store.release_liveness(slot)
 
 
 def test_the_sessions_file_is_for_its_owner_alone(store, path):
-    slot = store.take_slot()
+    slot = store.acquire_liveness()
 
     assert os.stat(f"{path}-sessions").st_mode & 0o777 == 0o600
-    store.free_slot(slot)
+    store.release_liveness(slot)

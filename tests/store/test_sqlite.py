@@ -39,9 +39,10 @@ from holdfast.store import sql_files
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import Advance, Advanced, OpenSession, StartRuns
 from holdfast.store.signals.operations import SignalRun
-from holdfast.store.sqlite import SqliteStore, liveness
+from holdfast.store.sqlite import SqliteDatabase, liveness
 from holdfast.store.sqlite import adapter as store_module
 from holdfast.store.sqlite import connection as driver_module
+from holdfast.store.store import Store
 from holdfast.store.waits.operations import WaitDelivery
 from holdfast.testing.conformance import StoreContract
 from tests.store.processes import ENOUGH
@@ -73,8 +74,8 @@ class OnSqlite(StoreContract):
 
     @pytest.fixture
     def open_store(self, tmp_path):
-        return lambda clock=None: SqliteStore(
-            tmp_path / "holdfast.db", clock=clock, driver=self.driver
+        return lambda clock=None: Store(
+            SqliteDatabase(tmp_path / "holdfast.db", clock=clock, driver=self.driver)
         )
 
     def execute(self, store, sql):
@@ -82,7 +83,7 @@ class OnSqlite(StoreContract):
             connection.execute(sql.replace("holdfast.", "holdfast_"))
 
     def transaction(self, store):
-        return transaction(store.path, self.driver)
+        return transaction(store.database.path, self.driver)
 
 
 class TestStandardDriver(OnSqlite):
@@ -123,49 +124,49 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path, driver):
-    with closing(SqliteStore(path, driver=driver)) as store:
+    with closing(Store(SqliteDatabase(path, driver=driver))) as store:
         yield store
 
 
 class TestOpening:
     def test_a_new_file_is_made_durable(self, store, path):
-        facts = store.facts()
+        facts = store.info()
 
         assert facts["journal_mode"] == "wal"
-        assert store._db.rows("PRAGMA synchronous")[0]["synchronous"] == 2
+        assert store.database._db.rows("PRAGMA synchronous")[0]["synchronous"] == 2
         assert (facts["database"], facts["driver"], facts["schema"]) == (
             str(path),
-            store._db.kind,
+            store.database._db.kind,
             NEWEST,
         )
         assert facts["bytes"] > 0
 
     def test_what_was_written_is_there_when_it_is_opened_again(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             start(store)
-        with closing(SqliteStore(path, driver=driver)) as store:
-            assert store.run("r1") is not None
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
+            assert store.runs.get("r1") is not None
 
     def test_an_empty_file_is_a_new_one(self, path, driver):
         path.touch()
 
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             assert start(store).created
 
     @pytest.mark.parametrize("is_there", [False, True])
     def test_the_wal_of_a_database_that_was_moved_is_not_deleted(self, path, driver, is_there):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             start(store)
             path.rename(path.with_suffix(".away"))
             if is_there:
                 path.touch()
 
             with pytest.raises(StoreUnavailable, match="put the database back"):
-                SqliteStore(path, driver=driver)
+                Store(SqliteDatabase(path, driver=driver))
 
             path.with_suffix(".away").rename(path)
-            with closing(SqliteStore(path, driver=driver)) as again:
-                assert again.run("r1") is not None
+            with closing(Store(SqliteDatabase(path, driver=driver))) as again:
+                assert again.runs.get("r1") is not None
 
     def test_a_connection_never_creates_a_file(self, path, driver):
         with pytest.raises(StoreUnavailable):
@@ -175,28 +176,28 @@ class TestOpening:
 
     @pytest.mark.parametrize("name", ["100%25.db", "a?mode=memory", "a#b", "é ü.db"])
     def test_a_file_may_have_any_name(self, tmp_path, driver, name):
-        with closing(SqliteStore(tmp_path / name, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(tmp_path / name, driver=driver))) as store:
             assert start(store).created
-            assert store.run("r1") is not None
+            assert store.runs.get("r1") is not None
 
         assert [file.name for file in tmp_path.iterdir() if file.suffix != ".sessions"] == [name]
 
     def test_a_missing_folder_is_told(self, tmp_path, driver):
         with pytest.raises(StoreUnavailable, match="there is no folder"):
-            SqliteStore(tmp_path / "none" / "holdfast.db", driver=driver)
+            Store(SqliteDatabase(tmp_path / "none" / "holdfast.db", driver=driver))
 
     def test_a_folder_is_no_file(self, tmp_path, driver):
         with pytest.raises(StoreUnavailable, match="it is a folder"):
-            SqliteStore(tmp_path, driver=driver)
+            Store(SqliteDatabase(tmp_path, driver=driver))
 
     def test_something_else_is_no_database(self, path, driver):
         path.write_text("Dear diary, this is no database at all. " * 100)
 
         with pytest.raises(StoreCorrupt):
-            SqliteStore(path, driver=driver)
+            Store(SqliteDatabase(path, driver=driver))
 
     def test_a_damaged_file_is_told_when_it_is_opened_or_checked(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             store.apply(
                 [StartRuns([new(f"r{number}", input=b"x" * 3000) for number in range(200)])]
             )
@@ -205,16 +206,19 @@ class TestOpening:
             content[page : page + 64] = b"\xff" * 64
         path.write_bytes(content)
 
-        with pytest.raises(StoreCorrupt), closing(SqliteStore(path, driver=driver)) as store:
+        with (
+            pytest.raises(StoreCorrupt),
+            closing(Store(SqliteDatabase(path, driver=driver))) as store,
+        ):
             assert [found for found in store.check() if "damaged" in found]
-            store.counts()
+            store.runs.counts()
 
     def test_a_newer_schema_is_refused(self, store, path, driver):
         with transaction(path, driver) as connection:
             connection.execute("INSERT INTO holdfast_migration VALUES (9999, 'future', 'x', 1)")
 
         with pytest.raises(StoreTooNew) as refused:
-            SqliteStore(path, driver=driver)
+            Store(SqliteDatabase(path, driver=driver))
         assert refused.value.facts["schema"] == 9999
 
     def test_a_changed_migration_is_refused(self, store, path, driver):
@@ -222,21 +226,21 @@ class TestOpening:
             connection.execute("UPDATE holdfast_migration SET checksum = 'other'")
 
         with pytest.raises(StoreForeign):
-            SqliteStore(path, driver=driver)
+            Store(SqliteDatabase(path, driver=driver))
 
     def test_tables_of_ours_that_we_did_not_make_are_refused(self, path, driver):
         with transaction(path, driver) as connection:
             connection.execute("CREATE TABLE holdfast_run (id TEXT)")
 
         with pytest.raises(StoreCorrupt, match="holdfast_migration is missing"):
-            SqliteStore(path, driver=driver)
+            Store(SqliteDatabase(path, driver=driver))
 
     def test_tables_of_others_live_beside_ours(self, path, driver):
         with transaction(path, driver) as connection:
             connection.execute("CREATE TABLE run (id TEXT)")
             connection.execute("INSERT INTO run VALUES ('theirs')")
 
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             start(store)
             assert store.check() == []
         with connect(path, driver) as connection:
@@ -249,39 +253,39 @@ class TestOpening:
         with pytest.raises(StoreForeign):
             start(store)
         with pytest.raises(StoreForeign):
-            store.run("r1")
+            store.runs.get("r1")
 
     def test_another_codec_is_refused(self, store, path, driver):
         with pytest.raises(CodecMismatch) as refused:
-            SqliteStore(path, driver=driver, codec="secret")
+            Store(SqliteDatabase(path, driver=driver, codec="secret"))
 
         assert (refused.value.facts["stored"], refused.value.facts["given"]) == ("json", "secret")
 
     def test_whoever_is_refused_leaves_no_lock_behind(self, store, path, driver):
         with pytest.raises(CodecMismatch):
-            SqliteStore(path, driver=driver, codec="secret")
+            Store(SqliteDatabase(path, driver=driver, codec="secret"))
 
         assert start(store).created
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
     def test_a_file_that_cannot_be_written_is_told(self, path, driver):
-        SqliteStore(path, driver=driver).close()
+        Store(SqliteDatabase(path, driver=driver)).close()
         path.chmod(0o444)
         path.parent.chmod(0o555)
 
         try:
             with pytest.raises((StoreReadOnly, StoreUnavailable)):
-                start(SqliteStore(path, driver=driver))
+                start(Store(SqliteDatabase(path, driver=driver)))
         finally:
             path.parent.chmod(0o755)
 
     def test_a_database_that_cannot_be_written_is_told(self, store):
-        store._db.rows("PRAGMA query_only = 1")
+        store.database._db.rows("PRAGMA query_only = 1")
 
         with pytest.raises(StoreReadOnly):
             start(store)
 
-        store._db.rows("PRAGMA query_only = 0")
+        store.database._db.rows("PRAGMA query_only = 0")
         assert start(store).created
 
     def test_many_may_open_a_new_file_at_once(self, path, driver):
@@ -289,59 +293,59 @@ class TestOpening:
 
         def open_it():
             barrier.wait()
-            opened.append(SqliteStore(path, driver=driver))
+            opened.append(Store(SqliteDatabase(path, driver=driver)))
 
         in_threads(open_it, 8)
 
         for number, store in enumerate(opened):
             assert start(store, f"r{number}").created
-        assert opened[0].counts() == {"pending": 8}
+        assert opened[0].runs.counts() == {"pending": 8}
         for store in opened:
             store.close()
 
     def test_an_unknown_driver_is_refused(self, path, monkeypatch):
         with pytest.raises(BadOption):
-            SqliteStore(path, driver="mysql")
+            Store(SqliteDatabase(path, driver="mysql"))
 
         monkeypatch.setenv("HOLDFAST_SQLITE", "sqlite3")
-        with closing(SqliteStore(path)) as store:
-            assert store.facts()["driver"] == "sqlite3"
+        with closing(Store(SqliteDatabase(path))) as store:
+            assert store.info()["driver"] == "sqlite3"
 
     def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             start(store)
             assert {
                 os.stat(f"{path}{suffix}").st_mode & 0o777 for suffix in ("", "-wal", "-shm")
             } == {0o600}
-            assert not any("chmod" in warning for warning in store.facts().get("warnings", []))
+            assert not any("chmod" in warning for warning in store.info().get("warnings", []))
         os.chmod(path, 0o644)
 
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             assert os.stat(path).st_mode & 0o777 == 0o644
-            assert any(f"chmod 600 {path}" in warning for warning in store.facts()["warnings"])
+            assert any(f"chmod 600 {path}" in warning for warning in store.info()["warnings"])
 
     def test_the_safest_library_is_used_where_it_is_asked_for(self, path, monkeypatch):
         pytest.importorskip("apsw")
         monkeypatch.delenv("HOLDFAST_SQLITE", raising=False)
         monkeypatch.setattr(driver_module.StandardConnection, "version", "3.51.2")
-        with closing(SqliteStore(path, driver="safest")) as store:
-            assert store.facts()["driver"] == "apsw"
+        with closing(Store(SqliteDatabase(path, driver="safest"))) as store:
+            assert store.info()["driver"] == "apsw"
         with (
             closing(sqlite3.connect(path)) as connection,
-            closing(SqliteStore(path, driver="safest")) as store,
+            closing(Store(SqliteDatabase(path, driver="safest"))) as store,
         ):
             connection.execute("SELECT 1 FROM holdfast_run").fetchall()
-            assert store.facts()["driver"] == "sqlite3"
+            assert store.info()["driver"] == "sqlite3"
         monkeypatch.setattr(driver_module.StandardConnection, "version", "3.51.3")
-        with closing(SqliteStore(path, driver="safest")) as store:
-            assert store.facts()["driver"] == "sqlite3"
+        with closing(Store(SqliteDatabase(path, driver="safest"))) as store:
+            assert store.info()["driver"] == "sqlite3"
 
     def test_a_flawed_sqlite_is_pointed_out(self, store, monkeypatch):
-        monkeypatch.setattr(type(store._db), "version", "3.40.1")
-        assert "3.51.3" in store.facts()["warnings"][0]
+        monkeypatch.setattr(type(store.database._db), "version", "3.40.1")
+        assert "3.51.3" in store.info()["warnings"][0]
 
-        monkeypatch.setattr(type(store._db), "version", "3.53.0")
-        assert "warnings" not in store.facts()
+        monkeypatch.setattr(type(store.database._db), "version", "3.53.0")
+        assert "warnings" not in store.info()
 
 
 def in_threads(work, count):
@@ -379,14 +383,17 @@ class TestLargeInputs:
         assert isinstance(store.apply([end])[0], Advanced)
 
         assert log.stat().st_size - before < 100_000
-        assert (store.run("r1").status, len(store.run("r1").input)) == (Status.COMPLETED, 500_000)
+        assert (store.runs.get("r1").status, len(store.runs.get("r1").input)) == (
+            Status.COMPLETED,
+            500_000,
+        )
 
     def test_one_that_an_older_version_wrote_is_read_where_it_is(self, store, path, driver):
         start(store)
         with transaction(path, driver) as connection:
             connection.execute("UPDATE holdfast_run SET input = ?", (b"y" * 5_000,))
 
-        assert store.run("r1").input == b"y" * 5_000
+        assert store.runs.get("r1").input == b"y" * 5_000
         assert start(store, input=b"y" * 5_000).created is False
 
     def test_one_that_is_gone_is_told(self, store, path, driver):
@@ -413,9 +420,8 @@ class TestAFullDisk:
     def fill(self, store):
         """Write until there is no room; return how many runs were started."""
         started = 0
-        store._db.rows(
-            f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 40}"
-        )
+        pages = store.database._db.rows("PRAGMA page_count")[0]["page_count"]
+        store.database._db.rows(f"PRAGMA max_page_count = {pages + 40}")
         with pytest.raises(StoreFull):
             while True:
                 store.apply(
@@ -432,13 +438,13 @@ class TestAFullDisk:
         return started
 
     def make_room(self, store):
-        store._db.rows("PRAGMA max_page_count = 1000000")
+        store.database._db.rows("PRAGMA max_page_count = 1000000")
 
     def test_nothing_is_half_written_and_all_goes_on_when_there_is_room(self, store):
         started = self.fill(store)
 
-        assert store.counts() == {"pending": 2 * started}
-        assert (store.run(f"r{started}"), store.check()) == (None, [])
+        assert store.runs.counts() == {"pending": 2 * started}
+        assert (store.runs.get(f"r{started}"), store.check()) == (None, [])
         self.make_room(store)
         assert start(store, f"r{started}").created
 
@@ -450,7 +456,7 @@ class TestAFullDisk:
                 [StartRuns([new(f"x{number}", input=b"x" * 3000)]) for number in range(200)]
             )
 
-        assert store.counts() == {"pending": 2 * started}
+        assert store.runs.counts() == {"pending": 2 * started}
 
     def test_a_step_that_fills_the_disk_leaves_nothing(self, store, path, driver):
         with transaction(path, driver) as connection:
@@ -473,7 +479,7 @@ class TestAFullDisk:
             answer = store.apply([step])[0]
             raise answer
 
-        assert store.history("held") == []
+        assert store.runs.history("held") == []
         self.make_room(store)
         assert isinstance(store.apply([step])[0], Advanced)
 
@@ -502,10 +508,12 @@ class TestManyAtOnce:
             counts = tell_all(many)
 
         assert min(counts) >= ENOUGH
-        assert store.counts() == {"completed": sum(counts)}
-        histories = store.histories([run.id for run in store.runs(RunFilter(limit=10**6))])
+        assert store.runs.counts() == {"completed": sum(counts)}
+        histories = store.runs.histories(
+            [run.id for run in store.runs.find(RunFilter(limit=10**6))]
+        )
         assert {len(events) for events in histories.values()} == {2}
-        assert (store.check(), store.sessions()) == ([], [])
+        assert (store.check(), store.runs.sessions()) == ([], [])
 
     def test_threads_share_a_store(self, store):
         numbers = iter(range(10**6))
@@ -514,11 +522,11 @@ class TestManyAtOnce:
             for _ in range(50):
                 run_id = f"r{next(numbers)}"
                 assert start(store, run_id).created
-                assert store.run(run_id).status is Status.PENDING
+                assert store.runs.get(run_id).status is Status.PENDING
 
         in_threads(work, 4)
 
-        assert store.counts() == {"pending": 200}
+        assert store.runs.counts() == {"pending": 200}
 
     def test_who_reads_does_not_keep_anybody_from_writing(self, store, path, driver):
         start(store)
@@ -529,7 +537,7 @@ class TestManyAtOnce:
             assert start(store, "r2").created
 
             assert reader.execute("SELECT COUNT(*) FROM holdfast_run").fetchall() == [(1,)]
-            assert store.counts() == {"pending": 2}
+            assert store.runs.counts() == {"pending": 2}
             reader.execute("COMMIT")
 
     def test_who_writes_does_not_keep_anybody_from_reading(self, store, path, driver):
@@ -538,7 +546,7 @@ class TestManyAtOnce:
             writer.execute("BEGIN IMMEDIATE")
             writer.execute("DELETE FROM holdfast_run")
 
-            assert store.counts() == {"pending": 1}
+            assert store.runs.counts() == {"pending": 1}
             writer.execute("ROLLBACK")
 
     def test_a_lock_that_is_kept_too_long_is_told_and_nothing_is_written(
@@ -551,20 +559,20 @@ class TestManyAtOnce:
                 start(store)
             writer.execute("ROLLBACK")
 
-        assert store.counts() == {}
+        assert store.runs.counts() == {}
         assert start(store).created
 
     def test_a_store_can_be_closed_while_others_are_reading(self, path, driver):
-        store = SqliteStore(path, driver=driver)
+        store = Store(SqliteDatabase(path, driver=driver))
         start(store)
         reading = threading.Barrier(5)
 
         def read():
-            store.run("r1")
+            store.runs.get("r1")
             reading.wait()
             with pytest.raises(EngineClosed):
                 while True:
-                    assert store.run("r1") is not None
+                    assert store.runs.get("r1") is not None
 
         def close():
             reading.wait()
@@ -573,38 +581,38 @@ class TestManyAtOnce:
         work = iter([read, read, read, read, close])
         in_threads(lambda: next(work)(), 5)
 
-        assert store._idle == []
+        assert store.database._reader._idle == []
 
     def test_whoever_looks_for_the_files_while_it_is_closed_hears_that_it_is_closed(
         self, path, driver
     ):
-        store = SqliteStore(path, driver=driver)
+        store = Store(SqliteDatabase(path, driver=driver))
         start(store)
         store.close()  # deletes the WAL
 
         with pytest.raises(EngineClosed):
-            store._refuse_when_gone()
+            store.database._refuse_when_gone()
 
     def test_a_closed_store_says_so(self, path, driver):
-        store = SqliteStore(path, driver=driver)
+        store = Store(SqliteDatabase(path, driver=driver))
         store.close()
         store.close()
 
-        for use in (lambda: start(store), lambda: store.run("r1"), store.changed, store.check):
+        for use in (lambda: start(store), lambda: store.runs.get("r1"), store.changed, store.check):
             with pytest.raises(EngineClosed):
                 use()
 
     def test_readers_are_as_many_as_read_at_once(self, store):
         for _ in range(20):
-            in_threads(lambda: store.run("r1"), 1)
+            in_threads(lambda: store.runs.get("r1"), 1)
 
-        assert len(store._idle) == 1
+        assert len(store.database._reader._idle) == 1
 
 
 class TestProcesses:
     def test_a_killed_process_is_noticed_at_once(self, store, path, driver):
         with processes("live", path, driver, 1) as (process,):
-            (session,) = store.sessions()
+            (session,) = store.runs.sessions()
             assert (session.id, store.is_alive(session)) == (process.said, True)
 
             process.send_signal(signal.SIGKILL)
@@ -613,16 +621,16 @@ class TestProcesses:
             assert store.is_alive(session) is False
 
     def test_a_process_of_another_host_cannot_be_seen(self, store):
-        (session,) = (open_session(store, slot=store.take_slot()), store.sessions())[1]
+        (session,) = (open_session(store, slot=store.acquire_liveness()), store.runs.sessions())[1]
 
         assert store.is_alive(session) is None
 
     def test_nobody_gets_the_place_of_another(self, store, path, driver):
-        places = [store.take_slot() for _ in range(50)]
+        places = [store.acquire_liveness() for _ in range(50)]
 
         assert len(set(places)) == 50
         for place in places:
-            store.free_slot(place)
+            store.release_liveness(place)
 
     def test_threads_do_not_take_each_others_places(self, path):
         mine = liveness.LivenessLocks(str(path))
@@ -641,7 +649,7 @@ class TestProcesses:
     def test_a_system_without_locks_cannot_tell(self, store, monkeypatch):
         monkeypatch.setattr(liveness, "fcntl", None)
 
-        assert store.take_slot() == -1
+        assert store.acquire_liveness() == -1
 
     def test_a_forked_child_opens_its_own(self, path, driver):
         with processes("fork", path, driver, 1, waits=False) as (process,):
@@ -694,7 +702,7 @@ class TestTwoLibraries:
     """Two copies of SQLite that have a file open in one process damage it."""
 
     def test_python_does_not_open_what_apsw_has_open(self, path):
-        with closing(SqliteStore(path, driver="apsw")):
+        with closing(Store(SqliteDatabase(path, driver="apsw"))):
             for name in (path, str(path), f"file:{path}?mode=ro"):
                 with pytest.raises(BadOption, match="damage"):
                     sqlite3.connect(name, uri=True)
@@ -712,27 +720,27 @@ class TestTwoLibraries:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE theirs (id TEXT)")
 
-            with closing(SqliteStore(path)) as store:
-                assert store.facts()["driver"] == "sqlite3"
+            with closing(Store(SqliteDatabase(path))) as store:
+                assert store.info()["driver"] == "sqlite3"
                 with pytest.raises(BadOption, match="damage"):
-                    SqliteStore(path, driver="apsw")
+                    Store(SqliteDatabase(path, driver="apsw"))
             with pytest.raises(BadOption, match="damage"):
-                SqliteStore(path, driver="apsw")
+                Store(SqliteDatabase(path, driver="apsw"))
 
-        with closing(SqliteStore(path, driver="apsw")) as store:
+        with closing(Store(SqliteDatabase(path, driver="apsw"))) as store:
             assert start(store).created
 
     def test_two_stores_on_one_file_use_the_same(self, path, monkeypatch):
         monkeypatch.delenv("HOLDFAST_SQLITE", raising=False)
-        with closing(SqliteStore(path, driver="apsw")):
-            with closing(SqliteStore(path)) as other:
-                assert other.facts()["driver"] == "apsw"
+        with closing(Store(SqliteDatabase(path, driver="apsw"))):
+            with closing(Store(SqliteDatabase(path))) as other:
+                assert other.info()["driver"] == "apsw"
             with pytest.raises(BadOption, match="damage"):
-                SqliteStore(path, driver="sqlite3")
+                Store(SqliteDatabase(path, driver="sqlite3"))
 
     def test_a_connection_of_the_other_one_is_refused(self, path, tmp_path):
         with (
-            closing(SqliteStore(path, driver="sqlite3")) as store,
+            closing(Store(SqliteDatabase(path, driver="sqlite3"))) as store,
             connect(tmp_path / "other.db", "apsw") as other,
             pytest.raises(BadOption, match="damage"),
         ):
@@ -742,21 +750,21 @@ class TestTwoLibraries:
 class TestStartingWithin:
     def test_the_transaction_that_python_begins_by_itself_is_the_callers(self, path):
         with (
-            closing(SqliteStore(path, driver="sqlite3")) as store,
+            closing(Store(SqliteDatabase(path, driver="sqlite3"))) as store,
             closing(sqlite3.connect(path)) as connection,
         ):
             store.start_within(connection, [new()])
             assert connection.in_transaction
             connection.rollback()
-            assert store.counts() == {}
+            assert store.runs.counts() == {}
 
             store.start_within(connection, [new()])
             connection.commit()
-            assert store.counts() == {"pending": 1}
+            assert store.runs.counts() == {"pending": 1}
 
     def test_a_connection_without_a_transaction_is_refused(self, path, driver):
         with (
-            closing(SqliteStore(path, driver=driver)) as store,
+            closing(Store(SqliteDatabase(path, driver=driver))) as store,
             connect(path, driver) as connection,
         ):
             if driver == "sqlite3":
@@ -779,7 +787,7 @@ class TestStartingWithin:
 
     def test_rows_may_look_as_the_caller_likes(self, path):
         with (
-            closing(SqliteStore(path, driver="sqlite3")) as store,
+            closing(Store(SqliteDatabase(path, driver="sqlite3"))) as store,
             closing(sqlite3.connect(path)) as connection,
         ):
             connection.row_factory = lambda cursor, row: {"row": row}
@@ -855,7 +863,7 @@ class TestTransactionalSteps:
         answers = store.apply([StartRuns([new("r2")]), step, StartRuns([new("r3")])])
 
         assert isinstance(answers[1], KeyError if fails else Advanced)
-        assert store.counts() == {"pending": 2, "running": 1}
+        assert store.runs.counts() == {"pending": 2, "running": 1}
         with connect(path, driver) as connection:
             assert connection.execute("SELECT COUNT(*) FROM note").fetchall() == [
                 (0 if fails else 2,)
@@ -869,9 +877,8 @@ class TestTransactionalSteps:
             connection.execute("CREATE TABLE note (text TEXT)")
         open_session(store)
         start(store, session_id="s1")
-        store._db.rows(
-            f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 10}"
-        )
+        pages = store.database._db.rows("PRAGMA page_count")[0]["page_count"]
+        store.database._db.rows(f"PRAGMA max_page_count = {pages + 10}")
 
         def body(connection):
             try:
@@ -890,12 +897,12 @@ class TestTransactionalSteps:
         with pytest.raises(StoreError if swallows else StoreFull):
             store.apply([StartRuns([new("r2")]), step])
 
-        assert (store.run("r2"), store.history("r1"), store.check()) == (None, [], [])
+        assert (store.runs.get("r2"), store.runs.history("r1"), store.check()) == (None, [], [])
         assert start(store, "r2").created
 
     @pytest.mark.parametrize("ending", ["commit", "rollback", "__exit__"])
     def test_habits_of_python_do_not_end_the_transaction(self, path, ending):
-        with closing(SqliteStore(path, driver="sqlite3")) as store:
+        with closing(Store(SqliteDatabase(path, driver="sqlite3"))) as store:
             open_session(store)
             start(store, session_id="s1")
 
@@ -913,8 +920,8 @@ class TestTransactionalSteps:
             (answer,) = store.apply([step])
 
             assert isinstance(answer, BadOption)
-            assert store.history("r1") == []
-            assert not store._ask("SELECT 1 FROM sqlite_master WHERE name = 'note'")
+            assert store.runs.history("r1") == []
+            assert not store.database.fetch("SELECT 1 FROM sqlite_master WHERE name = 'note'")
 
     def test_a_step_may_have_savepoints_of_its_own(self, store, path, driver):
         open_session(store)
@@ -985,11 +992,11 @@ class TestWallClock:
 
     def test_a_store_that_was_written_in_the_future_goes_on_from_there(self, path, driver, machine):
         machine.wall *= 2
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             started = start(store).now
         machine.wall //= 2
 
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             assert store.now() >= started
 
 
@@ -1009,30 +1016,30 @@ class TestDamagedContent:
     """``check`` finds content that SQLite accepts or does not notice, and that no row may hold."""
 
     def test_an_index_with_entries_that_belong_to_no_row_is_found(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             store.apply([StartRuns([new("r1"), new("r2")])])
         replace_page(path, "holdfast_run_ready", "holdfast_graph_finished")
 
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             assert [line for line in store.check() if "holdfast_graph_finished" in line]
 
     def test_a_text_that_is_not_unicode_is_left_out_by_name(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             store.apply([StartRuns([new("r1"), new("r2")])])
             with transaction(path, driver) as connection:
                 connection.execute(
                     "UPDATE holdfast_run SET key = CAST(x'ff41fe' AS TEXT) WHERE id = 'r1'"
                 )
 
-            assert [run.id for run in store.runs(RunFilter())] == ["r2"]
+            assert [run.id for run in store.runs.find(RunFilter())] == ["r2"]
 
             with pytest.raises(RowDamaged) as raised:
-                store.run("r1")
+                store.runs.get("r1")
             assert (raised.value.facts["key"], raised.value.facts["column"]) == ("r1", "key")
             assert [line for line in store.check() if "in run: r1, column key:" in line]
 
     def test_a_value_that_is_missing_is_named_and_not_copied(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             store.apply([StartRuns([new("r1")])])
         with closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA writable_schema = ON")
@@ -1045,30 +1052,30 @@ class TestDamagedContent:
             db.execute("INSERT INTO holdfast_key (kid, created_at) VALUES ('k', 1)")
             db.commit()
 
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             broken = store.check()
             assert [line for line in broken if "in run: r1, column generation:" in line]
             assert [line for line in broken if "in key: k, column secret:" in line]
             with pytest.raises(RowDamaged, match="generation"):
-                store.dossiers("", 10, 10**6)
+                store.runs.snapshots("", 10, 10**6)
             with pytest.raises(RowDamaged, match="secret"):
-                store.standing()
+                store.installation.rows()
 
     @pytest.mark.parametrize("which", ["1 = 1", "number = 1"])
     def test_a_migration_that_is_not_recorded_is_told(self, path, driver, which, monkeypatch):
         later = (2, "0002_later", "CREATE TABLE holdfast.later (id INTEGER PRIMARY KEY);")
         known = [*sql_files.migrations("sqlite"), later]
         monkeypatch.setattr(sql_files, "migrations", lambda dialect: known)
-        SqliteStore(path, driver=driver).close()
+        Store(SqliteDatabase(path, driver=driver)).close()
         with closing(sqlite3.connect(path)) as db:
             db.execute(f"DELETE FROM holdfast_migration WHERE {which}")
             db.commit()
 
         with pytest.raises(StoreCorrupt, match="migration"):
-            SqliteStore(path, driver=driver)
+            Store(SqliteDatabase(path, driver=driver))
 
     def test_an_installation_without_a_name_is_told(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store:
+        with closing(Store(SqliteDatabase(path, driver=driver))) as store:
             with transaction(path, driver) as connection:
                 connection.execute("DELETE FROM holdfast_setting WHERE name = 'installation'")
 

@@ -79,7 +79,7 @@ def test_a_run_has_decoded_values_and_times_in_utc():
 
     assert (view.input, view.result, view.error.message) == ([1], {"ok": True}, "no")
     assert view.created_at == NOON
-    assert view.waits == [{"kind": "timer", "step": "nap", "until": NOON}]
+    assert view.waits.find == [{"kind": "timer", "step": "nap", "until": NOON}]
 
 
 def test_a_value_that_is_not_json_is_shown_as_text():

@@ -118,7 +118,7 @@ class OpenDatabase:
         namespace = self.engine._parts.client.namespace if mine else command_context().namespace
         if name == "last":
             return self._newest(namespace)
-        run = self.store.run(name) or self._by_prefix(name, namespace)
+        run = self.store.runs.get(name) or self._by_prefix(name, namespace)
         if namespace is not None and run.namespace != namespace:
             raise RunNotFound(run=name)
         return run
@@ -128,10 +128,10 @@ class OpenDatabase:
 
         Runs are listed by id, and only generated ids sort by time. So the newest run with a
         generated id is compared with the first 100 runs of all ids."""
-        generated = self.store.runs(
+        generated = self.store.runs.find(
             RunFilter(roots=True, before=AFTER_OURS, limit=1, namespace=namespace)
         )
-        first = self.store.runs(RunFilter(roots=True, limit=100, namespace=namespace))
+        first = self.store.runs.find(RunFilter(roots=True, limit=100, namespace=namespace))
         candidates = [*generated, *first]
         if not candidates:
             raise click.ClickException(
@@ -143,7 +143,7 @@ class OpenDatabase:
         """Return the only run whose id begins with *name*. Raises RunNotFound."""
         if len(name) < SHORTEST:
             raise RunNotFound(run=name)
-        page = self.store.runs(
+        page = self.store.runs.find(
             RunFilter(before=name + _LAST_CHARACTER, limit=2, namespace=namespace)
         )
         matches = [run for run in page if run.id.startswith(name)]

@@ -66,7 +66,7 @@ class Budgets(Calls):
         """Return all budgets, including the budgets of run trees. Amounts are in millionths. Raises
         NamespaceBound."""
         self._parts.client.unbound("budgets")
-        return self._parts.store.budgets()
+        return self._parts.store.budgets.all()
 
     def spending(self, run_id: str) -> Spendings:
         """Return the amounts that a run and its descendants have spent. Raises RunNotFound."""

@@ -178,7 +178,7 @@ class Components:
 
         only = self.client.only
         if only is None:
-            return self.store.sessions()
+            return self.store.runs.sessions()
         return [seen.session for seen in look_at_workers(self.store, only)]
 
     def reader_of(self, run_id: str) -> Callable[[], RunRecord]:
@@ -187,7 +187,7 @@ class Components:
         warning = LateWarning(self)
 
         def read() -> RunRecord:
-            run = self.ended_runs.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
+            run = self.ended_runs.fetch(run_id, self.store.runs.by_id) or self.client.get(run_id)
             if warning.is_due(run):
                 warning.log_blocker(run)
             return run
@@ -204,7 +204,7 @@ class Components:
         cipher = getattr(self.codec, "cipher", None)
         packing = getattr(self.codec, "packing", None)
         try:
-            encrypted = self.store.setting(ENCRYPTION) is not None
+            encrypted = self.store.installation.setting(ENCRYPTION) is not None
             if cipher is None and encrypted and not locked:
                 raise CodecMismatch(
                     database=self.store.url,
@@ -220,7 +220,7 @@ class Components:
                 locked=cipher is None and encrypted,
             )
             if cipher is not None:
-                self._encrypt(sealer, self.store.setting(ENCRYPTION))
+                self._encrypt(sealer, self.store.installation.setting(ENCRYPTION))
         except BaseException:
             if owns_store:
                 self.store.close()

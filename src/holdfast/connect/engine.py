@@ -374,7 +374,7 @@ class Engine(
         StepNotFound, HistoryGone.
         """
         graph_id = graph_of(run_named(run_id))
-        if graph_id is not None and self._parts.store.member(run_id) is not None:
+        if graph_id is not None and self._parts.store.graphs.member(run_id) is not None:
             self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
             return self._parts.client.get(run_id).status
         for _ in range(TRIES - 1):
@@ -495,7 +495,7 @@ class Engine(
     def lanes(self) -> list[Lane]:
         """Return the lanes that have settings. Raises NamespaceBound."""
         self._parts.client.unbound("lanes")
-        return self._parts.store.lanes()
+        return self._parts.store.lanes.all()
 
     def workers(self) -> list[Session]:
         """Return the sessions of all workers. If the engine is bound to a namespace, return only

@@ -36,7 +36,7 @@ class Gates(Calls):
     def gate_entries(self, gate: Which) -> list[GateEntry]:
         """Return the entries of a gate, in order: decisions, delegations, reminders. Raises
         GateNotFound."""
-        return self._parts.store.gate_entries(self._gate_service.get(gate).id)
+        return self._parts.store.gates.entries(self._gate_service.get(gate).id)
 
     def decide(
         self,

@@ -16,7 +16,7 @@ class Keys(Calls):
     def keys(self) -> list[KeyInfo]:
         """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
         self._parts.client.unbound("keys")
-        return keys.listed(self._parts.store.keys(), self._parts.store.now())
+        return keys.listed(self._parts.store.keys.all(), self._parts.store.now())
 
     def rotate_key(
         self,

@@ -210,7 +210,7 @@ class Lease(LeaseInfo):
         known = self._service.known_wait(self._state, name)
         if known is not None:
             return known
-        if tokens.current(self._service.store.keys()) is None:
+        if tokens.current(self._service.store.keys.all()) is None:
             self._do(keys.need(self._service.sealer))
         wait: LeaseWait = self._write(lambda: self._service.create_wait(self._state, name, expires))
         return wait

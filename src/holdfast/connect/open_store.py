@@ -34,9 +34,9 @@ def open_store(
     """
     store = _open(url, **options)
     try:
-        if not half_copied and store.is_half_copied():
+        if not half_copied and store.installation.is_half_copied():
             raise StoreHalfCopied(database=store.url)
-        seal = None if sealed else store.seal()
+        seal = None if sealed else store.installation.seal()
         if seal is not None and seal.moved_to is not None:
             raise store_sealed(seal, store.url)
     except BaseException:
@@ -57,13 +57,13 @@ def _open(
         raise BadUrl(why="the text contains a NUL character or an incomplete character")
     path = file_of(text)
     if path is not None:
-        from holdfast.store.sqlite import SqliteStore
+        from holdfast.store.sqlite import SqliteDatabase
 
-        return SqliteStore(path, clock=clock, codec=codec, **options)
+        return Store(SqliteDatabase(path, clock=clock, codec=codec, **options))
     if _scheme(text) not in POSTGRES:
         raise BadUrl(url=redacted(text))
     try:
-        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres import PostgresDatabase
     except ImportError as error:
         why = f"the driver is not installed: pip install 'holdfast[postgres]' ({error})"
         raise BadUrl(url=redacted(text), why=why) from error
@@ -71,7 +71,7 @@ def _open(
         raise BadOption(
             option="driver", why="drivers are for files: PostgreSQL is reached through psycopg"
         )
-    return PostgresStore(text, clock=clock, codec=codec, **options)
+    return Store(PostgresDatabase(text, clock=clock, codec=codec, **options))
 
 
 def missing_rights(url: str | os.PathLike[str]) -> list[str]:

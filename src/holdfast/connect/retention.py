@@ -52,7 +52,7 @@ class PayloadCalls(Calls):
     def retentions(self) -> list[RetentionRule]:
         """Return all retention rules. Raises NamespaceBound."""
         self._parts.client.unbound("retentions")
-        return self._parts.store.retentions()
+        return self._parts.store.retention.rules()
 
     def remove_retention(self, name: str) -> None:
         """Remove a retention rule. Raises RetentionNotFound."""
@@ -62,8 +62,8 @@ class PayloadCalls(Calls):
         """Return how much each rule would delete now. Raises NamespaceBound."""
         self._parts.client.unbound("preview_retention")
         return [
-            retention_plan.preview(self._parts.store, rule)
-            for rule in self._parts.store.retentions()
+            retention_plan.preview(self._parts.store.retention, rule)
+            for rule in self._parts.store.retention.rules()
         ]
 
     def retain(self, progress: Progress | None = None) -> int:
@@ -73,8 +73,8 @@ class PayloadCalls(Calls):
         self._parts.client.unbound("retain")
         checked_call("progress", progress)
         deleted = 0
-        for rule in self._parts.store.retentions():
-            for portion in retention_plan.portions(self._parts.store, rule):
+        for rule in self._parts.store.retention.rules():
+            for portion in retention_plan.portions(self._parts.store.retention, rule):
                 after: str | None = ""
                 while after is not None:
                     done = self._do(

@@ -40,7 +40,7 @@ class Streams(Calls):
     def streams(self, run_id: str) -> list[StreamRecord]:
         """Return the streams of a run, one for each attempt that emitted frames, in the order in
         which they were opened. Raises RunNotFound."""
-        return self._parts.store.streams(self._parts.client.get(run_id).id)
+        return self._parts.store.streams.of_run(self._parts.client.get(run_id).id)
 
     def summary(self, run_id: str, *, step: str | None = None) -> Any:
         """Return the document that results from the patches of the latest stream with patches, or

@@ -78,7 +78,7 @@ def rekey(
         )
     done = Rekeyed()
     after = ""
-    while snapshots := store.dossiers(after, RUNS, BYTES):
+    while snapshots := store.runs.snapshots(after, RUNS, BYTES):
         for snapshot in snapshots:
             done.values += sum(write(op) for op in _operations(sealer, snapshot, done))
         done.runs += len(snapshots)
@@ -95,7 +95,7 @@ def _rekey_members(store: Store, sealer: PayloadSealer, write: Write, done: Reke
     """Re-encrypt the inputs of graph members that have no run yet."""
     assert sealer.cipher is not None
     after = ""
-    while members := store.members_to_seal(after, RUNS):
+    while members := store.graphs.members_to_seal(after, RUNS):
         after = members[-1][0]
         for run_id, old in members:
             try:

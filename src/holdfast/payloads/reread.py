@@ -19,7 +19,7 @@ from holdfast.core.runs import ChildRecord, RunRecord
 from holdfast.core.subscriptions import RunEvent
 from holdfast.core.waits import Signal
 from holdfast.errors import BadData
-from holdfast.store.store import RunReads
+from holdfast.store.store import View
 
 Stored = TypeVar("Stored")
 Opened = TypeVar("Opened")
@@ -48,12 +48,12 @@ def opened_again(
 class Rereading:
     """Reads rows again. A value whose row no longer exists stays as it was read before."""
 
-    def __init__(self, store: RunReads) -> None:
+    def __init__(self, store: View) -> None:
         self._store = store
 
     def run(self, run: RunRecord) -> RunRecord:
         """Return a run with its values as they are stored now."""
-        now = self._store.run(run.id)
+        now = self._store.runs.get(run.id)
         if now is None:
             return run
         return msgspec.structs.replace(
@@ -62,12 +62,12 @@ class Rereading:
 
     def input(self, run_id: str, old: bytes) -> bytes:
         """Return the input of a run as it is stored now."""
-        now = self._store.run(run_id)
+        now = self._store.runs.get(run_id)
         return old if now is None else now.input
 
     def result(self, run_id: str, old: bytes) -> bytes:
         """Return the result of a run as it is stored now."""
-        now = self._store.run(run_id)
+        now = self._store.runs.get(run_id)
         return old if now is None else now.result or old
 
     def value(self, run: RunRecord, column: str, old: bytes) -> bytes:
@@ -85,12 +85,12 @@ class Rereading:
         sealed = [
             child.id for child in children if is_sealed(child.result) or is_sealed(child.error)
         ]
-        now = {run.id: run for run in self._store.runs_by_id(sealed)}
+        now = {run.id: run for run in self._store.runs.by_id(sealed)}
         return [_with_end(child, now.get(child.id)) for child in children]
 
     def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """Return signals with their payloads as they are stored now."""
-        payloads = {signal.id: signal.payload for signal in self._store.signals(run_id)}
+        payloads = {signal.id: signal.payload for signal in self._store.signals.of_run(run_id)}
         return [
             msgspec.structs.replace(signal, payload=payloads.get(signal.id, signal.payload))
             for signal in signals
@@ -98,7 +98,9 @@ class Rereading:
 
     def events(self, run_id: str, events: Sequence[Event]) -> list[Event]:
         """Return events with their values as they are stored now."""
-        now = {(event.seq, event.kind, event.step): event for event in self._store.history(run_id)}
+        now = {
+            (event.seq, event.kind, event.step): event for event in self._store.runs.history(run_id)
+        }
         return [
             _with_values(event, now.get((event.seq, event.kind, event.step), event))
             for event in events
@@ -107,7 +109,7 @@ class Rereading:
     def event(self, event: RunEvent) -> RunEvent:
         """Return an event, in the form that subscribers receive, with its values as they are stored
         now."""
-        history = self._store.history(event.run_id, event.seq - 1)
+        history = self._store.runs.history(event.run_id, event.seq - 1)
         if not history:
             return event
         now = history[0]

@@ -32,7 +32,7 @@ from holdfast.payloads.signing_secrets import SigningSecrets
 from holdfast.payloads.value_format import HEAVY, LARGE, ValueFormat
 from holdfast.store.runs.operations import Advance, DebounceStart, StartRuns
 from holdfast.store.signals.operations import SignalRun
-from holdfast.store.store import RunReads
+from holdfast.store.store import View
 from holdfast.store.tasks.operations import OverrideRun
 from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
 
@@ -54,7 +54,7 @@ class PayloadSealer:
 
     def __init__(
         self,
-        store: RunReads,
+        store: View,
         cipher: Cipher | None = None,
         packing: Compression | None = None,
         large: int = LARGE,

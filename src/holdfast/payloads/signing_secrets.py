@@ -78,7 +78,7 @@ class SigningSecrets:
         self, store: Store, selects: Callable[[str], bool], unreadable: dict[str, int]
     ) -> Iterator[Resealing]:
         secrets: list[tuple[str | None, Callable[[], Resealing]]]
-        secrets = [(_key_id(key), partial(self._resealed_key, key)) for key in store.keys()]
+        secrets = [(_key_id(key), partial(self._resealed_key, key)) for key in store.keys.all()]
         secrets += [
             (_key_id_of_webhook(webhook), partial(self._resealed_webhook, webhook))
             for webhook in _webhooks(store)
@@ -102,7 +102,9 @@ class SigningSecrets:
 
 
 def _webhooks(store: Store) -> list[Subscription]:
-    return [subscription for subscription in store.subscriptions() if subscription.kind == WEBHOOK]
+    return [
+        subscription for subscription in store.subscriptions.all() if subscription.kind == WEBHOOK
+    ]
 
 
 def _key_id(key: SigningKey) -> str | None:

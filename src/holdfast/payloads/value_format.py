@@ -22,7 +22,7 @@ from holdfast.core.envelope import (
 from holdfast.core.payload import Fetch, Payload
 from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.codecs import Cipher, Compression
-from holdfast.store.store import RunReads
+from holdfast.store.store import View
 
 LARGE = 64 * 1024
 """A value of more bytes than this is kept apart, unless the engine has another setting."""
@@ -58,7 +58,7 @@ class ValueFormat:
 
     def __init__(
         self,
-        store: RunReads,
+        store: View,
         cipher: Cipher | None,
         packing: Compression | None,
         large: int,
@@ -66,7 +66,7 @@ class ValueFormat:
         json: bool,
         locked: bool,
     ) -> None:
-        self.fetch: Fetch = store.payload
+        self.fetch: Fetch = store.payloads.get
         self.cipher: Cipher | None = cipher
         self._packing: Compression | None = packing
         self.large: int = large

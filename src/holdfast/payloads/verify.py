@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.store import RunReads
+from holdfast.store.store import View
 
 PAGE = 100
 """Digests that one query returns."""
@@ -23,23 +23,23 @@ class PayloadReport(msgspec.Struct):
     unreadable: dict[str, int] = {}
 
 
-def digests(store: RunReads) -> Iterator[tuple[bytes, int]]:
+def digests(store: View) -> Iterator[tuple[bytes, int]]:
     """Yield the digest of every payload, in order, with the bytes that the payload occupies."""
     after = b""
-    while page := store.next_payloads(after, PAGE):
+    while page := store.payloads.page(after, PAGE):
         yield from page
         after = page[-1][0]
 
 
 def check_payloads(
-    store: RunReads, sealer: PayloadSealer, progress: Callable[[int], None] | None = None
+    store: View, sealer: PayloadSealer, progress: Callable[[int], None] | None = None
 ) -> PayloadReport:
     """Open every payload in turn and report the damaged and the unreadable ones.
 
     *progress* is called with 1 after each payload."""
     report = PayloadReport()
     for digest, _ in digests(store):
-        payload = store.payload(digest)
+        payload = store.payloads.get(digest)
         if payload is None:
             continue  # deleted with its run since the digests were read
         report.payloads += 1

@@ -53,7 +53,7 @@ def set_budget(
     """Create a budget or change it. Options that are not given stay as they are in an existing
     budget. Raises BadOption."""
     name = budget_rules.name_of(name)
-    old = store.budget(name)
+    old = store.budgets.get(name)
     if old is None:
         budget_rules.own_name(name)
     elif old.run_id is not None and not (reset is None and zone is None):
@@ -136,7 +136,7 @@ def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request:
 
 def get_budget(store: Store, name: str) -> Budget:
     """Return a budget. Raises BudgetNotFound."""
-    budget = store.budget(name) if isinstance(name, str) else None
+    budget = store.budgets.get(name) if isinstance(name, str) else None
     if budget is None:
         raise BudgetNotFound(budget=name)
     return budget
@@ -144,7 +144,7 @@ def get_budget(store: Store, name: str) -> Budget:
 
 def spending(store: Store, run_id: str) -> Spendings:
     """Return the amounts that a run and the runs below it have spent."""
-    by_run = store.spending(run_id)
+    by_run = store.budgets.spending(run_id)
     total: dict[str, int] = {}
     for spent in by_run.values():
         for dimension, amount in spent.items():

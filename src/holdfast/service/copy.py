@@ -85,9 +85,9 @@ def copy_store(
     Raises StoreInUse if a worker uses one of them, StoreNotEmpty if the target has runs,
     StoreHalfCopied if the source is itself the target of an unfinished copy, StoreSealed if the
     source was copied to another target before."""
-    if source.is_half_copied():
+    if source.installation.is_half_copied():
         raise StoreHalfCopied(database=source.url)
-    seal = source.seal()
+    seal = source.installation.seal()
     if seal is None:
         release_dead_sessions(source)
     target = open_target()
@@ -132,7 +132,7 @@ def _seal_if_same(source: Store, target: Store, seal: Seal, progress: Progress) 
 def _finish(source: Store, target: Store, seal: Seal, progress: Progress) -> CopyReport:
     """End a copy whose process died after it had sealed the source and before it had opened the
     target for use. Raises StoreSealed if the source was copied to another target."""
-    if seal.copy_id is None or target.setting(HALF_COPIED) != seal.copy_id:
+    if seal.copy_id is None or target.installation.setting(HALF_COPIED) != seal.copy_id:
         raise store_sealed(seal, source.url)
     report = CopyReport(take_inventory(source, progress), take_inventory(target, progress))
     if report.same:
@@ -142,14 +142,14 @@ def _finish(source: Store, target: Store, seal: Seal, progress: Progress) -> Cop
 
 def _begin(source: Store, target: Store, copy_id: str) -> None:
     try:
-        _do(target, BeginCopy(source.lanes(), source.standing(), copy_id))
-        if source.setting(ENCRYPTION) is not None:
+        _do(target, BeginCopy(source.lanes.all(), source.installation.rows(), copy_id))
+        if source.installation.setting(ENCRYPTION) is not None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
     except StoreNotEmpty:
-        raise StoreNotEmpty(database=target.url, runs=sum(target.counts().values())) from None
+        raise StoreNotEmpty(database=target.url, runs=sum(target.runs.counts().values())) from None
     except StoreInUse:
         raise in_use(target) from None
-    if source.is_half_copied():  # both have the mark: one database under two names
+    if source.installation.is_half_copied():  # both have the mark: one database under two names
         _do(target, EndCopy())
         raise BadOption(option="TARGET", why="TARGET is the same database as SOURCE")
 
@@ -163,7 +163,7 @@ def release_dead_sessions(store: Store) -> None:
         if time.monotonic() > deadline:
             raise StoreInUse(database=store.url, **_who(living))
         time.sleep(0.1)
-    for session in store.sessions():
+    for session in store.runs.sessions():
         session_id: str | None = session.id
         while session_id is not None:  # a session with many runs is ended in several transactions
             session_id = _do(store, EndSession(session_id, crashed=True)).rest
@@ -171,12 +171,14 @@ def release_dead_sessions(store: Store) -> None:
 
 def in_use(store: Store) -> StoreInUse:
     """Return the error that names the first worker with a session."""
-    return StoreInUse(database=store.url, **_who(store.sessions()))
+    return StoreInUse(database=store.url, **_who(store.runs.sessions()))
 
 
 def _living(store: Store) -> list[Session]:
     now = store.now()
-    return [session for session in store.sessions() if not session_is_dead(store, session, now)]
+    return [
+        session for session in store.runs.sessions() if not session_is_dead(store, session, now)
+    ]
 
 
 def _who(living: list[Session]) -> dict[str, object]:
@@ -200,8 +202,8 @@ def take_inventory(store: Store, progress: Progress = lambda what, runs: None) -
     for payloads in _payloads(store):
         inventory.payloads += len(payloads)
         digest.update(msgspec.msgpack.encode(payloads))
-    lanes = store.lanes()
-    standing = store.standing()
+    lanes = store.lanes.all()
+    standing = store.installation.rows()
     digest.update(msgspec.msgpack.encode([lanes, standing]))
     inventory.others |= {table: len(rows) for table, rows in standing.items()}
     inventory.others = dict(sorted(inventory.others.items()))
@@ -235,7 +237,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
     batch: list[Payload] = []
     sealer = PayloadSealer(store)
     for digest, stored in digests(store):
-        payload = store.payload(digest)
+        payload = store.payloads.get(digest)
         if payload is None or payload.stored != stored:
             raise BadData(
                 what=f"payload {digest.hex()}",
@@ -253,7 +255,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
 
 def _snapshots(store: Store) -> Iterator[list[RunSnapshot]]:
     after = ""
-    while snapshots := store.dossiers(after, RUNS, BYTES):
+    while snapshots := store.runs.snapshots(after, RUNS, BYTES):
         yield snapshots
         after = snapshots[-1].run.id
 

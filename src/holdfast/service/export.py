@@ -33,7 +33,7 @@ from holdfast.store.keys.operations import NeedKey
 from holdfast.store.payloads.operations import ENCRYPTION, SaveSetting
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import BeginImport, EndCopy, ImportRun
-from holdfast.store.store import RunReads, Store, View
+from holdfast.store.store import Store, View
 
 PAGE = 500
 """Children that one query reads."""
@@ -61,7 +61,7 @@ def export(
     runs has not ended. Raises RunNotFound, RunExists, and RunNotFinished if such a run would be
     copied to a database that already has runs."""
     with source.snapshot() as view:
-        root = view.run(run.id)
+        root = view.runs.get(run.id)
         if root is None:
             raise RunNotFound(run=run.id, why="the run was deleted meanwhile")
         return _export(source, sealer, view, lambda: [root], open_target, progress)
@@ -77,14 +77,14 @@ def export_graph(
     """Copy a graph and the runs of its members like ``export``, and return the number of copied
     runs. Raises GraphNotFound, RunExists, GraphExists, RunNotFinished."""
     with source.snapshot() as view:
-        whole = view.whole_graph(graph_id)
+        whole = view.graphs.snapshot(graph_id)
         if whole is None:
             raise GraphNotFound(graph=graph_id)
-        trail = view.graph_events(graph_id, limit=whole.graph.events)
+        trail = view.graphs.events(graph_id, limit=whole.graph.events)
 
         def runs() -> Iterator[RunRecord]:
             started = (
-                view.run(member.run_id)
+                view.runs.get(member.run_id)
                 for member in whole.members.values()
                 if member.started_at is not None
             )
@@ -104,12 +104,12 @@ def _export(
 ) -> int:
     target = open_target()
     try:
-        fresh = not target.counts()
+        fresh = not target.runs.counts()
         if fresh:
             _begin(target)
         else:
             _refuse_open_runs(view, runs())
-        if view.setting(ENCRYPTION) is not None:
+        if view.installation.setting(ENCRYPTION) is not None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
         count = 0
         has_waits = False
@@ -206,19 +206,19 @@ def _detached(run: RunRecord, top: RunRecord) -> RunRecord:
 def _imported(view: View, run: RunRecord, copied: set[bytes]) -> ImportRun:
     """Return a run with its rows and payloads; payloads in *copied* are left out, because they were
     copied with another run."""
-    digests = [digest for digest in view.payloads_of(run.id) if digest not in copied]
+    digests = [digest for digest in view.payloads.of_run(run.id) if digest not in copied]
     copied.update(digests)
-    payloads = [payload for digest in digests if (payload := view.payload(digest)) is not None]
-    history = view.history(run.id)
-    below = view.belongings(run.id)
+    payloads = [payload for digest in digests if (payload := view.payloads.get(digest)) is not None]
+    history = view.runs.history(run.id)
+    below = view.runs.belongings(run.id)
     return ImportRun(
         run,
-        view.tags(run.id),
+        view.runs.tags(run.id),
         history,
-        view.signals(run.id),
+        view.signals.of_run(run.id),
         below,
         payloads,
-        view.is_touched(run.id),
+        view.runs.is_touched(run.id),
     )
 
 
@@ -229,16 +229,16 @@ def _size(op: ImportRun) -> int:
     )
 
 
-def walk(source: RunReads, run: RunRecord) -> Iterator[RunRecord]:
+def walk(source: View, run: RunRecord) -> Iterator[RunRecord]:
     """Yield a run and its descendants, parents first."""
     yield run
     before: str | None = None
-    while page := source.runs(RunFilter(parent_id=run.id, before=before, limit=PAGE)):
+    while page := source.runs.find(RunFilter(parent_id=run.id, before=before, limit=PAGE)):
         for child in page:
             yield from walk(source, child)
         before = page[-1].id
 
 
-def tree(source: RunReads, run: RunRecord) -> list[RunRecord]:
+def tree(source: View, run: RunRecord) -> list[RunRecord]:
     """Return a run and its descendants, parents first."""
     return list(walk(source, run))

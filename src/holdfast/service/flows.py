@@ -241,7 +241,7 @@ class FlowService:
         return explain_flow(self._record(flow_id, owner), self._store.now())
 
     def _record(self, flow_id: str, owner: str | None) -> flow_model.FlowRecord:
-        flow = self._store.flow(_flow_id(flow_id))
+        flow = self._store.flows.get(_flow_id(flow_id))
         if flow is None or flow.namespace != self.namespace:
             raise FlowNotFound(flow=flow_id)
         if owner is not None and flow.owner != _owner(owner):
@@ -266,19 +266,19 @@ class FlowService:
         owner = _owner(owner)
         return [
             view(flow)
-            for flow in self._store.flows(
+            for flow in self._store.flows.find(
                 self.namespace, owner=owner, status=status, before=before, limit=limit
             )
         ]
 
     def steps(self, flow_id: str, owner: str | None = None) -> list[FlowStep]:
         """Return the steps of a flow, in the order in which they were first observed."""
-        return [step_view(step) for step in self._store.flow_steps(self.get(flow_id, owner).id)]
+        return [step_view(step) for step in self._store.flows.steps(self.get(flow_id, owner).id)]
 
     def events(self, flow_id: str, owner: str | None, limit: int) -> list[FlowEvent]:
         """Return the audit trail of a flow, newest first."""
         most = checked_count("limit", max(limit, 0) if isinstance(limit, int) else limit)
-        events = self._store.flow_events(self.get(flow_id, owner).id, most)
+        events = self._store.flows.events(self.get(flow_id, owner).id, most)
         return [_event_view(event) for event in events]
 
 

@@ -72,7 +72,9 @@ def _is_there(client: RunService, fork_id: str, run_id: str, from_step: str | No
     with suppress(RunNotFound):
         existing = client.get(fork_id)
         events = [
-            event for event in client.store.history(fork_id) if event.kind == EventKind.RUN_FORKED
+            event
+            for event in client.store.runs.history(fork_id)
+            if event.kind == EventKind.RUN_FORKED
         ]
         origins = [
             object_of(event.data, "the history") for event in client.sealer.events(fork_id, events)
@@ -118,7 +120,7 @@ def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str
         budgets=tuple(name for name in run.budgets if not name.startswith(budget_rules.TREE)),
         share=run.share,
     )
-    return ImportRun(fork, client.store.tags(run.id), events)
+    return ImportRun(fork, client.store.runs.tags(run.id), events)
 
 
 # Writing
@@ -181,7 +183,7 @@ def _starts_again(store: Store, event: Event, ends: set[str | None]) -> bool:
         return event.step not in ends
     if event.kind != EventKind.CHILD_STARTED:
         return False
-    child = store.run(object_of(event.data, "the history").get("run", ""))
+    child = store.runs.get(object_of(event.data, "the history").get("run", ""))
     if child is None or child.status not in FINAL:
         return True
     return child.status is not Status.COMPLETED and f"{event.step} end" not in ends
@@ -198,7 +200,7 @@ def _without_open_waits(store: Store, events: list[Event]) -> list[Event]:
 
 
 def _has_closed(store: Store, event: Event) -> bool:
-    wait = store.wait(object_of(event.data, "the history").get("id", ""))
+    wait = store.waits.get(object_of(event.data, "the history").get("id", ""))
     return wait is None or wait.closed_at is not None
 
 

@@ -76,7 +76,7 @@ class GateService:
         wanted = [
             status for word in statuses for status in (STATUSES[1:] if word == "closed" else [word])
         ]
-        return self.store.gates(
+        return self.store.gates.find(
             GateFilter(
                 statuses=wanted,
                 person=name("mine", mine),
@@ -96,17 +96,17 @@ class GateService:
         wanted = which.id if isinstance(which, Gate) else which
         if not isinstance(wanted, str):
             raise GateNotFound(gate=wanted)
-        gate = self.store.gate(wanted)
+        gate = self.store.gates.get(wanted)
         if not self._client.is_mine(wanted if gate is None else gate.run_id):
             raise GateNotFound(gate=wanted)
         if gate is not None:
             return gate
-        open_now = self.store.gates(GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
+        open_now = self.store.gates.find(GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
         if len(open_now) == 1:
             return open_now[0]
         if open_now:
             raise GateNotFound(gate=wanted, why="this run has several open gates: name one of them")
-        closed = self.store.gates(GateFilter(run_id=wanted, limit=10_000))
+        closed = self.store.gates.find(GateFilter(run_id=wanted, limit=10_000))
         if not closed:
             raise GateNotFound(gate=wanted)
         return closed[-1]
@@ -225,7 +225,7 @@ class GateService:
         Raises now the errors that the decision would raise, and BadOption if *expires* is past."""
         gate = self.get(which)
         now = self.store.now()
-        entries = self.store.gate_entries(gate.id)
+        entries = self.store.gates.entries(gate.id)
         checked_roles = names("roles", roles)
         person = needed("by", by)
         decision = GateDecision(
@@ -252,7 +252,9 @@ class GateService:
         """Answer a gate as its link says. The answer is the Gate. Raises TokenRefused,
         TokenExpired, and the errors of ``decide``."""
         reveal = self._client.sealer.secrets.reveal
-        claims = tokens.check(token, LINK, self.store.keys(), now=self.store.now(), reveal=reveal)
+        claims = tokens.check(
+            token, LINK, self.store.keys.all(), now=self.store.now(), reveal=reveal
+        )
         decision = GateDecision(
             choice=claims["choice"],
             by=claims["by"],
@@ -260,7 +262,7 @@ class GateService:
             feedback=_text("feedback", feedback),
             expect=claims["hash"],
         )
-        if self.store.gate(claims["gate"]) is None or not self._client.is_mine(claims["run"]):
+        if self.store.gates.get(claims["gate"]) is None or not self._client.is_mine(claims["run"]):
             # A gate that was pruned and a gate of another namespace look alike to the caller.
             raise TokenRefused()
         return Request(DecideGate(claims["run"], claims["gate"], decision), identity)
@@ -268,7 +270,7 @@ class GateService:
 
 def as_data(gate: Gate, store: Store) -> dict[str, Any]:
     """Return a gate as plain data, with its entries. Times are microseconds since 1970."""
-    entries = store.gate_entries(gate.id)
+    entries = store.gates.entries(gate.id)
     return {
         "id": gate.id,
         "run": gate.run_id,

@@ -139,7 +139,7 @@ class GraphService:
         )
 
         def begin() -> list[StagedGraph]:
-            exist = all(self._store.graph(stage.id) is not None for stage in stages)
+            exist = all(self._store.graphs.get(stage.id) is not None for stage in stages)
             prepared = (
                 PreparedMember(stage_id, {})
                 if exist  # a repeated call: saves writing the members again
@@ -250,21 +250,21 @@ class GraphService:
 
     def record(self, graph_id: str) -> GraphRecord:
         """Return a graph as it is stored. Raises GraphNotFound."""
-        graph = self._store.graph(_graph_id(graph_id))
+        graph = self._store.graphs.get(_graph_id(graph_id))
         if graph is None or graph.namespace != self.namespace:
             raise GraphNotFound(graph=graph_id)
         return graph
 
     def member(self, graph_id: str, name: str) -> MemberRecord:
         """Return a member as it is stored. Raises GraphNotFound, MemberNotFound."""
-        member = self._store.member(run_of(self.record(graph_id).id, checked_name(name)))
+        member = self._store.graphs.member(run_of(self.record(graph_id).id, checked_name(name)))
         if member is None:
             raise MemberNotFound(graph=graph_id, member=name)
         return member
 
     def _whole(self, graph_id: str) -> GraphSnapshot:
         self.record(graph_id)
-        whole = self._store.whole_graph(graph_id)
+        whole = self._store.graphs.snapshot(graph_id)
         if whole is None:
             raise GraphNotFound(graph=graph_id)
         return whole
@@ -275,7 +275,7 @@ class GraphService:
         whole = self._whole(graph_id)
         statuses = {}
         for member in whole.members.values():
-            run = self._store.run(member.run_id) if member.started_at is not None else None
+            run = self._store.runs.get(member.run_id) if member.started_at is not None else None
             if run is not None:
                 statuses[run.id] = run.status
         return whole, statuses
@@ -287,25 +287,25 @@ class GraphService:
             raise BadOption(option="status", value=status, known=", ".join(GraphStatus))
         before = None if before is None else _graph_id(before)
         limit = checked_count("limit", limit)
-        return self._store.graphs(self.namespace, status=status, before=before, limit=limit)
+        return self._store.graphs.find(self.namespace, status=status, before=before, limit=limit)
 
     def events(self, graph_id: str, after: int, limit: int) -> list[GraphEvent]:
         """Return the audit trail of a graph, in order."""
         self.record(graph_id)
         after = checked_count("after", after)
         limit = checked_count("limit", limit)
-        return self._store.graph_events(graph_id, after, limit)
+        return self._store.graphs.events(graph_id, after, limit)
 
     def ended(self, graph_ids: Sequence[str]) -> list[GraphEnded]:
         """Return the graphs among *graph_ids* that have ended, with the runs of their last
         members."""
         graphs = [
             graph
-            for graph in self._store.graphs_by_id(graph_ids)
+            for graph in self._store.graphs.by_id(graph_ids)
             if graph.namespace == self.namespace and graph.status not in OPEN_GRAPHS
         ]
         last: dict[str, list[RunRecord]] = {}
-        for run in self._store.last_runs([graph.id for graph in graphs]):
+        for run in self._store.graphs.last_runs([graph.id for graph in graphs]):
             last.setdefault(graph_of(run.id) or "", []).append(run)
         return [
             GraphEnded(graph.id, graph.status, graph, last.get(graph.id, [])) for graph in graphs
@@ -326,7 +326,7 @@ class GraphService:
                 graph=graph.id,
                 **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names},
             )
-        runs = self._store.last_runs([graph.id]) if last is None else last
+        runs = self._store.graphs.last_runs([graph.id]) if last is None else last
         if not runs:
             raise RunNotFound(
                 graph=graph.id,

@@ -37,7 +37,7 @@ class _Started(msgspec.Struct):
 def whole_history(store: Store, run_id: str) -> list[Event]:
     """Return the events of a run, sealed. Raises HistoryGone if they were deleted: without them all
     work of the run would be repeated."""
-    events = store.history(run_id)
+    events = store.runs.history(run_id)
     if any(event.kind == EventKind.HISTORY_DELETED for event in events):
         raise HistoryGone(run=run_id)
     return events
@@ -54,7 +54,7 @@ def plan_replay(store: Store, run_id: str, from_step: str | None = None) -> Repl
     events = run_history.live_events(history)
     if not any(event.kind in _STARTS for event in events):
         return ReplayRun(run_id, void, seen=seen)
-    plan = _ReplayPlan(events, set(void), store.children(run_id))
+    plan = _ReplayPlan(events, set(void), store.runs.children(run_id))
     children = [plan_replay(store, child.id) for child in plan.replayed()]
     return ReplayRun(run_id, void, seen=seen, children=children, detach=plan.detached())
 

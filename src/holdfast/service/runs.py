@@ -306,7 +306,7 @@ class RunService:
         access to no other."""
         if self.only is None:
             return True
-        run = self.store.run(run_id)
+        run = self.store.runs.get(run_id)
         return run is not None and run.namespace == self.only
 
     def mine(self, run_id: Any) -> str:
@@ -355,7 +355,7 @@ class RunService:
 
     def get(self, run_id: str) -> RunRecord:
         """Return a run. Raises RunNotFound."""
-        run = self.store.run(run_named(run_id))
+        run = self.store.runs.get(run_named(run_id))
         if run is None or (self.only is not None and run.namespace != self.only):
             raise RunNotFound(run=run_id)
         return run
@@ -366,7 +366,7 @@ class RunService:
         runs: dict[str, RunRecord | RunNotFound] = {}
         storable = [run_id for run_id in run_ids if isinstance(run_id, str) and is_storable(run_id)]
         for first in range(0, len(storable), PAGE):
-            page = self.store.runs_by_id(storable[first : first + PAGE])
+            page = self.store.runs.by_id(storable[first : first + PAGE])
             runs.update(
                 (run.id, run) for run in page if self.only is None or run.namespace == self.only
             )
@@ -378,12 +378,12 @@ class RunService:
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, opened. Raises RunNotFound, KeyMissing."""
-        return self.sealer.events(run_id, self.store.history(self.get(run_id).id))
+        return self.sealer.events(run_id, self.store.runs.history(self.get(run_id).id))
 
     def find(self, **filters: Any) -> list[RunRecord]:
         """Return the runs that match, from new to old. Values that are kept apart are not
         loaded."""
-        return [self.sealer.readable(run) for run in self.store.runs(self._filter(filters))]
+        return [self.sealer.readable(run) for run in self.store.runs.find(self._filter(filters))]
 
     def _filter(self, filters: dict[str, Any]) -> RunFilter:
         statuses = _known_statuses(filters.pop("status", None))
@@ -442,7 +442,9 @@ class RunService:
     def retention(self, name: str, **options: Any) -> Request:
         """Create or replace a retention rule. Raises BadOption, UnknownWorkflow, NamespaceBound."""
         self.unbound("retention")
-        known = {route.workflow for route in self.store.routes().values()} | set(self.definitions())
+        known = {route.workflow for route in self.store.runs.routes().values()} | set(
+            self.definitions()
+        )
         return Request(
             SaveRetention(checked_rule(name, known=known, **options)), lambda answer: None
         )

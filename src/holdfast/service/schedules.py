@@ -145,10 +145,11 @@ class ScheduleService:
         misspelling."""
         if not isinstance(workflow, str) or workflow in self._client.definitions():
             return
-        if any(route.workflow == workflow for route in self._store.routes().values()):
+        if any(route.workflow == workflow for route in self._store.runs.routes().values()):
             return
         if any(
-            workflow in (offer_of(session).workflows or ()) for session in self._store.sessions()
+            workflow in (offer_of(session).workflows or ())
+            for session in self._store.runs.sessions()
         ):
             return
         raise UnknownWorkflow(workflow=workflow)
@@ -159,7 +160,7 @@ class ScheduleService:
         now = self._store.now()
         fresh = msgspec.structs.replace(schedule, anchor=now)
         ticks = plan.next_ticks(fresh, now, CHECKED_TICKS)
-        if not ticks and self._store.schedule(schedule.namespace, schedule.name) is None:
+        if not ticks and self._store.schedules.get(schedule.namespace, schedule.name) is None:
             raise BadSchedule(
                 schedule=schedule.name,
                 rule=rules.shown(schedule.rule),
@@ -190,7 +191,7 @@ class ScheduleService:
                     wrong.append(str(error))
         stored = [
             schedule
-            for schedule in self._store.schedules()
+            for schedule in self._store.schedules.all()
             if schedule.namespace == self._client.namespace and schedule.origin == CODE
         ]
         gone = [
@@ -261,7 +262,7 @@ class ScheduleService:
                 " periods"
             )
             raise BadSchedule(schedule=name, since=_iso(begin), until=_iso(end), why=why)
-        known = self._store.runs_of_ticks(schedule, ticks)
+        known = self._store.schedules.runs_of_ticks(schedule, ticks)
         missing = [tick.at for tick in known if tick.run is None]
         op = BackfillSchedule(schedule.namespace, name, missing, [new_id() for _ in missing])
         return known, Request(op, identity)
@@ -272,7 +273,7 @@ class ScheduleService:
         """Return a schedule. Raises ScheduleNotFound."""
         if not isinstance(name, str):
             raise ScheduleNotFound(schedule=name)
-        schedule = self._store.schedule(self._client.namespace, name)
+        schedule = self._store.schedules.get(self._client.namespace, name)
         if schedule is None:
             raise ScheduleNotFound(schedule=name)
         return schedule
@@ -281,7 +282,7 @@ class ScheduleService:
         """Return the schedules of this namespace, by name."""
         return [
             schedule
-            for schedule in self._store.schedules()
+            for schedule in self._store.schedules.all()
             if schedule.namespace == self._client.namespace
         ]
 
@@ -309,7 +310,9 @@ class ScheduleService:
         from holdfast.core.why.schedules import explain_schedule
 
         schedule = self.get(name)
-        return explain_schedule(schedule, self._store.live_runs(schedule), self._store.now())
+        return explain_schedule(
+            schedule, self._store.schedules.live_runs(schedule), self._store.now()
+        )
 
 
 def _pause_reason(paused: Any) -> str | None:

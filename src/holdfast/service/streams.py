@@ -52,11 +52,13 @@ class StreamService:
             check_cursor("until", until)
         checked_string("step", step)
         checked_flag("best_effort", best_effort)
-        frames = self.store.frames(
+        frames = self.store.streams.frames(
             run_id, after, until=until, limit=limit, step=step, best_effort=best_effort
         )
         by_number = (
-            {stream.number: stream for stream in self.store.streams(run_id)} if frames else {}
+            {stream.number: stream for stream in self.store.streams.of_run(run_id)}
+            if frames
+            else {}
         )
         return [
             self._frame(frame, by_number[frame.stream])
@@ -67,7 +69,9 @@ class StreamService:
     def check(self, run_id: str, after: int) -> None:
         """Raise BadCursor if the run has not emitted the frame *after* yet. Raises BadOption."""
         check_cursor("after", after)
-        if after and after > (last := sum(stream.frames for stream in self.store.streams(run_id))):
+        if after and after > (
+            last := sum(stream.frames for stream in self.store.streams.of_run(run_id))
+        ):
             raise BadCursor(
                 cursor=str(after),
                 why=f"this run has emitted {last} frames: the cursor is from another run",
@@ -127,7 +131,7 @@ class StreamService:
     def progress(self, run_id: str) -> Progress | None:
         """Return the last progress that a run reported; None if it never reported any. If the
         message cannot be read here, the reason stands in its place."""
-        progress = self.store.progress(run_id)
+        progress = self.store.streams.progress(run_id)
         if progress is None or progress.message is None:
             return progress
         return Progress(
@@ -155,7 +159,7 @@ class StreamFollower:
         """Return the next frames; none if there are none yet. Raises RunNotFound."""
         # Read the run before its frames, not after: if it has ended by then, all its frames are
         # there.
-        run = self._frames.store.run(self._run_id)
+        run = self._frames.store.runs.get(self._run_id)
         if run is None:
             raise RunNotFound(run=self._run_id)
         page = self._frames.read(

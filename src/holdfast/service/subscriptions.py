@@ -64,7 +64,7 @@ class SubscriptionService:
     def installation(self) -> str:
         """The id of the installation, which its cursors contain; read once."""
         if not self._installation:
-            self._installation = self.store.installation()
+            self._installation = self.store.installation.id()
         return self._installation
 
     def start(self, after: Any, unless: str) -> EventCursor | str:
@@ -94,7 +94,7 @@ class SubscriptionService:
         SubscriptionExists if it belongs to another namespace."""
         checked = checked_name(name)
         only = self._client.only
-        old = None if only is None else self.store.subscription(checked)
+        old = None if only is None else self.store.subscriptions.get(checked)
         if old is not None and old.which.namespace != only:
             raise SubscriptionExists(subscription=checked)
         return checked
@@ -102,7 +102,7 @@ class SubscriptionService:
     def reader(self, after: Any, filters: Mapping[str, Any]) -> EventPages:
         """Return a reader that starts at *after*. Raises BadCursor, NamespaceBound."""
         return EventPages(
-            self, self.store.place(self.start(after, BEGINNING)), self._which(filters)
+            self, self.store.subscriptions.place(self.start(after, BEGINNING)), self._which(filters)
         )
 
     def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request:
@@ -154,8 +154,11 @@ class SubscriptionService:
         """Return whether ``consume`` has something to do.
 
         This only reads: a commit would wake all followers, the caller among them."""
-        stored = self.store.subscription(name)
-        return stored is None or self.store.events(stored.place, stored.which, 1)[1] != stored.place
+        stored = self.store.subscriptions.get(name)
+        return (
+            stored is None
+            or self.store.subscriptions.events(stored.place, stored.which, 1)[1] != stored.place
+        )
 
     def add_webhook(
         self,
@@ -198,16 +201,16 @@ class SubscriptionService:
 
     def letters(self, name: str) -> list[DeadLetter]:
         """Return the dead letters of a webhook. Raises SubscriptionNotFound."""
-        if self.store.subscription(self._mine(name)) is None:
+        if self.store.subscriptions.get(self._mine(name)) is None:
             raise SubscriptionNotFound(subscription=name)
-        return self.store.letters(name)
+        return self.store.subscriptions.dead_letters(name)
 
     def all(self) -> list[Subscription]:
         """Return all subscriptions, without their secrets."""
         only = self._client.only
         subscriptions = [
             subscription
-            for subscription in self.store.subscriptions()
+            for subscription in self.store.subscriptions.all()
             if only is None or subscription.which.namespace == only
         ]
         for subscription in subscriptions:
@@ -226,7 +229,9 @@ class EventPages:
     def page(self) -> tuple[list[RunEvent], EventCursor, bool]:
         """Return the next events that match, the place after them, and whether there may be more
         events now."""
-        events, edge = self._subscriptions.store.events(self.place, self._which, WINDOW)
+        events, edge = self._subscriptions.store.subscriptions.events(
+            self.place, self._which, WINDOW
+        )
         more = edge != self.place
         self.place = edge
         return events, edge, more

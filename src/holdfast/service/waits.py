@@ -97,10 +97,10 @@ def _only_step(store: Store, run_id: str) -> str:
     run. Raises WaitNotFound, and BadOption if there are several."""
     steps = [
         wait.step
-        for wait in store.waits(run_id, limit=10_000)
+        for wait in store.waits.find(run_id, limit=10_000)
         if wait.id is None and wait.closed_at is None
     ]
-    run = store.run(run_id)
+    run = store.runs.get(run_id)
     if run is not None and run.waits is not None:
         waits = decoded(run.waits, f"what run {run_id} waits for", list[dict[str, Any]])
         steps += [wait["step"] for wait in waits if wait.get("kind") in RELEASABLE]
@@ -127,7 +127,7 @@ def _only_step(store: Store, run_id: str) -> str:
 
 
 def _is_mine(client: RunService, wait_id: str) -> bool:
-    wait = client.store.wait(wait_id) if is_storable(wait_id) else None
+    wait = client.store.waits.get(wait_id) if is_storable(wait_id) else None
     return wait is not None and client.is_mine(wait.run_id)
 
 
@@ -138,12 +138,12 @@ def listed(
     store = client.store
     escalated = checked_flag("escalated", escalated)
     limit = checked_count("limit", limit)
-    waits = store.waits(run_id, escalated=escalated, limit=limit, namespace=client.only)
-    keys = store.keys() if any(wait.id is not None for wait in waits) else []
+    waits = store.waits.find(run_id, escalated=escalated, limit=limit, namespace=client.only)
+    keys = store.keys.all() if any(wait.id is not None for wait in waits) else []
     now = store.now()
     ended = (
         run_id is not None
-        and (run := store.run(run_id)) is not None
+        and (run := store.runs.get(run_id)) is not None
         and run.finished_at is not None
     )
     good = {key.kid: key for key in keys if key.is_good(now)}
@@ -180,9 +180,9 @@ def token(client: RunService, wait_id: str, create_key: Callable[[], object]) ->
     """Return the token of a wait again. *create_key* is called if there is no signing key yet, such
     as in a copied database. Raises WaitNotFound."""
     store = client.store
-    wait = store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
+    wait = store.waits.get(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
     if wait is None or wait.id is None or not client.is_mine(wait.run_id):
         raise WaitNotFound(wait=wait_id)
-    if current(store.keys()) is None:
+    if current(store.keys.all()) is None:
         create_key()
-    return wait_token(store.keys(), wait.id, client.sealer.secrets.reveal)
+    return wait_token(store.keys.all(), wait.id, client.sealer.secrets.reveal)

@@ -51,7 +51,7 @@ def why(
 ) -> Why:
     """Explain the status of *run*. An id may also be that of a graph member without a run. With
     *only*, nothing outside that namespace is explained or named. Raises RunNotFound."""
-    record = run if isinstance(run, RunRecord) else store.run(run_named(run))
+    record = run if isinstance(run, RunRecord) else store.runs.get(run_named(run))
     if record is None:
         return _explain_member(store, str(run), only)
     if only is not None and record.namespace != only:
@@ -62,26 +62,26 @@ def why(
 
 
 def _explain_member(store: Store, run_id: str, only: str | None) -> Why:
-    member = store.member(run_id) if isinstance(run_id, str) else None
-    graph = None if member is None else store.graph(member.graph_id)
+    member = store.graphs.member(run_id) if isinstance(run_id, str) else None
+    graph = None if member is None else store.graphs.get(member.graph_id)
     if member is None or graph is None or (only is not None and graph.namespace != only):
         raise RunNotFound(run=run_id)
     damage = _damage_of(store, graph.id)
     if damage is not None:
         return explain_member(graph, member, [], {}, damage)
     upstreams: dict[int, list[MemberRecord]] = {}
-    for needed in store.needed_by(run_id):
-        upstream = store.member(needed.run_id)
+    for needed in store.graphs.needed_by(run_id):
+        upstream = store.graphs.member(needed.run_id)
         if upstream is not None:
             upstreams.setdefault(needed.number, []).append(upstream)
-    return explain_member(graph, member, store.groups_of_member(run_id), upstreams)
+    return explain_member(graph, member, store.graphs.groups_of_member(run_id), upstreams)
 
 
 def _damage_of(store: Store, graph_id: str) -> str | None:
     """Return the damage of a graph's rows, None if there is none: a damaged graph is not
     resolved."""
     try:
-        store.whole_graph(graph_id)
+        store.graphs.snapshot(graph_id)
     except RowDamaged as damage:
         return str(damage)
     return None
@@ -90,7 +90,7 @@ def _damage_of(store: Store, graph_id: str) -> str | None:
 def look_at_workers(store: Store, only: str | None = None) -> list[WorkerFacts]:
     """Return all workers, alive or dead; with *only*, the workers that serve that namespace."""
     now = store.now()
-    workers = [_worker(store, session, now) for session in store.sessions()]
+    workers = [_worker(store, session, now) for session in store.runs.sessions()]
     return [worker for worker in workers if only is None or worker.offer.namespace in (None, only)]
 
 
@@ -104,9 +104,9 @@ def at_work(store: Store, workers: list[WorkerFacts]) -> dict[str, list[RunRecor
     by_session: dict[str, list[RunRecord]] = {}
     left = PATIENCE
     for worker in workers:
-        held = store.held(worker.session.id)[:left]
+        held = store.runs.held_by(worker.session.id)[:left]
         left -= len(held)
-        runs = [run for run_id, _, _ in held if (run := store.run(run_id)) is not None]
+        runs = [run for run_id, _, _ in held if (run := store.runs.get(run_id)) is not None]
         by_session[worker.session.id] = [run for run in runs if run.status is not Status.WAITING]
     return by_session
 
@@ -145,7 +145,9 @@ def _ready(store: Store, living: set[str], only: str | None) -> Iterator[RunReco
     now = store.now()
     before = None
     for _ in range(READY // PAGE):
-        page = store.runs(RunFilter(statuses=statuses, before=before, limit=PAGE, namespace=only))
+        page = store.runs.find(
+            RunFilter(statuses=statuses, before=before, limit=PAGE, namespace=only)
+        )
         for run in page:
             is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
             if is_ready and run.session_id not in living:
@@ -164,9 +166,9 @@ def _explain(
     only: str | None,
 ) -> Why:
     waits = _decoded(run.waits)
-    lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
-    signals = sealer.signals_shown(run.id, store.signals(run.id))
-    history = sealer.shown_events(run.id, live_events(store.history(run.id)))
+    lane = next((lane for lane in store.lanes.all() if lane.name == run.lane), None)
+    signals = sealer.signals_shown(run.id, store.signals.of_run(run.id))
+    history = sealer.shown_events(run.id, live_events(store.runs.history(run.id)))
     facts = RunFacts(
         now=store.now(),
         run=sealer.shown(run),
@@ -183,7 +185,7 @@ def _explain(
             for wait in waits
         },
         gates=_gates(store, waits),
-        share_free_at=store.share_free_at(run.lane, run.share)
+        share_free_at=store.lanes.share_free_at(run.lane, run.share)
         if lane is not None and run.share is not None
         else 0,
     )
@@ -226,13 +228,13 @@ def _is_leased(store: Store, facts: RunFacts) -> bool:
     kinds = {event.kind for event in facts.history}
     if is_served(facts) or not kinds.isdisjoint(_BY_HOLDERS):
         return not is_served(facts)
-    return kinds <= _NOT_BY_CODE_ALONE and "task" in store.belongings(facts.run.id)
+    return kinds <= _NOT_BY_CODE_ALONE and "task" in store.runs.belongings(facts.run.id)
 
 
 def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[GateEntry]]]:
     """Return the gates for which a run waits, with their entries, by id."""
-    gates = [store.gate(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
-    return {gate.id: (gate, store.gate_entries(gate.id)) for gate in gates if gate is not None}
+    gates = [store.gates.get(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
+    return {gate.id: (gate, store.gates.entries(gate.id)) for gate in gates if gate is not None}
 
 
 def _may_be_claimed(run: RunRecord, workers: list[WorkerFacts]) -> bool:
@@ -277,17 +279,19 @@ def _open_children(
     """Return explanations of the open children for which a run waits; at depth 0 only their
     statuses. Set the number of open children in *wait*."""
     if wait.get("kind") == "child":
-        child = store.run(str(wait.get("run")))
+        child = store.runs.get(str(wait.get("run")))
         children = [] if child is None or child.status in FINAL else [child]
     elif wait.get("kind") == "children":
-        page = store.runs(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
+        page = store.runs.find(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
         children = [child for child in page if child.parent_step == wait.get("step")]
         wait["open"] = len(children) if len(page) < PAGE else f"{len(children)} or more"
         children = children[:MOST]
     elif wait.get("kind") == CHILDREN_END:
-        left = store.open_children(run.id, PAGE)
+        left = store.runs.open_children(run.id, PAGE)
         wait["open"] = len(left) if len(left) < PAGE else f"{PAGE} or more"
-        children = [child for child_id in left[:MOST] if (child := store.run(child_id)) is not None]
+        children = [
+            child for child_id in left[:MOST] if (child := store.runs.get(child_id)) is not None
+        ]
     else:
         return []
     if depth == 0:

@@ -6,17 +6,17 @@ again after SetAside has set them aside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from holdfast.core.graphs.model import graph_of
 from holdfast.errors import BadOption, HoldfastError, RowDamaged
-from holdfast.store.database import CheckProgress, Operation
+from holdfast.store.database import CheckProgress, Operation, RowSource
 from holdfast.store.graphs.operations import ResolveGraphs
 from holdfast.store.instants import wrong_instants
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 from holdfast.store.runs.operations import SetAside
 from holdfast.store.soundness import (
     JSON,
@@ -45,14 +45,16 @@ _VALUES = frozenset({"frame", "payload_part", "large_input", "tag"})
 """Tables on which no operation bases a decision: only `db check` reads them for damage."""
 
 
-class DamageQueries(Queries):
-    """Queries about damaged rows, and the retry of operations that meet them."""
+class DamageBypass:
+    """Applies an operation again that has met damaged rows, after they were set aside."""
 
-    _dialect: str
-    _garbled: type[Exception] | tuple[type[Exception], ...]
-    """The exceptions of the driver for a value with which the database cannot compute."""
+    def __init__(self, source: RowSource, apply_alone: Callable[[Operation], Any]) -> None:
+        self._queries: DamageQueries = DamageQueries(Reader(source))
+        self._garbled: tuple[type[Exception], ...] = source.dialect.garbled
+        self._apply_alone: Callable[[Operation], Any] = apply_alone
+        """Applies an operation in a transaction of its own."""
 
-    def _apply_around_damage(self, op: Operation, error: Exception) -> Any:
+    def apply(self, op: Operation, error: Exception) -> Any:
         """Return the answer to an operation that has failed with *error*.
 
         Set the damaged rows behind the error aside and apply the operation again, until it succeeds
@@ -64,14 +66,14 @@ class DamageQueries(Queries):
             damages = self._damages_behind(error, op)
             if not damages:
                 raise translate_error(error, op) from error
-            if isinstance(op, SetAside) or not self._only(SetAside(damages)):
+            if isinstance(op, SetAside) or not self._apply_alone(SetAside(damages)):
                 # All damaged rows were set aside before, so BadOption is about a number that the
                 # caller gave.
                 if isinstance(translate_error(error, op), BadOption):
                     raise translate_error(error, op) from error
                 return damages[0]
             try:
-                return self._only(op)
+                return self._apply_alone(op)
             except Exception as again:
                 error = again
         return RowDamaged(why=f"the operation met damaged rows {MOST_SET_ASIDE} times")
@@ -89,7 +91,9 @@ class DamageQueries(Queries):
                 raise translate_error(error, op) from error
             skipped |= damaged_graphs
             try:
-                resolved = self._only(msgspec.structs.replace(op, without=[*op.without, *skipped]))
+                resolved = self._apply_alone(
+                    msgspec.structs.replace(op, without=[*op.without, *skipped])
+                )
             except Exception as again:
                 error = again
             else:
@@ -97,17 +101,13 @@ class DamageQueries(Queries):
                 return resolved
         return RowDamaged(why=f"the operation met damaged graphs {MOST_SET_ASIDE} times")
 
-    def _answer_to(self, op: Operation, error: Exception) -> Any:
+    def answer_to(self, op: Operation, error: Exception) -> Any:
         """Return the answer to an operation of a batch that has failed; an error that has nothing
         to do with damage is its answer."""
         try:
-            return self._apply_around_damage(op, error)
+            return self.apply(op, error)
         except Exception as refused:
             return refused
-
-    def _only(self, op: Operation) -> Any:
-        """Apply an operation in a transaction of its own."""
-        raise NotImplementedError
 
     def _damages_behind(self, error: Exception, op: Operation) -> list[RowDamaged]:
         """Return the damaged rows that may have caused an error; [] if none can have."""
@@ -117,10 +117,17 @@ class DamageQueries(Queries):
             return []
         if isinstance(error.__cause__ if isinstance(error, BadOption) else error, OverflowError):
             # A stored number has no room to grow, unless the caller gave one that is too large.
-            return self.damaged()
+            return self._queries.damaged()
         if isinstance(translate_error(error, op), HoldfastError):
             return []
-        return self.damaged() if isinstance(error, (*UNREADABLE, self._garbled)) else []
+        return self._queries.damaged() if isinstance(error, (*UNREADABLE, *self._garbled)) else []
+
+
+class DamageQueries:
+    """Queries about damaged rows."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
 
     def damaged(self) -> list[RowDamaged]:
         """Return the damaged rows of all tables on which operations base decisions."""
@@ -134,14 +141,14 @@ class DamageQueries(Queries):
     def damaged_rows(self, progress: CheckProgress | None = None) -> Iterator[RowDamaged]:
         """Yield the damaged rows of all tables. Every table is read completely, in portions."""
         tables = self._tables()
-        if not self._rows("setting", name="installation"):
+        if not self._reader.rows("setting", name="installation"):
             yield damaged("setting", {"name": "installation"}, "name", "the row is missing")
         for number, table in enumerate(tables):
             if progress is not None:
                 progress(number, len(tables))
             for row in self._portions(table, tuple(table.columns)):
                 yield from wrongs(table, row)
-                yield from wrong_instants(table.name, row, self.now())
+                yield from wrong_instants(table.name, row, self._reader.now())
 
     def damaged_values(self) -> list[str]:
         """Describe each user value that is neither sealed nor JSON."""
@@ -163,7 +170,7 @@ class DamageQueries(Queries):
         last: dict[str, Any] = {}
         while True:
             sql = f"{select}{after if last else ''} ORDER BY {order} LIMIT {PORTION}"
-            rows = [as_dict(row) for row in self._fetch(self._spelled(sql), last)]
+            rows = [as_dict(row) for row in self._reader.fetch(self._reader.spelled(sql), last)]
             yield from rows
             with_sound_key = [
                 row
@@ -175,7 +182,7 @@ class DamageQueries(Queries):
             last = {name: with_sound_key[-1][name] for name in key}
 
     def _tables(self) -> list[TableShape]:
-        return list(schema(self._dialect).values())
+        return list(schema(self._reader.dialect.name).values())
 
     def _damaged_in(self, table: TableShape) -> Iterator[RowDamaged]:
         """Yield the damaged rows of a table that SQL can find, and those with unreadable JSON."""
@@ -184,8 +191,10 @@ class DamageQueries(Queries):
         if names:
             columns = ", ".join(dict.fromkeys((*table.key, *names)))
             has_json = " OR ".join(f"{name} IS NOT NULL" for name in names)
-            for row in self._fetch(
-                self._spelled(f"SELECT {columns} FROM holdfast.{table.name} WHERE {has_json}")
+            for row in self._reader.fetch(
+                self._reader.spelled(
+                    f"SELECT {columns} FROM holdfast.{table.name} WHERE {has_json}"
+                )
             ):
                 cells = as_dict(row)
                 for column, why in wrong_json(table.name, cells):
@@ -195,7 +204,9 @@ class DamageQueries(Queries):
         """Yield the rows with a value that a column must not hold. Of events, only those of runs
         that have not ended: no operation reads the others."""
         tests = [
-            test for column in table.columns.values() for test in _tests(column, self._dialect)
+            test
+            for column in table.columns.values()
+            for test in _tests(column, self._reader.dialect.name)
         ]
         if not tests:
             return
@@ -208,7 +219,7 @@ class DamageQueries(Queries):
             f"SELECT {', '.join(table.columns)} FROM holdfast.{table.name} WHERE"
             f" {live}({' OR '.join(tests)})"
         )
-        for row in self._fetch(self._spelled(sql)):
+        for row in self._reader.fetch(self._reader.spelled(sql)):
             yield from wrongs(table, as_dict(row))
 
 

@@ -1,19 +1,33 @@
-"""What operations and adapters share: ``Operation``, ``Transaction``, and the hints of a commit.
+"""The contract of a database adapter: ``Database``, ``Transaction``, and what they exchange.
 
-Operations, queries and SQL are grouped by feature in the packages beside this module.
+An adapter knows how its database commits, reads, notifies and locks. It knows no feature:
+operations, queries and SQL are written once for all adapters, in the packages beside this module.
+Two adapters implement the contract, for SQLite and for PostgreSQL; the conformance suite in
+``holdfast.testing`` checks it.
+
+Invariants:
+- All writes go through ``apply``: a batch of operations in one transaction, with one commit and
+  one answer per operation.
+- A refused operation changes nothing, and does not affect the other operations of its batch.
+- Reads see committed states only.
+- Instants and durations are microseconds; instants count from 1970 and come from the clock of the
+  database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from holdfast.core.payload import Seal
-from holdfast.core.runs import Route
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.waits import Signal
 from holdfast.errors import RowDamaged
+from holdfast.store.clock import Clock
 
 
 class Operation(msgspec.Struct):
@@ -175,3 +189,108 @@ class Transaction(Protocol):
 
         Return whether it does.
         """
+
+
+class Dialect(NamedTuple):
+    """The SQL of one database."""
+
+    name: str
+    queries: Mapping[str, str]
+    """All named queries."""
+    spelled: Callable[[str], str]
+    """Return a statement of the .sql files, or one that is composed from parts, for this database.
+    """
+    as_list: Callable[[Iterable[object]], object]
+    """Return a list as a parameter."""
+    garbled: tuple[type[Exception], ...]
+    """The exceptions of the driver for a value with which the database cannot compute."""
+
+
+class RowSource(Protocol):
+    """A database, or a snapshot of it, that can be read."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The SQL of this database."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the store: the database's, unless another one was given."""
+
+    def fetch(self, sql: str, values: Any = ()) -> list[Row]:
+        """Return the rows of a statement in the dialect of this database, addressed by column
+        name."""
+
+
+class Database(RowSource, Protocol):
+    """A database that holds runs."""
+
+    @property
+    def url(self) -> str:
+        """The address, without a password."""
+
+    @property
+    def overlaps_commits(self) -> bool:
+        """Whether a commit mostly waits for I/O outside this process, so that Python can do other
+        work meanwhile."""
+
+    def apply(self, batch: Sequence[Operation]) -> list[Any]:
+        """Apply all operations in one transaction, and return one answer per operation: its result,
+        or the HoldfastError that refused it.
+
+        Raises StoreError if nothing at all was written.
+        """
+
+    def snapshot(self) -> AbstractContextManager[RowSource]:
+        """Return a source whose rows all show the committed state at the instant at which the
+        context is entered, regardless of later commits. Use it in one thread."""
+
+    def hints(self) -> Hints:
+        """Return and reset what the commits of this process have changed since the last call."""
+
+    def changed(self) -> bool:
+        """Return whether another process has committed since the last call. Cheap."""
+
+    def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
+        """Call *call*, from any thread, when another process commits; return False if the database
+        cannot notify, so that the caller must poll.
+
+        The argument is the id of a run of *session_id*, a session of this process, that another
+        process has notified; or None for any other commit: then the caller asks ``changed``. A
+        signal that this process leaves for a run of that session is not announced to other
+        processes.
+        """
+
+    def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
+        """Create runs in the caller's open transaction on the same database. Raises what StartRuns
+        raises."""
+
+    def is_alive(self, session: Session) -> bool | None:
+        """Return whether the process of a session is alive; None if that cannot be determined."""
+
+    def was_away(self) -> bool:
+        """Return whether the database was unreachable until a moment ago, so that heartbeats of
+        live processes may be overdue."""
+
+    def acquire_liveness(self) -> int:
+        """Take a slot by which other processes can see that this process is alive."""
+
+    def keep_liveness(self, slot: int) -> bool:
+        """Take the slot again if it was lost. Return whether other processes can see by it that
+        this process is alive; while they cannot, the worker sends heartbeats more often. Cheap."""
+
+    def release_liveness(self, slot: int) -> None:
+        """Release the slot."""
+
+    def keep_routes(self, numbers: Collection[int]) -> None:
+        """Forget the cached numbers of routes that are not among *numbers*: their rows are gone, so
+        that the next start creates them again."""
+
+    def integrity(self) -> list[str]:
+        """Describe the damage to files and indexes that the database itself can find."""
+
+    def info(self) -> dict[str, object]:
+        """Return the versions, settings and sizes that `doctor` shows."""
+
+    def close(self) -> None:
+        """Close all connections."""

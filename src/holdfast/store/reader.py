@@ -1,9 +1,9 @@
-"""Execute named queries and turn rows into records; the base class of all queries.
+"""Execute named queries against a database or a snapshot of it, and turn rows into records.
 
 Every row is checked for damage. Three ways to read differ in how they treat a damaged row:
-- ``_rows``, ``_one`` and ``_all`` raise RowDamaged, because no row of the answer may be missing;
-- ``_listed`` and ``_list`` leave the row out and log it once;
-- ``_fetch`` returns it unchecked.
+- ``rows``, ``first`` and ``all`` raise RowDamaged, because no row of the answer may be missing;
+- ``listed`` and ``list_sql`` leave the row out and log it once;
+- ``fetch`` returns it unchecked.
 """
 
 from __future__ import annotations
@@ -13,86 +13,88 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from holdfast.errors import RowDamaged
+from holdfast.store.database import Dialect, Row, RowSource
 from holdfast.store.soundness import UNREADABLE, checked, sifted, unreadable, unsound_json
 
 T = TypeVar("T")
 log = logging.getLogger("holdfast")
 
 
-class Queries:
-    """Named queries against one database. A subclass executes them, and encodes lists for it."""
+class Reader:
+    """Runs the queries of all features against one source of rows."""
 
-    _reported: set[str]
-    """The damaged rows that were logged."""
+    def __init__(self, source: RowSource) -> None:
+        self.dialect: Dialect = source.dialect
+        self.fetch: Callable[..., list[Row]] = source.fetch
+        """Return the rows of a statement in the dialect of this database, without checking them."""
+        self.now: Callable[[], int] = source.clock.now
+        self._reported: set[str] = set()
+        """The damaged rows that were logged."""
 
-    now: Callable[[], int]
-    """Return the time of the store. It is the clock's own method: a step asks for the time several
-    times, and this saves a call each."""
-
-    def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
-        """Return the rows of *sql*, which is in the dialect of this database, without checking
-        them."""
-        raise NotImplementedError
-
-    def _query(self, query: str) -> str:
+    def query(self, name: str) -> str:
         """Return a named query in the dialect of this database."""
-        raise NotImplementedError
+        return self.dialect.queries[name]
 
-    def _ask(self, sql: str, values: Any = ()) -> list[Any]:
-        """Return the rows of *sql*. Raises RowDamaged."""
-        return checked(sql, self._fetch(sql, values), values)
+    def spelled(self, sql: str) -> str:
+        """Return a statement that was composed from parts in the dialect of this database."""
+        return self.dialect.spelled(sql)
 
-    def _rows(self, query: str, **values: object) -> list[Any]:
+    def as_list(self, items: Iterable[object]) -> object:
+        """Return a list as a parameter for this database."""
+        return self.dialect.as_list(items)
+
+    def rows(self, name: str, /, **values: object) -> list[Row]:
         """Return the rows of a named query. Raises RowDamaged."""
-        return self._ask(self._query(query), values)
+        sql = self.query(name)
+        return checked(sql, self.fetch(sql, values), values)
 
-    def _one(self, read: Callable[[Any], T], query: str, **values: object) -> T | None:
+    def first(self, read: Callable[[Row], T], query: str, /, **values: object) -> T | None:
         """Return the first record of a named query, or None. Raises RowDamaged."""
-        return next(iter(self._all(read, query, **values)), None)
+        return next(iter(self.all(read, query, **values)), None)
 
-    def _all(self, read: Callable[[Any], T], query: str, **values: object) -> list[T]:
+    def all(self, read: Callable[[Row], T], query: str, /, **values: object) -> list[T]:
         """Return all records of a named query. Raises RowDamaged: they belong together, and none
         may be missing."""
-        sql = self._query(query)
+        sql = self.query(query)
         records = []
-        for row in self._ask(sql, values):
+        for row in checked(sql, self.fetch(sql, values), values):
             try:
                 records.append(read(row))
             except UNREADABLE as error:
                 raise unreadable(sql, row, values, error) from error
         return records
 
-    def _listed(self, read: Callable[[Any], T], query: str, **values: object) -> list[T]:
+    def listed(self, read: Callable[[Row], T], query: str, /, **values: object) -> list[T]:
         """Return the records of a named query; damaged rows are left out and logged."""
-        return self._list(read, self._query(query), values)
+        return self.list_sql(read, self.query(query), values)
 
-    def _list(self, read: Callable[[Any], T], sql: str, values: Any) -> list[T]:
+    def list_sql(self, read: Callable[[Row], T], sql: str, values: Any) -> list[T]:
         """Return the records of any query; damaged rows are left out and logged."""
-        rows, damaged = sifted(sql, self._fetch(sql, values), values)
-        records = []
-        for row in rows:
+        rows = []
+        for row in self.sifted_sql(sql, values)[0]:
             damage = unsound_json(sql, row, values)
             if damage is not None:
-                damaged.append(damage)
+                self.report(damage)
                 continue
             try:
-                records.append(read(row))
+                rows.append(read(row))
             except UNREADABLE as error:
-                damaged.append(unreadable(sql, row, values, error))
-        for damage in damaged:
-            self._report(damage)
-        return records
+                self.report(unreadable(sql, row, values, error))
+        return rows
 
-    def _report(self, damage: RowDamaged) -> None:
+    def sifted(self, query: str, /, **values: object) -> tuple[list[Row], list[RowDamaged]]:
+        """Return the sound rows of a named query, and the damage of the others, which is logged."""
+        return self.sifted_sql(self.query(query), values)
+
+    def sifted_sql(self, sql: str, values: Any) -> tuple[list[Row], list[RowDamaged]]:
+        """Return the sound rows of any query, and the damage of the others, which is logged."""
+        rows, damaged = sifted(sql, self.fetch(sql, values), values)
+        for damage in damaged:
+            self.report(damage)
+        return rows, damaged
+
+    def report(self, damage: RowDamaged) -> None:
         """Log, once per row, that a damaged row is left out."""
         if str(damage) not in self._reported:
             self._reported.add(str(damage))
             log.warning("left out a damaged row: %s", damage)
-
-    def _spelled(self, sql: str) -> str:
-        """Return *sql* in the dialect of this database."""
-        raise NotImplementedError
-
-    def _as_list(self, items: Iterable[object]) -> object:
-        """Return a list as a parameter for this database."""
-        raise NotImplementedError

@@ -114,7 +114,7 @@ def next_instant(worker: Worker) -> int | None:
     """Return the next time, in microseconds, at which something is due; None if nothing is."""
     now = worker.clock.now()
     times = [
-        worker.store.next_wake(),
+        worker.store.runs.next_wake(),
         *(execution.mailbox.due_at for execution in worker.executions.values()),
     ]
     return min((time for time in times if time is not None and time > now), default=None)

@@ -204,7 +204,7 @@ def hasty_store(path: str, clock: VirtualClock, codec: str = "json") -> Any:
     power failure."""
     store: Any = open_store(path, clock=clock, codec=codec)
     if hasattr(store, "_db"):
-        store._db.rows("PRAGMA synchronous = OFF")
+        store.database._db.rows("PRAGMA synchronous = OFF")
     return store
 
 

@@ -139,11 +139,11 @@ class Server:
 
         It is a copy of a template, which saves the migrations.
         """
-        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres import PostgresDatabase
 
         if not self._template:
             url = self.new_database()
-            PostgresStore(url).close()
+            PostgresDatabase(url).close()
             self.execute(f'ALTER DATABASE "{name_of(url)}" IS_TEMPLATE true')
             self._template = name_of(url)
         return self.new_database(template=self._template)

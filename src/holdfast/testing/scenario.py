@@ -144,7 +144,7 @@ class Scenario:
         """
         if self.script.clear is not None:
             store = hasty_store(self.path, self.clock)
-            store.apply([EndSession(session.id, crashed=True) for session in store.sessions()])
+            store.apply([EndSession(session.id, crashed=True) for session in store.runs.sessions()])
             store.close()
 
     def _open(self, store: FaultyStore, number: int) -> Lab | None:
@@ -241,8 +241,8 @@ class Scenario:
     def _gate_to_decide(self, lab: Lab) -> Gate | None:
         store = lab.engine._parts.store
         if self._decided in self._gate_ids:
-            return store.gate(self._gate_ids[self._decided])
-        return next(iter(store.gates(GateFilter(statuses=[OPEN], limit=1))), None)
+            return store.gates.get(self._gate_ids[self._decided])
+        return next(iter(store.gates.find(GateFilter(statuses=[OPEN], limit=1))), None)
 
     def _result(self, lab: Lab) -> ScenarioResult:
         # Zombies get the chance to write first: the checks must find out if they could.
@@ -266,7 +266,10 @@ class Scenario:
     def _read_histories(self) -> dict[str, list[Event]]:
         store = hasty_store(self.path, self.clock)
         try:
-            return {run.id: store.history(run.id) for run in store.runs(RunFilter(limit=10_000))}
+            return {
+                run.id: store.runs.history(run.id)
+                for run in store.runs.find(RunFilter(limit=10_000))
+            }
         finally:
             store.close()
 

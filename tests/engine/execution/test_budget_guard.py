@@ -28,7 +28,7 @@ def guard(tmp_path):
         run = engine.start(guarded_shop, 3, budget="team")
         assert run.result(timeout=20) == 3
         parts = engine._parts
-        record = parts.store.run(run.id)
+        record = parts.store.runs.get(run.id)
         yield BudgetGuard(RunState(record, parts.store.now), parts.worker)
 
 

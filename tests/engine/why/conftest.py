@@ -10,7 +10,8 @@ from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.service.why import why
 from holdfast.store.runs.operations import Advance, Claim, OpenSession, StartRuns
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteDatabase
+from holdfast.store.store import Store
 from holdfast.testing.clock import VirtualClock
 
 SECOND = 1_000_000
@@ -64,12 +65,12 @@ class Bench:
         return session.id
 
     def claim(self, session="session-w1", limit=1):
-        routes = [(number, route.lane) for number, route in self.store.routes().items()]
+        routes = [(number, route.lane) for number, route in self.store.runs.routes().items()]
         return self.do(Claim(session, routes, limit))
 
     def advance(self, id="r1", *events, **options):
-        run = self.store.run(id)
-        seq = len(self.store.history(id))
+        run = self.store.runs.get(id)
+        seq = len(self.store.runs.history(id))
         for number, event in enumerate(events, start=seq + 1):
             event.seq = number
         self.do(Advance(run_id=id, generation=run.generation, events=list(events), **options))
@@ -90,13 +91,13 @@ class Bench:
         self.claim()
 
     def why(self, id="r1"):
-        return why(self.store, self.store.run(id))
+        return why(self.store, self.store.runs.get(id))
 
 
 @pytest.fixture
 def bench(tmp_path):
     clock = VirtualClock()
-    store = SqliteStore(tmp_path / "why.db", clock=clock)
+    store = Store(SqliteDatabase(tmp_path / "why.db", clock=clock))
     yield Bench(store, clock)
     assert store.check() == []
     store.close()

@@ -166,7 +166,7 @@ def test_an_expired_run_tells_its_deadline(bench):
 )
 def test_every_status_has_an_explanation(bench, status, reason, remedy):
     bench.start()
-    run = msgspec.structs.replace(bench.store.run("r1"), status=status)
+    run = msgspec.structs.replace(bench.store.runs.get("r1"), status=status)
 
     found = why(bench.store, run)
 
@@ -176,7 +176,9 @@ def test_every_status_has_an_explanation(bench, status, reason, remedy):
 
 def test_a_holder_that_does_not_exist_is_a_broken_law(bench):
     bench.start()
-    run = msgspec.structs.replace(bench.store.run("r1"), status=Status.RUNNING, session_id="nobody")
+    run = msgspec.structs.replace(
+        bench.store.runs.get("r1"), status=Status.RUNNING, session_id="nobody"
+    )
 
     assert why(bench.store, run).remedy == "holdfast db check"
 
@@ -200,7 +202,7 @@ def test_waits_and_offers_that_cannot_be_read_stop_nobody(bench):
         )
     )
     run = msgspec.structs.replace(
-        bench.store.run("r1"), status=Status.WAITING, waits=b"not json", error=b"nor this"
+        bench.store.runs.get("r1"), status=Status.WAITING, waits=b"not json", error=b"nor this"
     )
 
     assert why(bench.store, run).reason == "it waits"

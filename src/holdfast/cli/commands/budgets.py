@@ -56,7 +56,7 @@ def budgets(ctx: click.Context) -> None:
         command_context().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print_all(database.store.budgets())
+            _print_all(database.store.budgets.all())
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
@@ -188,7 +188,7 @@ def _print_all(budgets: list[Budget]) -> None:
 
 def _print_one(database: OpenDatabase, name: str) -> None:
     budget = get_budget(database.store, name)
-    reservations = database.store.reservations(name)
+    reservations = database.store.budgets.reservations(name)
     waiting = _waiting_runs(database, name)
     if command_context().as_json:
         reserved = [
@@ -223,7 +223,7 @@ def _print_one(database: OpenDatabase, name: str) -> None:
 
 def _waiting_runs(database: OpenDatabase, name: str) -> list[str]:
     """Return the ids of the runs that wait for room in a budget; looks at 1000 blocked runs."""
-    blocked = database.store.runs(RunFilter(statuses=["blocked"], limit=1000))
+    blocked = database.store.runs.find(RunFilter(statuses=["blocked"], limit=1000))
     return [
         run.id for run in blocked if name in core.names(msgspec.json.decode(run.waits or b"[]"))
     ]

@@ -86,7 +86,7 @@ def _progress_bars(store: Store) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    total = sum(store.counts().values())
+    total = sum(store.runs.counts().values())
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -45,7 +45,7 @@ def check() -> None:
         with counting("{} payloads opened") as progress_payloads:
             payloads = database.engine.check_payloads(progress_payloads)
         broken += payloads.damaged
-        keys = database.store.keys_in_use()
+        keys = database.store.payloads.keys_in_use()
         if command_context().as_json:
             print_json(
                 {
@@ -70,8 +70,8 @@ def check() -> None:
 def info() -> None:
     """Show facts about the database: driver, version, size, settings and number of runs."""
     with command_context().opened() as database:
-        facts = {**database.store.facts(), **_payload_facts(database), **_seal_facts(database)}
-        counts = database.store.counts()
+        facts = {**database.store.info(), **_payload_facts(database), **_seal_facts(database)}
+        counts = database.store.runs.counts()
         if command_context().as_json:
             print_json({**facts, "url": without_secret(database.store.url), "runs": counts})
             return
@@ -82,19 +82,19 @@ def info() -> None:
 
 
 def _seal_facts(database: OpenDatabase) -> dict[str, object]:
-    seal = database.store.seal()
+    seal = database.store.installation.seal()
     if seal is None:
         return {}
     return {"sealed": f"its runs continue in {seal.moved_to or seal.copied_from}"}
 
 
 def _payload_facts(database: OpenDatabase) -> dict[str, object]:
-    totals = database.store.payload_totals()
+    totals = database.store.payloads.totals()
     facts: dict[str, object] = {
         "payloads": totals["payloads"],
         "payload_bytes": totals["stored"],
     }
-    if database.store.setting(ENCRYPTION) is not None:
+    if database.store.installation.setting(ENCRYPTION) is not None:
         facts["encrypted"] = True
     return facts
 

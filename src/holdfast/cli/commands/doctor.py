@@ -74,7 +74,7 @@ def _examine() -> None:
         problems = list(_problems(database, workers))
         warnings = facts.pop("warnings", [])
         cipher = database.sealer.cipher
-        keys = database.store.keys_in_use()
+        keys = database.store.payloads.keys_in_use()
         if keys:
             facts["keys"] = keys
         warnings += [
@@ -104,8 +104,8 @@ def _facts(database: OpenDatabase, workers: list[WorkerFacts]) -> dict[str, Any]
         "holdfast": version(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        **database.store.facts(),
-        "runs": database.store.counts(),
+        **database.store.info(),
+        "runs": database.store.runs.counts(),
         "workers": dict(Counter(worker.life.value for worker in workers)),
     }
 
@@ -133,13 +133,13 @@ def _problems(database: OpenDatabase, workers: list[WorkerFacts]) -> Iterator[Do
     store = database.store
     for law in store.check():
         yield DoctorFinding(law, "holdfast db check")
-    stuck_runs = store.runs(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
+    stuck_runs = store.runs.find(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
     for run in map(database.sealer.shown, stuck_runs):
         yield DoctorFinding(
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",
             f"holdfast why {run.id}",
         )
-    stuck = store.counts().get(Status.STUCK.value, 0)
+    stuck = store.runs.counts().get(Status.STUCK.value, 0)
     if stuck > SHOWN:
         yield DoctorFinding(f"{stuck - SHOWN} more runs are stuck", "holdfast runs --status stuck")
     for worker in workers:

@@ -40,7 +40,7 @@ def export(run: str, file: str) -> None:
             count = copy(source_id, file, progress=progress)
         copied, _ = open_as_it_is(file)
         with closing(copied):
-            is_sealed = copied.seal() is not None
+            is_sealed = copied.installation.seal() is not None
         if command_context().as_json:
             print_json(
                 {

@@ -180,7 +180,7 @@ def _find(database: OpenDatabase, name: str) -> Gate:
     """Return the gate with the id or id prefix *name*, the newest open gate for "last", or the only
     open gate of the run *name*. Raises GateNotFound."""
     if name == "last":
-        open_gates = database.store.gates(
+        open_gates = database.store.gates.find(
             GateFilter(statuses=[OPEN], limit=10_000, namespace=command_context().namespace)
         )
         if not open_gates:
@@ -191,7 +191,7 @@ def _find(database: OpenDatabase, name: str) -> Gate:
     except GateNotFound:
         if len(name) < SHORTEST:
             raise
-        page = database.store.gates(
+        page = database.store.gates.find(
             GateFilter(after=name, limit=2, namespace=command_context().namespace)
         )
         matches = [gate for gate in page if gate.id.startswith(name)]

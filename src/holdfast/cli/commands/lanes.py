@@ -106,7 +106,9 @@ def set_lane(
             " --pause or --drain"
         )
     with command_context().opened(create=True) as database:
-        lane = next((lane for lane in database.store.lanes() if lane.name == name), Lane(name=name))
+        lane = next(
+            (lane for lane in database.store.lanes.all() if lane.name == name), Lane(name=name)
+        )
         database.engine.lane(
             name,
             concurrency=_number("--concurrency", concurrency, lane.concurrency),
@@ -160,8 +162,8 @@ def _print(store: Store, only: str | None = None) -> None:
     running = Counter(
         run.lane for runs in at_work(store, look_at_workers(store)).values() for run in runs
     )
-    configured = {lane.name: lane for lane in store.lanes()}
-    names = sorted({*configured, *(route.lane for route in store.routes().values())})
+    configured = {lane.name: lane for lane in store.lanes.all()}
+    names = sorted({*configured, *(route.lane for route in store.runs.routes().values())})
     listed = [
         _as_data(configured.get(name, Lane(name=name)), running[name])
         for name in names

@@ -174,7 +174,9 @@ def replay(run: str, step: str | None) -> None:
 
 def _replayed_children(store: Store, run_id: str) -> list[str]:
     """Return the ids of all descendants that the last replay of a run has put back to work."""
-    replays = [event for event in store.history(run_id) if event.kind == EventKind.RUN_REPLAYED]
+    replays = [
+        event for event in store.runs.history(run_id) if event.kind == EventKind.RUN_REPLAYED
+    ]
     if not replays:
         return []
     descendants: list[str] = []

@@ -118,7 +118,7 @@ def _roots(store: Store, status: Sequence[str], workflow: str | None) -> Iterato
     """Yield the runs without a parent that have one of these statuses, page by page."""
     namespace = command_context().namespace
     before: str | None = None
-    while page := store.runs(
+    while page := store.runs.find(
         RunFilter(
             statuses=status,
             workflow=workflow,

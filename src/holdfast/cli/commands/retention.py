@@ -63,7 +63,7 @@ def retention(ctx: click.Context) -> None:
     command_context().concerns_all("retention")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database.store.retentions())
+            _print(database.store.retention.rules())
 
 
 @retention.command(
@@ -128,7 +128,7 @@ def set_rule(
             keep_last=keep_last,
             max_bytes=max_size,
         )
-        _print([rule for rule in database.store.retentions() if rule.name == name])
+        _print([rule for rule in database.store.retention.rules() if rule.name == name])
 
 
 @retention.command("remove", epilog="Example: holdfast retention remove old")

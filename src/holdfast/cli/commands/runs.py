@@ -155,6 +155,6 @@ def _option_words(option: str, value: Any) -> list[str]:
 def view_of(store: Store, run: RunRecord) -> RunView:
     """Return the view of a run, with its tags and its worker."""
     worker = next(
-        (session.worker for session in store.sessions() if session.id == run.session_id), None
+        (session.worker for session in store.runs.sessions() if session.id == run.session_id), None
     )
-    return views.of(run, worker=worker, tags=store.tags(run.id))
+    return views.of(run, worker=worker, tags=store.runs.tags(run.id))

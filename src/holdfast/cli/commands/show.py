@@ -45,12 +45,12 @@ def show(run: str) -> None:
 def _details(database: OpenDatabase, run: RunRecord) -> runs.RunDetailView:
     store = database.store
     history = events.history_of(
-        database.sealer.shown_events(run.id, store.history(run.id), large=True)
+        database.sealer.shown_events(run.id, store.runs.history(run.id), large=True)
     )
     return runs.details(
         view_of(store, database.sealer.shown(run, large=True)),
         progress=_progress_of(database, run.id),
-        children=[runs.child_of(child) for child in store.children(run.id)],
+        children=[runs.child_of(child) for child in store.runs.children(run.id)],
         steps=steps.of(history),
         history=history,
     )
@@ -61,7 +61,7 @@ def _print_run(database: OpenDatabase, record: RunRecord) -> None:
     now = instant(store.now())
     run = view_of(store, database.sealer.shown(record))
     print_fields(_header(run, _progress_of(database, run.id), now))
-    history = events.history_of(database.sealer.shown_events(run.id, store.history(run.id)))
+    history = events.history_of(database.sealer.shown_events(run.id, store.runs.history(run.id)))
     lines = trees(run, history, now, lambda run_id, step: _children_of(database, run_id, step))
     print()
     print_tree("history", lines)
@@ -98,7 +98,7 @@ def _header(run: RunView, progress: ProgressView | None, now: datetime) -> list[
 
 
 def _progress_of(database: OpenDatabase, run_id: str) -> ProgressView | None:
-    progress = database.store.progress(run_id)
+    progress = database.store.streams.progress(run_id)
     if progress is None:
         return None
     message = database.sealer.text_shown(progress.message, associated_data.progress(run_id))
@@ -143,9 +143,9 @@ def _children_of(database: OpenDatabase, run_id: str, step: str | None) -> list[
     is shown."""
     store = database.store
     if step is None:
-        children = store.runs(RunFilter(parent_id=run_id, limit=CHILDREN + 1))
+        children = store.runs.find(RunFilter(parent_id=run_id, limit=CHILDREN + 1))
     else:
-        ids = [child.id for child in store.children(run_id, [step])[: CHILDREN + 1]]
-        children = [run for child in ids if (run := store.run(child)) is not None]
+        ids = [child.id for child in store.runs.children(run_id, [step])[: CHILDREN + 1]]
+        children = [run for child in ids if (run := store.runs.get(child)) is not None]
     views = [runs.of(database.sealer.shown(child)) for child in children]
     return sorted(views, key=lambda run: (run.parent_index or 0, run.id))

@@ -139,7 +139,7 @@ def replay(name: str) -> None:
 
 def _list(database: OpenDatabase) -> None:
     workers = {session.id: session.worker for session in database.engine.workers()}
-    installation = database.store.installation()
+    installation = database.store.installation.id()
     listed = [
         _as_data(subscription, workers, installation)
         for subscription in database.engine.subscriptions()

@@ -89,7 +89,7 @@ class _Printer:
     def end(self) -> None:
         """Print the final status of the run, for people."""
         if not command_context().as_json:
-            run = self._database.store.run(self._run.id)
+            run = self._database.store.runs.get(self._run.id)
             print(f"-- the run is {run.status.value if run else 'deleted'}")
 
 

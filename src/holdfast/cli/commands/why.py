@@ -31,7 +31,7 @@ def why(run: str) -> None:
 
 def _explain(database: OpenDatabase, name: str) -> Why:
     """Explain the graph member, run or flow *name*. Raises RunNotFound."""
-    if database.store.member(name) is not None:
+    if database.store.graphs.member(name) is not None:
         return explain(database.store, name, only=command_context().namespace)
     try:
         run = database.find(name)

@@ -253,7 +253,11 @@ def _log_start(parts: Components, worker: Worker) -> None:
     offers = f", offers {', '.join(settings.capabilities)}" if settings.capabilities else ""
     served = ", ".join(sorted(parts.definitions()))
     name = next(
-        (session.worker for session in parts.store.sessions() if session.id == worker.session_id),
+        (
+            session.worker
+            for session in parts.store.runs.sessions()
+            if session.id == worker.session_id
+        ),
         settings.name,
     )
     log.info(
@@ -264,7 +268,7 @@ def _log_start(parts: Components, worker: Worker) -> None:
         offers,
         settings.concurrency,
     )
-    facts: dict[str, Any] = parts.store.facts()
+    facts: dict[str, Any] = parts.store.info()
     versions = [
         f"{name} {facts[name]}" for name in ("driver", "sqlite", "postgres") if name in facts
     ]
@@ -303,7 +307,7 @@ class RunPrinter:
             self._log_run(run_id)
 
     def _log_run(self, run_id: str) -> None:
-        run = self._parts.store.run(run_id)
+        run = self._parts.store.runs.get(run_id)
         if run is None:
             return
         run = self._parts.sealer.shown(run)

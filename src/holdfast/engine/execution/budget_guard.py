@@ -87,7 +87,7 @@ class BudgetGuard:
 
     def learn_lines(self) -> None:
         """Read the lines of the budgets."""
-        self._lines = self.context.store.budget_lines(self.budgets)
+        self._lines = self.context.store.budgets.lines(self.budgets)
         self._dimensions = frozenset(line.dimension for line in self._lines)
 
     def _shared_lines(self) -> list[BudgetLine]:
@@ -98,7 +98,7 @@ class BudgetGuard:
         if lines is None:
             if not context.seen_lines:
                 context.loop.call_soon(context.seen_lines.clear)
-            lines = context.store.budget_lines(names)
+            lines = context.store.budgets.lines(names)
             context.seen_lines[names] = lines
         self._lines = [msgspec.structs.replace(line) for line in lines]
         self._dimensions = frozenset(line.dimension for line in lines)
@@ -130,5 +130,5 @@ class BudgetGuard:
         lines = self._shared_lines()
         if any(line.hard is not None and line.used > line.hard for line in lines):
             store = self.context.store
-            budgets = {name: budget for name in self.budgets if (budget := store.budget(name))}
+            budgets = {name: budget for name in self.budgets if (budget := store.budgets.get(name))}
             self.breach = budget_rules.excess(lines, budgets, self.state.now())

@@ -112,7 +112,7 @@ def _last_event(run: Execution, op: Advance, status: Status) -> Event:
 def _stop_reason(run: Execution) -> str:
     if run.state.stopped_by:
         return run.state.stopped_by
-    stored = run.context.store.run(run.state.run.id)
+    stored = run.context.store.runs.get(run.state.run.id)
     return (stored.cancel_reason if stored is not None else None) or "cancelled"
 
 
@@ -150,7 +150,7 @@ def without_parking(run: Execution, op: Advance) -> Advance:
     op.keep = True
     op.demands = ()
     if not op.events or run.state.waiting:
-        stored = run.context.store.run(run.state.run.id)
+        stored = run.context.store.runs.get(run.state.run.id)
         is_cancelled = stored is not None and stored.status is Status.CANCELLING
         op.status = Status.CANCELLING if is_cancelled else run.state.active_status()
     return op

@@ -114,7 +114,7 @@ def notify_all(store: Store, executions: Sequence[RunExecution]) -> None:
     if len(executions) > 1:
         # On an error each execution reads by itself, and handles the error there.
         with suppress(StoreError, RowDamaged):
-            seen = store.glances([execution.run.id for execution in executions])
+            seen = store.runs.updates([execution.run.id for execution in executions])
     for execution in executions:
         execution.notify(seen.get(execution.run.id))
 
@@ -257,7 +257,7 @@ class RunExecution:
             if loaded.state is not None or any(
                 event.kind == EventKind.WAIT_CREATED for event in loaded.events
             ):
-                self._signing_keys = context.store.keys()
+                self._signing_keys = context.store.keys.all()
             program = context.program_loop.place(program)
         self.output.fed_before_commit = program.feeds_before_commit
         self.program = program
@@ -278,7 +278,7 @@ class RunExecution:
             outcomes = [*spent, *outcomes]
         self.follows_signal = len(events) == 1 and follows_from_signal(self, events[0])
         if self._signing_keys is not None:
-            self._signing_keys = self.context.store.keys()  # they may have been rotated
+            self._signing_keys = self.context.store.keys.all()  # they may have been rotated
         if self.follows_signal and may_begin_ahead(self):
             return await feed_and_begin(self, outcomes)
         if self.ahead is None:
@@ -557,7 +557,7 @@ class RunExecution:
 
     def read_keys(self) -> list[SigningKey]:
         """Return the signing keys as they are stored now."""
-        keys = self.context.store.keys()
+        keys = self.context.store.keys.all()
         if self._reads_keys_ahead:
             self._signing_keys = keys
         return keys
@@ -566,7 +566,7 @@ class RunExecution:
         """Return the token of a wait, for the code of the workflow."""
         keys = self._signing_keys
         if keys is None:
-            keys = self.context.store.keys()
+            keys = self.context.store.keys.all()
         return wait_token(keys, wait_id, self.context.sealer.secrets.reveal)
 
     # Budgets

@@ -91,7 +91,7 @@ async def mark_stuck(run: Execution, error: Exception) -> None:
     )
     await run.output.wait_until_written()
     # A refused event is not in the history, whatever number it was given here.
-    history = run.context.store.history(run.state.run.id)
+    history = run.context.store.runs.history(run.state.run.id)
     run.state.seq = max((event.seq for event in history), default=0)
     data = error_data(error)
     event = Event(EventKind.RUN_STUCK, error=data)

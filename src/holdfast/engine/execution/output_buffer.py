@@ -264,7 +264,7 @@ class OutputBuffer:
     def _known(self) -> dict[tuple[str, int, int], _OpenStream]:
         """Return the streams of the code that an earlier holder has stored."""
         streams: dict[tuple[str, int, int], _OpenStream] = {}
-        for stored in self._host.store.streams(self._run_id) if self.replayed else []:
+        for stored in self._host.store.streams.of_run(self._run_id) if self.replayed else []:
             if stored.generation == 0:
                 stream = _OpenStream(stored.step, stored.attempt, 0)
                 stream.silent = stored.said

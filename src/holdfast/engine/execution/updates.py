@@ -52,7 +52,7 @@ def _read_update(run: Execution) -> None:
     """Find out what has reached the run from outside. Raises LeaseLost."""
     state = run.state
     mailbox = run.mailbox
-    update = mailbox.update or run.context.store.glance(state.run.id)
+    update = mailbox.update or run.context.store.runs.update(state.run.id)
     if update is None or update.generation != state.run.generation:
         raise LeaseLost(run=state.run.id, generation=state.run.generation)
     is_reported = mailbox.is_notified or mailbox.has_new_signals

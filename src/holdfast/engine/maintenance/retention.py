@@ -64,12 +64,12 @@ async def run_forever(worker: RetentionContext) -> None:
 async def run_once(worker: RetentionContext) -> int:
     """Apply the rules now, if this worker gets the lock. Return how many runs were deleted or
     trimmed."""
-    rules = worker.store.retentions()
+    rules = worker.store.retention.rules()
     if not rules or worker.stopping or not await _take(worker):
         return 0
     deleted = 0
     for rule in rules:
-        for portion in retention_plan.portions(worker.store, rule):
+        for portion in retention_plan.portions(worker.store.retention, rule):
             deleted += await _delete(worker, rule, portion)
     await worker.writer.submit(EndMaintenance(DUTY, worker.session_id, worker.pause))
     return deleted
@@ -126,7 +126,9 @@ async def unlock(worker: RetentionContext) -> None:
 def _stuck(store: Store) -> Iterator[RunRecord]:
     """Yield all stuck runs, page by page: runs with a known key may be behind many others."""
     before: str | None = None
-    while page := store.runs(RunFilter(statuses=[Status.STUCK.value], before=before, limit=UNLOCK)):
+    while page := store.runs.find(
+        RunFilter(statuses=[Status.STUCK.value], before=before, limit=UNLOCK)
+    ):
         yield from page
         before = page[-1].id
 

@@ -147,7 +147,9 @@ class WebhookDispatcher:
         """
         namespace = self._context.settings.namespace
         webhooks = [
-            webhook for webhook in self._context.store.subscriptions() if webhook.kind == WEBHOOK
+            webhook
+            for webhook in self._context.store.subscriptions.all()
+            if webhook.kind == WEBHOOK
         ]
         return (
             webhooks
@@ -181,17 +183,17 @@ class WebhookDispatcher:
     async def _deliver(self, name: str, session_id: str) -> bool:
         """Deliver what can be delivered now. Return False if there is nothing to do."""
         store = self._context.store
-        webhook = store.subscription(name)
+        webhook = store.subscriptions.get(name)
         if webhook is None or webhook.session_id != session_id:
             raise LeaseLost(subscription=name, session=session_id)
         if webhook.next_at is not None and webhook.next_at > store.now():
             await self._sleep_until(webhook.next_at)
             return True
-        letters = store.letters(name, again=True, limit=1)
+        letters = store.subscriptions.dead_letters(name, again=True, limit=1)
         if letters:
             await self._redeliver(webhook, letters[0])
             return True
-        events, edge = store.events(webhook.place, webhook.which, PAGE)
+        events, edge = store.subscriptions.events(webhook.place, webhook.which, PAGE)
         for event in events:
             if not await self._deliver_or_postpone(webhook, event, session_id):
                 return True
@@ -251,7 +253,9 @@ class WebhookDispatcher:
         if LEFT_OUT not in fields:
             return letter.body
         events = [
-            event for event in self._context.store.history(letter.run_id) if event.seq == letter.seq
+            event
+            for event in self._context.store.runs.history(letter.run_id)
+            if event.seq == letter.seq
         ]
         if not events:
             return letter.body

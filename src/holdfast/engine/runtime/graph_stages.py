@@ -72,7 +72,7 @@ def checked_revision(store: Store, op: AddMembers) -> int:
 
     Raises GraphNotFound, GraphFinished, GraphChanged, and the errors of check_patch.
     """
-    whole = store.whole_graph(op.graph_id)
+    whole = store.graphs.snapshot(op.graph_id)
     if whole is None or whole.graph.namespace != op.namespace:
         raise GraphNotFound(graph=op.graph_id)
     graph = whole.graph

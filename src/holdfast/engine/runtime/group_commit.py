@@ -5,7 +5,7 @@ It never waits for more operations.
   thread: a lone run pays for no switch to another thread, and its commits follow each other as long
   as the loop has no other work.
 - A caller in another thread commits in its own thread, together with everything that is queued.
-- If a commit mostly waits for a server (``store.overlaps``), a large batch is committed by another
+- If commits overlap with other work (``overlaps_commits``), a large batch is committed by another
   thread in parts, and the loop continues the runs of one part while the next is being committed.
 """
 
@@ -291,7 +291,7 @@ class GroupCommit:
         loop.run_in_executor(None, self._commit_in_thread)
 
     def _commit_in_thread(self) -> None:
-        part = PART if self.store.overlaps else LARGEST
+        part = PART if self.store.overlaps_commits else LARGEST
         while self._thread_is_needed():
             # A simulated crash: its callers have got EngineClosed.
             with suppress(BaseException), self._lock:
@@ -337,7 +337,7 @@ class GroupCommit:
         """Commit the queue. Return False if a thread commits it instead, and all that comes
         meanwhile."""
         assert self._loop is not None
-        if self.store.overlaps and (len(self._queue) >= MANY or self._lock.locked()):
+        if self.store.overlaps_commits and (len(self._queue) >= MANY or self._lock.locked()):
             self._start_commit_thread(self._loop)
             return False
         done: list[_Submission] = []

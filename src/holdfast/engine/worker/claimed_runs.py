@@ -48,19 +48,19 @@ def _hold_all(
     # Other runs have no history yet. A revision means that a signal or an operator came first.
     with_history = [run for run in runs if run.generation > 1 or run.forked_from or run.revision]
     checkpointed = {run.id for run in with_history if definitions[run.workflow].writes_checkpoints}
-    histories = store.histories([run.id for run in with_history if run.id not in checkpointed])
+    histories = store.runs.histories([run.id for run in with_history if run.id not in checkpointed])
     for run_id in checkpointed:
         histories[run_id] = history_to_load(store, run_id)
     # Without a revision nothing has ever reached the run: saves the read.
-    signals = store.signals_of([run.id for run in runs if run.revision])
+    signals = store.signals.of_runs([run.id for run in runs if run.revision])
     for run in runs:
         hold(run, histories.get(run.id, []), signals.get(run.id, []))
 
 
 def history_to_load(store: Store, run_id: str) -> list[Event]:
     """Return the events that a program needs to continue: from its last checkpoint on."""
-    checkpoint = store.last_checkpoint(run_id)
-    return store.history(run_id, after=max(checkpoint - 1, 0))
+    checkpoint = store.runs.last_checkpoint(run_id)
+    return store.runs.history(run_id, after=max(checkpoint - 1, 0))
 
 
 async def _hold_one(
@@ -95,7 +95,7 @@ class Unheld:
         """
         # Before the read, not after: an error during the read must set it again.
         self._writer.had_errors = False
-        held = self._store.held(session_id)
+        held = self._store.runs.held_by(session_id)
         leased = {
             (run_id, generation) for run_id, generation, _ in held if run_id not in self._executions
         }
@@ -106,7 +106,7 @@ class Unheld:
             self._writer.had_errors = True
 
     def _take_up(self, run_id: str, generation: int, definitions: Definitions, hold: Hold) -> None:
-        run = self._store.run(run_id)
+        run = self._store.runs.get(run_id)
         if run is None or run.generation != generation or run.workflow not in definitions:
             return
         log.warning(
@@ -114,11 +114,11 @@ class Unheld:
             run_id,
         )
         self.found.add(run_id)
-        signals = self._store.signals(run_id) if run.revision else []
+        signals = self._store.signals.of_run(run_id) if run.revision else []
         is_checkpointed = definitions[run.workflow].writes_checkpoints
         read = history_to_load if is_checkpointed else _whole_history
         hold(run, read(self._store, run_id), signals)
 
 
 def _whole_history(store: Store, run_id: str) -> list[Event]:
-    return store.history(run_id)
+    return store.runs.history(run_id)

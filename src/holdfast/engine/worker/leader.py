@@ -80,7 +80,7 @@ class Leader:
         """Find out who leads, and do what falls to this worker."""
         tried: set[str] = set()
         while True:
-            oldest = self._store.sessions(limit=2)
+            oldest = self._store.runs.sessions(limit=2)
             ids = [session.id for session in oldest]
             self._place = ids.index(self._mine()) if self._mine() in ids else 2
             untried = [session for session in oldest if session.id not in tried]
@@ -96,7 +96,7 @@ class Leader:
     async def run_all(self) -> None:
         """Do all maintenance, whether or not this worker is the leader."""
         self._last_run = time.monotonic()
-        await self._take_over(self._store.sessions())
+        await self._take_over(self._store.runs.sessions())
         await self.run_due()
 
     async def run_due(self) -> None:
@@ -105,7 +105,7 @@ class Leader:
         End runs past their deadline that have no holder, fire schedules, wake managed flows,
         resolve graphs whose outbox is not empty, and sweep stages and pruned graphs.
         """
-        due = self._store.next_look()
+        due = self._store.runs.next_due()
         now = self._store.now()
         ops: list[Operation] = []
         if _is_due(due.deadline, now):

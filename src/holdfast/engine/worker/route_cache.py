@@ -27,8 +27,8 @@ class RouteCache:
         if self.stale:
             self.stale = False  # before the read: a change during the read must set it again
             try:
-                routes = self._store.routes()
-                lanes = self._store.lanes()
+                routes = self._store.runs.routes()
+                lanes = self._store.lanes.all()
             except BaseException:
                 self.stale = True
                 raise

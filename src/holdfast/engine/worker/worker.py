@@ -162,7 +162,7 @@ class Worker:
         self._poller.attach()
         self.writer.closing.append(self.settler.closing_operation)
         self.writer.capacity = self.capacity
-        self._slot = self.store.take_slot()
+        self._slot = self.store.acquire_liveness()
         try:
             await self._open_session()
             await self._declare()
@@ -243,7 +243,7 @@ class Worker:
             self.writer.closing.remove(self.settler.closing_operation)
         if self.writer.capacity is self.capacity:
             self.writer.capacity = None
-        self.store.free_slot(self._slot)
+        self.store.release_liveness(self._slot)
         self.timers.close()
         self.eager_tasks.close()
         self.threads.close()
@@ -349,7 +349,7 @@ class Worker:
                 continue
             self._route_cache.stale = True
             self._ready.set()
-            for number, run_id in self.store.notifications(
+            for number, run_id in self.store.runs.notifications(
                 self.session_id, self._seen_notification
             ):
                 self._seen_notification = number
@@ -382,7 +382,7 @@ class Worker:
                 self._ready.set()  # the freed place may be the one that they wait for
             if not runs:
                 return
-            if self.store.overlaps and len(runs) == BATCH:
+            if self.store.overlaps_commits and len(runs) == BATCH:
                 # Fast path: the next claim is committed while these executions start.
                 claim = self._submit_claim(in_thread=True)
             definitions = self.definitions()
@@ -466,7 +466,7 @@ class Worker:
         namespace."""
         if self.settings.namespace is None:
             return True
-        run = self.store.run(run_id)
+        run = self.store.runs.get(run_id)
         # None: a child that the same commit creates.
         return run is None or run.namespace == self.settings.namespace
 
@@ -545,7 +545,7 @@ class Worker:
         """
         if self._wake is not None:
             self._wake.cancel()
-        due = self.store.next_look()
+        due = self.store.runs.next_due()
         if self.capacity.room() <= 0:
             due.work = None  # the execution that makes room triggers the next claim
         if not self.duties.is_leader:
@@ -560,7 +560,7 @@ class Worker:
         due = self.loop.time() + interval
         while True:
             await asyncio.sleep(min(interval, KEEP_EVERY))
-            if self.store.keep_slot(self._slot) and self.loop.time() < due:
+            if self.store.keep_liveness(self._slot) and self.loop.time() < due:
                 continue  # without the lock only heartbeats show that this process is alive
             due = self.loop.time() + interval
             await self._beat()

@@ -91,7 +91,7 @@ class TaskOutput:
         """Return a frame for each patch, and set the summary and version of *part* after them."""
         stored = [
             stream
-            for stream in self._store.streams(held.run.id)
+            for stream in self._store.streams.of_run(held.run.id)
             if stream.generation == part.generation and stream.step == part.step
         ]
         document: Any = {}

@@ -180,7 +180,7 @@ class TaskService(Suspensions, LeaseTerms):
         known = self._reads.routes
         if fresh or time.monotonic() - self._reads.routes_at > STALE:
             self._reads.routes_at = time.monotonic()
-            known = self.store.routes()
+            known = self.store.runs.routes()
             self._reads.routes = known
 
         def fits(route: Route) -> bool:
@@ -206,10 +206,10 @@ class TaskService(Suspensions, LeaseTerms):
         self._reads.maintained_at = instant
         operations: list[Operation] = [
             EndSession(session.id, crashed=True)
-            for session in self.store.sessions()
+            for session in self.store.runs.sessions()
             if session.id != own and heartbeat_is_overdue(self.store, session, instant)
         ]
-        due = self.store.next_look()
+        due = self.store.runs.next_due()
         if due.attempt is not None and due.attempt <= instant:
             operations.append(ExpireAttempts(random.random()))
         if due.deadline is not None and due.deadline <= instant:
@@ -223,7 +223,7 @@ class TaskService(Suspensions, LeaseTerms):
         now = self.store.now()
         return [
             EndSession(session.id, crashed=True)
-            for session in self.store.sessions()
+            for session in self.store.runs.sessions()
             if session.id == run.session_id and heartbeat_is_overdue(self.store, session, now)
         ]
 
@@ -239,7 +239,7 @@ class TaskService(Suspensions, LeaseTerms):
         NotReclaimable; decoding the answer raises NotReclaimable if the run could not be
         leased."""
         run = self._mine(run_id)
-        known = self.store.routes()
+        known = self.store.runs.routes()
         if run.status in FINAL:
             raise RunFinished(run=run_id, status=run.status.value)
         mine = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
@@ -275,7 +275,7 @@ class TaskService(Suspensions, LeaseTerms):
         return self._mine(run_id).status
 
     def _mine(self, run_id: str) -> RunRecord:
-        run = self.store.run(run_named(run_id))
+        run = self.store.runs.get(run_named(run_id))
         if run is None or run.namespace != self.namespace:
             raise RunNotFound(run=run_id)
         return run
@@ -376,7 +376,7 @@ class TaskService(Suspensions, LeaseTerms):
             raise LeaseLost(
                 run=run.id, generation=proof.generation, why="this lease belongs to another session"
             )
-        history = self.store.history(proof.run_id)
+        history = self.store.runs.history(proof.run_id)
         seq = history[-1].seq if history else 0
         held = LeaseState(
             proof, run, seq, self._policy(run.id), LeaseTerm(self._expiry(proof.session_id))
@@ -387,13 +387,13 @@ class TaskService(Suspensions, LeaseTerms):
         return held
 
     def _policy(self, run_id: str) -> TaskPolicy:
-        rows = self.store.belongings(run_id).get("task", [])
+        rows = self.store.runs.belongings(run_id).get("task", [])
         if not rows:
             return DEFAULT_POLICY
         return decoded(rows[0][0], f"the policy of run {run_id}", TaskPolicy)  # type: ignore
 
     def _run(self, proof: LeaseProof) -> RunRecord:
-        run = self.store.run(proof.run_id) if is_storable(proof.run_id) else None
+        run = self.store.runs.get(proof.run_id) if is_storable(proof.run_id) else None
         if run is None or run.namespace != self.namespace:
             raise LeaseLost(
                 run=proof.run_id, generation=proof.generation, why="there is no such lease"
@@ -516,7 +516,7 @@ class TaskService(Suspensions, LeaseTerms):
     def caught_up(self, held: LeaseState) -> bool:
         """Return whether another process has written to the run with the same proof; if so, this
         lease continues after its events."""
-        history = self.store.history(held.run.id)
+        history = self.store.runs.history(held.run.id)
         seq = history[-1].seq if history else 0
         changed = seq != held.seq
         held.seq = seq
@@ -536,7 +536,9 @@ class TaskService(Suspensions, LeaseTerms):
     def _by_holders(self, run: RunRecord) -> list[Event]:
         """Return the events that holders have written. Events of operators are left out: they do
         not change the answers that holders got."""
-        return [event for event in self.store.history(run.id) if event.kind not in _BY_OPERATORS]
+        return [
+            event for event in self.store.runs.history(run.id) if event.kind not in _BY_OPERATORS
+        ]
 
     def _is_repeated(self, op: Advance, run: RunRecord) -> bool:
         if run.generation != op.generation or run.session_id is not None:

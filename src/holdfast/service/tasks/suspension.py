@@ -79,7 +79,7 @@ class Suspensions:
         create it has the same answer."""
         open_waits = (
             wait
-            for wait in self.store.waits(held.run.id, limit=10_000)
+            for wait in self.store.waits.find(held.run.id, limit=10_000)
             if wait.id is not None and wait.name == name and wait.closed_at is None
         )
         wait = next(open_waits, None)
@@ -91,7 +91,7 @@ class Suspensions:
         name = checked_name("name", name)
         now = self.store.now()
         until = self._until("expires", expires, now)
-        key = tokens.current(self.store.keys())
+        key = tokens.current(self.store.keys.all())
         assert key is not None, "the caller creates a signing key before"
         step = f"create {name} {held.proof.generation}.{held.seq + 1}"
         wait = WaitRecord(
@@ -114,11 +114,15 @@ class Suspensions:
 
     def _issued(self, wait: WaitRecord) -> LeaseWait:
         assert wait.id is not None
-        return LeaseWait(wait, wait_token(self.store.keys(), wait.id, self.sealer.secrets.reveal))
+        return LeaseWait(
+            wait, wait_token(self.store.keys.all(), wait.id, self.sealer.secrets.reveal)
+        )
 
     def _open_wait(self, held: LeaseState, wait_id: str) -> SignalToWait:
         wait = (
-            self.store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
+            self.store.waits.get(wait_id)
+            if isinstance(wait_id, str) and is_storable(wait_id)
+            else None
         )
         if wait is None or wait.id is None or wait.run_id != held.run.id:
             raise WaitNotFound(run=held.run.id, wait=wait_id)
@@ -168,7 +172,7 @@ class Suspensions:
         """Suspend the run. Its next holder receives the outcome of the wait. The answer is
         Deferred, or RevisionChanged if something reached the run meanwhile."""
         event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.told())
-        run = self.store.run(held.run.id)
+        run = self.store.runs.get(held.run.id)
         now = self.store.now()
         label = conditions.show(wanted.condition)[:500]
         row = WaitRecord(
@@ -292,7 +296,7 @@ class Suspensions:
 
     def _addressed(self, held: LeaseState) -> list[Signal]:
         """Return the signals of a run, without releases, which are addressed to a step."""
-        return [signal for signal in self.store.signals(held.run.id) if signal.step is None]
+        return [signal for signal in self.store.signals.of_run(held.run.id) if signal.step is None]
 
     def _read(self, held: LeaseState) -> conditions.Read:
         def read(signal: Signal) -> Any:

@@ -65,7 +65,12 @@ class LeaseTerms:
 
     def _expiry(self, session_id: str) -> int:
         return next(
-            (session.expires_at for session in self.store.sessions() if session.id == session_id), 0
+            (
+                session.expires_at
+                for session in self.store.runs.sessions()
+                if session.id == session_id
+            ),
+            0,
         )
 
     def late(self, held: LeaseState) -> LeaseLost | None:

@@ -7,38 +7,52 @@ from typing import Any
 
 from holdfast.core.budgets.model import Budget, BudgetLine
 from holdfast.core.budgets.rules import is_due
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 
 
-class BudgetQueries(Queries):
+class BudgetQueries:
     """Queries about budgets."""
 
-    def budgets(self) -> list[Budget]:
-        budgets = {budget.name: budget for budget in self._listed(_budget, "all_budgets")}
-        for line in self._as_of_now(self._listed(_line, "all_budget_lines")):
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
+
+    def all(self) -> list[Budget]:
+        """Return all budgets, with their lines. A line whose reset is due is returned with nothing
+        used."""
+        budgets = {budget.name: budget for budget in self._reader.listed(_budget, "all_budgets")}
+        for line in self._as_of_now(self._reader.listed(_line, "all_budget_lines")):
             if line.budget in budgets:
                 budgets[line.budget].lines.append(line)
         return list(budgets.values())
 
-    def budget(self, name: str) -> Budget | None:
-        budget = self._one(_budget, "one_budget", name=name)
+    def get(self, name: str) -> Budget | None:
+        """Return the budget with its lines, or None."""
+        budget = self._reader.first(_budget, "one_budget", name=name)
         if budget is not None:
-            budget.lines = self._as_of_now(self._all(_line, "lines_of_budget", budget=name))
+            budget.lines = self._as_of_now(self._reader.all(_line, "lines_of_budget", budget=name))
         return budget
 
-    def budget_lines(self, names: Sequence[str]) -> list[BudgetLine]:
+    def lines(self, names: Sequence[str]) -> list[BudgetLine]:
+        """Return the lines of these budgets. A line whose reset is due is returned with nothing
+        used."""
         if not names:
             return []
-        return self._as_of_now(self._all(_line, "budget_lines", budgets=self._as_list(names)))
+        return self._as_of_now(
+            self._reader.all(_line, "budget_lines", budgets=self._reader.as_list(names))
+        )
 
     def spending(self, run_id: str) -> dict[str, dict[str, int]]:
+        """Return what a run and each run below it have spent, by run and dimension; of a run that
+        is not a root, only its own."""
         spending: dict[str, dict[str, int]] = {}
-        for row in self._rows("spent_below", run_id=run_id):
+        for row in self._reader.rows("spent_below", run_id=run_id):
             spending.setdefault(row["run_id"], {})[row["dimension"]] = row["used"]
         return spending
 
     def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
-        rows = self._rows("held_back", budget=budget)
+        """Return the reservations in a budget: run, key, dimension, amount, and the time
+        of each."""
+        rows = self._reader.rows("held_back", budget=budget)
         return [
             (row["run_id"], row["key"], row["dimension"], row["amount"], row["at"]) for row in rows
         ]
@@ -46,7 +60,7 @@ class BudgetQueries(Queries):
     def _as_of_now(self, lines: list[BudgetLine]) -> list[BudgetLine]:
         """Return the lines, with nothing used where a reset is due: the next write resets them."""
         for line in lines:
-            if is_due(line, self.now()):
+            if is_due(line, self._reader.now()):
                 line.used = 0
         return lines
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.flows.model import FlowEventRecord, FlowRecord, FlowStepRecord
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 from holdfast.store.transitions.flows import flow_from, step_from
 
 
-class FlowQueries(Queries):
+class FlowQueries:
     """Queries about managed flows."""
 
-    def flow(self, flow_id: str) -> FlowRecord | None:
-        return self._one(flow_from, "flow", flow_id=flow_id)
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
 
-    def flows(
+    def get(self, flow_id: str) -> FlowRecord | None:
+        """Return the flow, or None."""
+        return self._reader.first(flow_from, "flow", flow_id=flow_id)
+
+    def find(
         self,
         namespace: str,
         *,
@@ -24,23 +28,29 @@ class FlowQueries(Queries):
         before: str | None = None,
         limit: int = 50,
     ) -> list[FlowRecord]:
+        """Return flows: of an owner from new to old, of a status by the time of their last change,
+        otherwise the last changed first. The page begins after ``before``, the id of the last flow
+        of the previous page."""
         page = {"namespace": namespace, "before": before or "", "limit": max(limit, 0)}
         if status is not None:
-            return self._listed(
+            return self._reader.listed(
                 flow_from, "flows_of_status", status=status, owner=owner or "", **page
             )
         if owner is not None:
-            return self._listed(flow_from, "flows_of_owner", owner=owner, **page)
-        return self._listed(flow_from, "newest_flows", **page)
+            return self._reader.listed(flow_from, "flows_of_owner", owner=owner, **page)
+        return self._reader.listed(flow_from, "newest_flows", **page)
 
-    def flow_steps(self, flow_id: str) -> list[FlowStepRecord]:
-        return self._listed(step_from, "flow_steps", flow_id=flow_id)
+    def steps(self, flow_id: str) -> list[FlowStepRecord]:
+        """Return the steps of a flow in the order in which they were first observed."""
+        return self._reader.listed(step_from, "flow_steps", flow_id=flow_id)
 
-    def flow_events(self, flow_id: str, limit: int) -> list[FlowEventRecord]:
-        return self._listed(_event, "flow_events", flow_id=flow_id, limit=max(limit, 0))
+    def events(self, flow_id: str, limit: int) -> list[FlowEventRecord]:
+        """Return the audit trail of a flow, newest first."""
+        return self._reader.listed(_event, "flow_events", flow_id=flow_id, limit=max(limit, 0))
 
-    def next_flow(self) -> int | None:
-        wake_at: int | None = self._rows("next_flow")[0]["wake_at"]
+    def next_due(self) -> int | None:
+        """Return when the next timer of a flow is due; None if there is none."""
+        wake_at: int | None = self._reader.rows("next_flow")[0]["wake_at"]
         return wake_at
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.gates.model import ANYONE, EXCLUDED, PERSON, ROLE, Gate, GateEntry, entry_of
 from holdfast.store.gates.operations import GateFilter
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 from holdfast.store.sql_files import common
 from holdfast.store.transitions.gates import gate_from
 
@@ -25,18 +25,24 @@ _WHERE = {
 """The condition for each field of the filter that is given."""
 
 
-class GateQueries(Queries):
+class GateQueries:
     """Queries about gates."""
 
-    def gate(self, gate_id: str) -> Gate | None:
-        return self._one(gate_from, "gate", gate_id=gate_id)
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
 
-    def gate_entries(self, gate_id: str) -> list[GateEntry]:
-        return self._all(entry_of, "gate_entries", gate_id=gate_id)
+    def get(self, gate_id: str) -> Gate | None:
+        """Return the gate, or None."""
+        return self._reader.first(gate_from, "gate", gate_id=gate_id)
 
-    def gates(self, which: GateFilter) -> list[Gate]:
+    def entries(self, gate_id: str) -> list[GateEntry]:
+        """Return the log of a gate, in order."""
+        return self._reader.all(entry_of, "gate_entries", gate_id=gate_id)
+
+    def find(self, which: GateFilter) -> list[Gate]:
+        """Return the gates that a filter selects, from old to new."""
         sql, values = list_gates(which)
-        return self._list(gate_from, self._spelled(sql), values)
+        return self._reader.list_sql(gate_from, self._reader.spelled(sql), values)
 
 
 def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:

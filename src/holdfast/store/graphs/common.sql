@@ -51,9 +51,6 @@ SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_outbox WHERE 
 SELECT run_id, status, place FROM holdfast.graph_outbox
  WHERE graph_id = :graph_id AND place IS NOT NULL AND status NOT IN ('rest', 'cancel');
 
--- name: next_news
-SELECT (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS at;
-
 -- name: save_group
 UPDATE holdfast.graph_group SET done = :done, lost = :lost, state = :state WHERE run_id = :run_id AND number = :number;
 
@@ -229,9 +226,6 @@ SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, pa
 -- name: stage_to_sweep
 SELECT id, written, due_at, discarded FROM holdfast.graph_stage
  WHERE (id = :stage_id OR :stage_id = '') AND due_at < :now ORDER BY due_at, id LIMIT 1;
-
--- name: next_stage
-SELECT MIN(due_at) AS at FROM holdfast.graph_stage;
 
 -- name: members_to_sweep
 SELECT run_id FROM holdfast.graph_member WHERE graph_id = :stage_id LIMIT :limit;

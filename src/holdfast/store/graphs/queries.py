@@ -17,20 +17,24 @@ from holdfast.core.graphs.model import (
 from holdfast.core.runs import RunRecord
 from holdfast.errors import RowDamaged
 from holdfast.store.graphs.operations import NeededResult
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 from holdfast.store.transitions.graphs.rows import graph_from, group_from, member_from
 from holdfast.store.transitions.transaction import run_from
 
 _LAST = "\U0010ffff"
 
 
-class GraphQueries(Queries):
+class GraphQueries:
     """Queries about graphs."""
 
-    def graph(self, graph_id: str) -> GraphRecord | None:
-        return self._one(graph_from, "graph", graph_id=graph_id)
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
 
-    def graphs(
+    def get(self, graph_id: str) -> GraphRecord | None:
+        """Return the graph, or None."""
+        return self._reader.first(graph_from, "graph", graph_id=graph_id)
+
+    def find(
         self,
         namespace: str,
         *,
@@ -38,18 +42,21 @@ class GraphQueries(Queries):
         before: str | None = None,
         limit: int = 50,
     ) -> list[GraphRecord]:
+        """Return graphs from new to old. The page begins after the id ``before``."""
         page = {"before": before or _LAST, "status": status or "", "limit": limit}
-        return self._listed(graph_from, "newest_graphs", namespace=namespace, **page)
+        return self._reader.listed(graph_from, "newest_graphs", namespace=namespace, **page)
 
-    def whole_graph(self, graph_id: str) -> GraphSnapshot | None:
-        graph = self.graph(graph_id)
+    def snapshot(self, graph_id: str) -> GraphSnapshot | None:
+        """Return the graph with all its members, groups and edges, by the ids of their runs; or
+        None. Raises RowDamaged if an edge names a member that does not exist."""
+        graph = self.get(graph_id)
         if graph is None:
             return None
-        members = self._all(member_from, "members_of_graph", graph_id=graph_id)
-        groups = self._all(group_from, "groups_of_graph", graph_id=graph_id)
+        members = self._reader.all(member_from, "members_of_graph", graph_id=graph_id)
+        groups = self._reader.all(group_from, "groups_of_graph", graph_id=graph_id)
         edges = [
             EdgeRecord(row["upstream"], row["dependent"], row["number"])
-            for row in self._rows("edges_of_graph", graph_id=graph_id)
+            for row in self._reader.rows("edges_of_graph", graph_id=graph_id)
         ]
         members_by_id = {member.run_id: member for member in members}
         for edge in edges:
@@ -64,32 +71,41 @@ class GraphQueries(Queries):
         groups_by_id = {(group.run_id, group.number): group for group in groups}
         return GraphSnapshot(graph, members_by_id, groups_by_id, edges)
 
-    def graphs_by_id(self, graph_ids: Sequence[str]) -> list[GraphRecord]:
-        return self._listed(graph_from, "graphs_by_id", ids=self._as_list(graph_ids))
+    def by_id(self, graph_ids: Sequence[str]) -> list[GraphRecord]:
+        """Return those of the graphs that exist, in any order."""
+        return self._reader.listed(graph_from, "graphs_by_id", ids=self._reader.as_list(graph_ids))
 
     def last_runs(self, graph_ids: Sequence[str]) -> list[RunRecord]:
-        return self._listed(run_from, "last_runs", ids=self._as_list(graph_ids))
+        """Return the runs of the members on which no other member depends, by id."""
+        return self._reader.listed(run_from, "last_runs", ids=self._reader.as_list(graph_ids))
 
     def member(self, run_id: str) -> MemberRecord | None:
-        return self._one(member_from, "member", run_id=run_id)
+        """Return the member whose run has, or will have, this id; or None."""
+        return self._reader.first(member_from, "member", run_id=run_id)
 
     def groups_of_member(self, run_id: str) -> list[GroupRecord]:
-        return self._all(group_from, "groups_of_member", run_id=run_id)
+        """Return the edge groups for which a member waits."""
+        return self._reader.all(group_from, "groups_of_member", run_id=run_id)
 
     def needed_by(self, run_id: str) -> list[NeededResult]:
-        rows = self._rows("upstreams_of_member", run_id=run_id)
+        """Return the upstreams of a member."""
+        rows = self._reader.rows("upstreams_of_member", run_id=run_id)
         return [
             NeededResult(row["number"], row["run_id"], MemberState(row["state"]), row["note"])
             for row in rows
         ]
 
-    def graph_events(self, graph_id: str, after: int = 0, limit: int = 1000) -> list[GraphEvent]:
-        return self._listed(_event, "graph_events", graph_id=graph_id, after=after, limit=limit)
+    def events(self, graph_id: str, after: int = 0, limit: int = 1000) -> list[GraphEvent]:
+        """Return the audit trail of a graph above the number *after*, in order."""
+        return self._reader.listed(
+            _event, "graph_events", graph_id=graph_id, after=after, limit=limit
+        )
 
     def members_to_seal(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+        """Return the next waiting members above the id *after*, with their inputs as stored."""
         return [
             (row["run_id"], bytes(row["input"]))
-            for row in self._rows("members_to_seal", after=after, limit=limit)
+            for row in self._reader.rows("members_to_seal", after=after, limit=limit)
         ]
 
 

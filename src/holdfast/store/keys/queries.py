@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from holdfast.core.tokens import SigningKey
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 from holdfast.store.transitions.keys import key_from
 
 
-class KeyQueries(Queries):
+class KeyQueries:
     """Queries about signing keys."""
 
-    def keys(self) -> list[SigningKey]:
-        return self._listed(key_from, "keys")
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
+
+    def all(self) -> list[SigningKey]:
+        """Return all current and former signing keys, oldest first, with their secrets."""
+        return self._reader.listed(key_from, "keys")

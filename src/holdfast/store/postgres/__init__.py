@@ -1,5 +1,5 @@
 """The store on a PostgreSQL database."""
 
-from holdfast.store.postgres.adapter import PostgresStore
+from holdfast.store.postgres.adapter import PostgresDatabase
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresDatabase"]

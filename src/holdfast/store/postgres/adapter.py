@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -22,7 +22,8 @@ from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import process_fork, transitions
 from holdfast.store.clock import Clock
-from holdfast.store.database import NO_HINTS, Hints, Operation, Started
+from holdfast.store.damage import DamageBypass
+from holdfast.store.database import NO_HINTS, Database, Hints, Operation, Started
 from holdfast.store.instants import newest
 from holdfast.store.postgres import address, claim, migrate
 from holdfast.store.postgres.batch import BatchAttempt, ResolutionFailed
@@ -52,10 +53,9 @@ from holdfast.store.postgres.planned_writes import (
     plan_write,
     write_autocommit,
 )
-from holdfast.store.postgres.reader import PostgresReader
+from holdfast.store.postgres.reader import DIALECT, PostgresReader, PostgresSnapshot, info
 from holdfast.store.postgres.user_transaction import PostgresUserTransaction
 from holdfast.store.runs.operations import Claim, ClaimedRuns, StartRuns
-from holdfast.store.store import Store
 from holdfast.store.tasks.operations import ClaimLeases
 
 FORK_PATIENCE = 5.0
@@ -105,10 +105,11 @@ class UncertainWrite(NamedTuple):
     signal: OutgoingSignal | None = None
 
 
-class PostgresStore(PostgresReader):
-    """A store in a PostgreSQL database."""
+class PostgresDatabase:
+    """A PostgreSQL database."""
 
-    overlaps = True
+    dialect = DIALECT
+    overlaps_commits = True
 
     def __init__(
         self,
@@ -120,7 +121,11 @@ class PostgresStore(PostgresReader):
         listen: str | None = None,
         notify: bool | None = None,
     ) -> None:
-        super().__init__(address.read(url, listen=listen, notify=notify), clock or DatabaseClock())
+        self.address = address.read(url, listen=listen, notify=notify)
+        self.clock: Clock = clock or DatabaseClock()
+        self._now: Callable[[], int] = self.clock.now
+        self._reader = PostgresReader(self.address)
+        self._damage = DamageBypass(self, self._only)
         self.url = self.address.shown
         self.commits = 0
         self._lock = threading.RLock()
@@ -144,7 +149,9 @@ class PostgresStore(PostgresReader):
         id()."""
         self._missing_locks: dict[int, tuple[int, float]] = {}
         self._live_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
-        self._writer, self.identity = migrate.open_writer(self._connect, codec, create=create)
+        self._writer, self.identity = migrate.open_writer(
+            self._reader.connect, codec, create=create
+        )
         try:
             self._synchronise_clock()
         except BaseException as error:
@@ -157,16 +164,16 @@ class PostgresStore(PostgresReader):
     def _synchronise_clock(self) -> None:
         if isinstance(self.clock, DatabaseClock):
             self.clock.measure(self._writer, times=3)
-        delete_old(self._writer, self.now())
+        delete_old(self._writer, self._now())
         latest = self._writer.rows(SQL["newest"])[0]
         written = [latest[name] for name in ("event_at", "run_at", "beat_at")]
-        self.clock.not_before(newest(written, self.now()))
+        self.clock.not_before(newest(written, self._now()))
 
     # Writing
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
         """Apply all operations in one transaction, and return an answer for each."""
-        self._refuse_when_closed()
+        self._reader.refuse_when_closed()
         if len(batch) > 1 and len({id(op) for op in batch}) < len(batch):
             batch = [msgspec.structs.replace(op) for op in batch]
         with self._lock:
@@ -176,7 +183,7 @@ class PostgresStore(PostgresReader):
                 raise
             except Exception as error:
                 if len(batch) == 1:
-                    return [self._apply_around_damage(batch[0], error)]
+                    return [self._damage.apply(batch[0], error)]
             return [self._apply_alone(op) for op in batch]
 
     def _only(self, op: Operation) -> Any:
@@ -187,11 +194,13 @@ class PostgresStore(PostgresReader):
         try:
             return self._only(op)
         except Exception as error:
-            return self._answer_to(op, error)
+            return self._damage.answer_to(op, error)
 
     def _answered(self, batch: Sequence[Operation]) -> list[Any]:
         try:
-            self.persist(lambda: self._write([op for op in batch if id(op) not in self._answers]))
+            self._reader.persist(
+                lambda: self._write([op for op in batch if id(op) not in self._answers])
+            )
         except StoreReadOnly:
             self._writer.close()  # after a failover the next connection finds the new primary
             raise
@@ -204,7 +213,7 @@ class PostgresStore(PostgresReader):
     def _write(self, ops: Sequence[Operation]) -> None:
         """Try to write the operations, by the fastest way that applies, and record the answers."""
         db = self._connected()
-        now = self.now()
+        now = self._now()
         ops = [op for op in ops if id(op) not in self._answers]
         if not ops or self._nothing_to_claim(db, ops, now):
             return
@@ -389,7 +398,7 @@ class PostgresStore(PostgresReader):
         return self._writer
 
     def _reconnect(self) -> None:
-        db = self._connect()
+        db = self._reader.connect()
         try:
             db.must_be_writable()
             db.find_by_index()
@@ -416,7 +425,7 @@ class PostgresStore(PostgresReader):
         if uncertain is None:
             return
         if uncertain.marker is not None:
-            if self._markers.has_committed(db, uncertain.marker, self.now()):
+            if self._markers.has_committed(db, uncertain.marker, self._now()):
                 self._record(uncertain.answers)
                 self._publish(uncertain.hints or Hints())
         elif uncertain.signal is not None:
@@ -430,6 +439,24 @@ class PostgresStore(PostgresReader):
                 self._publish(written.hints)
         self._uncertain = None
 
+    # Reading
+
+    def fetch(self, sql: str, values: Any = ()) -> list[Any]:
+        """Return the rows of a statement, on a connection of its own."""
+        return self._reader.fetch(sql, values)
+
+    def snapshot(self) -> AbstractContextManager[PostgresSnapshot]:
+        """Return a source of rows that all show the same committed state."""
+        return self._reader.snapshot(self.clock)
+
+    def integrity(self) -> list[str]:
+        """Return []: the server has no check that every role may run."""
+        return []
+
+    def info(self) -> dict[str, object]:
+        """Return the versions, settings and sizes that `doctor` shows."""
+        return info(self._reader.fetch, self.address.shown)
+
     # Notifications
 
     def hints(self) -> Hints:
@@ -442,17 +469,16 @@ class PostgresStore(PostgresReader):
             self._has_hints = False
         return hints
 
-    def routes(self) -> dict[int, Route]:
-        known_routes = super().routes()
+    def keep_routes(self, numbers: Collection[int]) -> None:
+        """Forget the cached numbers of routes whose rows are damaged or deleted: the next start of
+        such a route creates another one."""
         for route, number in list(self._routes.items()):
-            # The row is damaged or deleted: the next start of this route creates another one.
-            if number not in known_routes:
+            if number not in numbers:
                 self._routes.pop(route, None)
-        return known_routes
 
     def changed(self) -> bool:
         """Return whether another process has committed since the last call, or may have."""
-        self._refuse_when_closed()
+        self._reader.refuse_when_closed()
         heard = self._notifier.changed()
         self._expects_work = self._expects_work or heard
         if heard:
@@ -476,7 +502,7 @@ class PostgresStore(PostgresReader):
         """
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
         with PostgresUserTransaction(
-            connection, self.address.shown, self.identity, self.now()
+            connection, self.address.shown, self.identity, self._now()
         ) as tx:
             return transitions.start_runs(tx, StartRuns(unleased))
 
@@ -499,41 +525,43 @@ class PostgresStore(PostgresReader):
         if beat_at != session.beat_at:
             since = time.monotonic()
             self._missing_locks[slot] = (session.beat_at, since)
-        missing_since = max(since, self._lost_at + RETURN)
+        missing_since = max(since, self._reader.lost_at + RETURN)
         return False if time.monotonic() - missing_since > GRACE else None
 
     def was_away(self) -> bool:
         """Return whether the server was lost until a moment ago. Sessions that missed heartbeats
         meanwhile are about to reconnect."""
-        return time.monotonic() - self._lost_at < RETURN + GRACE
+        return time.monotonic() - self._reader.lost_at < RETURN + GRACE
 
     def _locked_slots(self) -> frozenset[int]:
         """Return the slots of all live processes, cached for SEEN seconds: one query for many
         sessions."""
         asked, slots = self._live_slots
         if time.monotonic() - asked > SEEN:
-            slots = frozenset(row["slot"] for row in self._rows("locked_slots", space=SPACE))
+            slots = frozenset(
+                row["slot"] for row in self.fetch(SQL["locked_slots"], {"space": SPACE})
+            )
             self._live_slots = (time.monotonic(), slots)
         return slots
 
-    def take_slot(self) -> int:
+    def acquire_liveness(self) -> int:
         """Lock a slot by which others see that this process is alive."""
         return self._notifier.take_slot()
 
-    def keep_slot(self, slot: int) -> bool:
+    def keep_liveness(self, slot: int) -> bool:
         """Return whether a slot is locked; if not, lock it soon."""
         return self._notifier.keep_slot(slot)
 
-    def free_slot(self, slot: int) -> None:
+    def release_liveness(self, slot: int) -> None:
         """Unlock a slot."""
         self._notifier.free_slot(slot)
         self._live_slots = (-SEEN, frozenset())
 
     def close(self) -> None:
         """Close all connections and stop the notifier."""
-        if self._closed is not None:
+        if self._reader.closed is not None:
             return
-        super().close()
+        self._reader.close()
         self._notifier.close()
         with self._lock:
             self._markers.delete(self._writer)
@@ -545,11 +573,11 @@ class PostgresStore(PostgresReader):
 
     def after_fork(self, *, in_child: bool) -> None:
         """Continue; in the child, abandon all connections without a message to the server."""
-        if in_child and self._closed is None:
-            self._closed = "the process was forked: open the store again in the child"
-            for db in (self._writer, *self._idle):
+        if in_child and self._reader.closed is None:
+            self._reader.closed = "the process was forked: open the store again in the child"
+            for db in (self._writer, *self._reader.idle):
                 db.abandon()
-            self._idle.clear()
+            self._reader.idle.clear()
             self._notifier.abandon()
         if self._quiet:
             self._lock.release()
@@ -560,4 +588,4 @@ def _worth_announcing(hints: Hints) -> bool:
 
 
 if TYPE_CHECKING:
-    _promise: type[Store] = PostgresStore
+    _promise: type[Database] = PostgresDatabase

@@ -14,8 +14,8 @@ import msgspec
 from holdfast.core.retention import RetentionRule
 from holdfast.core.status import FINAL
 from holdfast.store.retention.operations import Forget, PrunableRun
+from holdfast.store.retention.queries import RetentionQueries
 from holdfast.store.runs.operations import Prune
-from holdfast.store.store import Store
 
 RUNS = "runs"
 
@@ -51,13 +51,13 @@ def statuses_of(rule: RetentionRule) -> list[str]:
     return list(rule.statuses) or sorted(status.value for status in FINAL)
 
 
-def portions(store: Store, rule: RetentionRule) -> list[RetentionPortion]:
+def portions(queries: RetentionQueries, rule: RetentionRule) -> list[RetentionPortion]:
     """Return the parts of the store that a rule selects now."""
-    now = store.now()
+    now = queries.now()
     bounds = []
     if rule.older_than is not None:
         bounds.append(now - rule.older_than)
-    if rule.max_bytes is not None and (cut := _size_cut(store, rule, now)) is not None:
+    if rule.max_bytes is not None and (cut := _size_cut(queries, rule, now)) is not None:
         bounds.append(cut)
     if rule.keep_last is None:
         return [RetentionPortion(rule.workflow, max(bounds))] if bounds else []
@@ -65,27 +65,27 @@ def portions(store: Store, rule: RetentionRule) -> list[RetentionPortion]:
     if not bounds and not alone:
         return []
     selected = []
-    for workflow in _workflows(store, rule):
-        newest = store.nth_newest(workflow, statuses_of(rule), rule.keep_last)
+    for workflow in _workflows(queries, rule):
+        newest = queries.nth_newest(workflow, statuses_of(rule), rule.keep_last)
         if newest is not None:
             selected.append(RetentionPortion(workflow, min(max(bounds, default=EVER), newest)))
     return selected
 
 
-def _workflows(store: Store, rule: RetentionRule) -> list[str]:
+def _workflows(queries: RetentionQueries, rule: RetentionRule) -> list[str]:
     if rule.workflow is not None:
         return [rule.workflow]
-    return sorted({route.workflow for route in store.routes().values()})
+    return queries.workflows()
 
 
-def _size_cut(store: Store, rule: RetentionRule, now: int) -> int | None:
+def _size_cut(queries: RetentionQueries, rule: RetentionRule, now: int) -> int | None:
     """Return the instant before which all finished trees must be deleted for the data to fit into
     ``max_bytes``; None if the data fit."""
-    excess = store.used_bytes() - (rule.max_bytes or 0)
+    excess = queries.used_bytes() - (rule.max_bytes or 0)
     if excess <= 0:
         return None
     cut = None
-    for tree in _trees(store, RetentionPortion(rule.workflow, now + 1), statuses_of(rule)):
+    for tree in _trees(queries, RetentionPortion(rule.workflow, now + 1), statuses_of(rule)):
         if tree.runs:
             excess -= tree.bytes
             cut = tree.finished_at + 1
@@ -95,13 +95,13 @@ def _size_cut(store: Store, rule: RetentionRule, now: int) -> int | None:
 
 
 def _trees(
-    store: Store, portion: RetentionPortion, statuses: Sequence[str]
+    queries: RetentionQueries, portion: RetentionPortion, statuses: Sequence[str]
 ) -> Iterator[PrunableRun]:
     """Yield the finished trees of a portion, oldest first. A tree that cannot be deleted, because a
     part of it has not ended, has 0 runs."""
     since = 0
     seen: set[str] = set()  # the trees of the last page that ended at *since*
-    while page := store.oldest_finished(portion.workflow, statuses, since, portion.before, PAGE):
+    while page := queries.oldest_finished(portion.workflow, statuses, since, portion.before, PAGE):
         fresh = [tree for tree in page if tree.id not in seen]
         yield from fresh
         last = page[-1].finished_at
@@ -111,11 +111,11 @@ def _trees(
             return
 
 
-def preview(store: Store, rule: RetentionRule) -> RetentionPreview:
+def preview(queries: RetentionQueries, rule: RetentionRule) -> RetentionPreview:
     """Return how much a rule would delete now."""
     totals = RetentionPreview(rule.name, rule.what, 0, 0, 0)
-    for portion in portions(store, rule):
-        for tree in _trees(store, portion, statuses_of(rule)):
+    for portion in portions(queries, rule):
+        for tree in _trees(queries, portion, statuses_of(rule)):
             if tree.runs:
                 totals.trees += 1
                 totals.runs += tree.runs

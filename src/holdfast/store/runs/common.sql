@@ -130,7 +130,7 @@ UPDATE holdfast.fanout SET remaining = remaining + :more WHERE run_id = :run_id 
 INSERT INTO holdfast.run_notification (session_id, run_id) VALUES (:session_id, :run_id);
 
 -- name: notifications
-SELECT id, run_id FROM holdfast.run_notification WHERE session_id = :session_id AND id > :after ORDER BY id;
+SELECT id, run_id, id AS number FROM holdfast.run_notification WHERE session_id = :session_id AND id > :after ORDER BY id;
 
 -- name: delete_notifications
 -- All but the last notification: while it exists, SQLite does not assign its number again to a
@@ -464,12 +464,16 @@ SELECT id, namespace, workflow, version, lane, capabilities FROM holdfast.route 
 -- name: held
 SELECT id, generation, revision FROM holdfast.run WHERE session_id = :session_id;
 
--- name: next_wake
-SELECT MIN(wake_at) AS wake_at FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL;
-
--- name: next_deadline
-SELECT MIN(deadline) AS deadline FROM holdfast.run
- WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling';
+-- name: next_due
+SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) AS wake_at,
+       (SELECT MIN(deadline) FROM holdfast.run
+         WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling') AS deadline,
+       (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
+       (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
+       (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
+       (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS news_at,
+       (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
+       EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: counts
 SELECT status, COUNT(*) AS runs FROM holdfast.run GROUP BY status ORDER BY status;

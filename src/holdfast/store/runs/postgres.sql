@@ -447,18 +447,6 @@ SELECT run_id, id, name, payload, at, number, wait_id, source, step
  WHERE run_id = ANY(CAST(:ids AS TEXT[])) AND taken = 0
  ORDER BY id;
 
--- name: next_look
--- Differs from SQLite: one query instead of several.
-SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) AS wake_at,
-       (SELECT MIN(deadline) FROM holdfast.run
-         WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling') AS deadline,
-       (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
-       (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
-       (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
-       (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS news_at,
-       (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
-       EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
-
 -- name: prunable
 -- Differs from SQLite: lists are passed as arrays, and the rows are locked, so that no other
 -- process replays a run that is about to be deleted.

@@ -1,35 +1,33 @@
-"""Queries about runs, sessions and lanes, and the snapshots that copy runs to another store."""
+"""Queries about runs and sessions, and the snapshots that copy runs to another store."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.core.events import Event, EventKind
-from holdfast.core.payload import Seal
 from holdfast.core.runs import Cell, ChildRecord, Fanout, Route, RunRecord, RunSnapshot
-from holdfast.core.sessions import Lane, Session
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.core.waits import Signal
-from holdfast.errors import BadData, RowDamaged
-from holdfast.store import sql_files
-from holdfast.store.damage import DamageQueries
-from holdfast.store.database import CheckProgress
-from holdfast.store.payloads.operations import HALF_COPIED, SEALED
-from holdfast.store.payloads.queries import REFERENCES_RECORDED
+from holdfast.store.lanes.queries import LaneQueries
+from holdfast.store.reader import Reader
+from holdfast.store.rows import cells, cells_by_table
 from holdfast.store.runs import list_query
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.soundness import described, sifted, whole, without_route
-from holdfast.store.tables import BELOW_RUNS, STANDING, StoredTable
+from holdfast.store.signals.queries import signal_from
+from holdfast.store.soundness import whole, without_route
+from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions import run_from
 from holdfast.store.transitions.transaction import (
     damaged_session,
-    lane_from,
-    lanes_from,
     session_from,
 )
+
+_DUE = ("wake_at", "deadline", "schedule", "flow_at", "attempt_until", "news_at", "stage_at")
+"""The columns of ``next_due``, in the order of the fields of NextDue."""
 
 ALL = 2**62
 """The limit of a query that has none."""
@@ -74,88 +72,111 @@ class NextDue(msgspec.Struct):
         return min((time for time in times if time is not None), default=None)
 
 
-class RunQueries(DamageQueries):
-    """Queries about runs, sessions and lanes."""
+class RunQueries:
+    """Queries about runs and sessions."""
 
-    def run(self, run_id: str) -> RunRecord | None:
-        run = self._one(run_from, "run", run_id=run_id)
-        if run is None and (unrouted := self._rows("run_identity", id=run_id)):
+    def __init__(
+        self, reader: Reader, keep_routes: Callable[[Collection[int]], None] = lambda routes: None
+    ) -> None:
+        self._reader: Reader = reader
+        self._keep_routes: Callable[[Collection[int]], None] = keep_routes
+        self._lanes: LaneQueries = LaneQueries(reader)
+        self._notified: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
+        """For each session: up to where notifications were returned in order, and those beyond
+        that were returned early."""
+
+    def get(self, run_id: str) -> RunRecord | None:
+        """Return the run, or None."""
+        run = self._reader.first(run_from, "run", run_id=run_id)
+        if run is None and (unrouted := self._reader.rows("run_identity", id=run_id)):
             raise without_route(run_id, unrouted[0]["route_id"])
         return run
 
-    def runs(self, which: RunFilter) -> list[RunRecord]:
+    def find(self, which: RunFilter) -> list[RunRecord]:
+        """Return the runs that a filter selects, from new to old."""
         sql, values = list_query.list_runs(which)
-        return self._list(run_from, self._spelled(sql), values)
+        return self._reader.list_sql(run_from, self._reader.spelled(sql), values)
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
-        return self._all(_event, "history", run_id=run_id, after=after)
+        """Return the events of a run in order whose ``seq`` is above *after*."""
+        return self._reader.all(_event, "history", run_id=run_id, after=after)
 
     def last_checkpoint(self, run_id: str) -> int:
-        rows = self._rows("last_checkpoint", run_id=run_id)
+        """Return the ``seq`` of the last checkpoint of a run; 0 if it has none, or was replayed
+        after it."""
+        rows = self._reader.rows("last_checkpoint", run_id=run_id)
         is_current = bool(rows) and rows[0]["kind"] == EventKind.CHECKPOINT_WRITTEN
         return int(rows[0]["seq"]) if is_current else 0
 
-    def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRecord]:
-        return self._listed(run_from, "runs_by_id", ids=self._as_list(run_ids))
+    def by_id(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        """Return those of these runs that exist, in any order."""
+        return self._reader.listed(run_from, "runs_by_id", ids=self._reader.as_list(run_ids))
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
+        """Return the events of several runs, each history in order."""
         histories: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
-        for row in self._rows("histories", ids=self._as_list(run_ids)) if run_ids else []:
+        for row in (
+            self._reader.rows("histories", ids=self._reader.as_list(run_ids)) if run_ids else []
+        ):
             histories[row["run_id"]].append(_event(row))
         return histories
 
-    def glance(self, run_id: str) -> RunUpdate | None:
-        rows = self._rows("glance", run_id=run_id)
+    def update(self, run_id: str) -> RunUpdate | None:
+        """Return what the holder of a run must read after a notification, or None."""
+        rows = self._reader.rows("glance", run_id=run_id)
         if not rows:
             return None
         return _update(rows)
 
-    def glances(self, run_ids: Sequence[str]) -> dict[str, RunUpdate]:
+    def updates(self, run_ids: Sequence[str]) -> dict[str, RunUpdate]:
+        """Return the same for several runs, by id."""
         rows_by_run: dict[str, list[Any]] = {}
-        for row in self._rows("glances", ids=self._as_list(run_ids)):
+        for row in self._reader.rows("glances", ids=self._reader.as_list(run_ids)):
             rows_by_run.setdefault(row["run_id"], []).append(row)
         return {run_id: _update(rows) for run_id, rows in rows_by_run.items()}
 
-    def signals(self, run_id: str) -> list[Signal]:
-        return self._all(_signal, "signals", run_id=run_id)
-
-    def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
-        signals: dict[str, list[Signal]] = {run_id: [] for run_id in run_ids}
-        for row in self._rows("signals_of", ids=self._as_list(run_ids)) if run_ids else []:
-            signals[row["run_id"]].append(_signal(row))
-        return signals
-
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[ChildRecord]:
+        """Return the children of a run in order; with *steps*, of these steps only."""
         if steps is None:
-            return self._all(_child, "children", run_id=run_id)
+            return self._reader.all(_child, "children", run_id=run_id)
         return [
             child
             for step in steps
-            for child in self._all(_child, "children_of_step", run_id=run_id, step=step)
+            for child in self._reader.all(_child, "children_of_step", run_id=run_id, step=step)
         ]
 
     def ended_children(self, run_id: str, steps: Sequence[str]) -> list[ChildRecord]:
+        """Return the children of these steps that have ended, in any order."""
         if not steps:
             return []
-        return self._all(_child, "ended_children", run_id=run_id, steps=self._as_list(steps))
+        return self._reader.all(
+            _child, "ended_children", run_id=run_id, steps=self._reader.as_list(steps)
+        )
 
     def open_children(self, run_id: str, limit: int) -> list[str]:
-        return [row["id"] for row in self._rows("open_children", run_id=run_id, limit=limit)]
+        """Return the ids of the children that have not ended, and have to end before their parent
+        does."""
+        return [row["id"] for row in self._reader.rows("open_children", run_id=run_id, limit=limit)]
 
     def is_touched(self, run_id: str) -> bool:
-        return bool(self._rows("touched", run_id=run_id))
+        """Return whether something reached a run that its holder had not seen when it parked the
+        run."""
+        return bool(self._reader.rows("touched", run_id=run_id))
 
     def tags(self, run_id: str) -> dict[str, str]:
-        return {row["name"]: row["value"] for row in self._rows("tags", run_id=run_id)}
+        """Return the tags of a run."""
+        return {row["name"]: row["value"] for row in self._reader.rows("tags", run_id=run_id)}
 
     def routes(self) -> dict[int, Route]:
-        return dict(self._listed(lambda row: (row["id"], _route(row)), "routes"))
+        """Return all routes on which runs were ever started, by id."""
+        routes = dict(self._reader.listed(lambda row: (row["id"], _route(row)), "routes"))
+        self._keep_routes(routes)
+        return routes
 
     def sessions(self, limit: int = -1) -> list[Session]:
-        sql = self._query("sessions")
-        rows, damaged = sifted(sql, self._fetch(sql, {"limit": ALL if limit < 0 else limit}))
-        for damage in damaged:
-            self._report(damage)
+        """Return the sessions that have not ended, oldest first, those without a process (that only
+        hold leases) last; at most *limit*, or all if it is negative."""
+        rows, damaged = self._reader.sifted("sessions", limit=ALL if limit < 0 else limit)
         # A session whose id is not text is left out: no run can name it, no statement can end it.
         ids = [damage.place["id"] for damage in damaged]
         return [
@@ -163,74 +184,63 @@ class RunQueries(DamageQueries):
             *(damaged_session(session_id) for session_id in ids if isinstance(session_id, str)),
         ]
 
-    def lanes(self) -> list[Lane]:
-        sql = self._query("lanes")
-        rows, damaged = sifted(sql, self._fetch(sql))
-        for damage in damaged:
-            self._report(damage)
-        return lanes_from(rows, damaged)
-
-    def share_free_at(self, lane: str, share: str) -> int:
-        return next((row["free_at"] for row in self._rows("free_at", lane=lane, share=share)), 0)
-
-    def held(self, session_id: str) -> list[tuple[str, int, int]]:
+    def held_by(self, session_id: str) -> list[tuple[str, int, int]]:
+        """Return the runs that a session holds: id, generation, revision."""
         return [
             (row["id"], row["generation"], row["revision"])
-            for row in self._rows("held", session_id=session_id)
+            for row in self._reader.rows("held", session_id=session_id)
         ]
 
     def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        return [
-            (row["id"], row["run_id"])
-            for row in self._rows("notifications", session_id=session_id, after=after)
-        ]
+        """Return the notifications of a session with a number above *after*: the number and the run
+        that changed.
+
+        The number is the place to continue from. On PostgreSQL it stays below the notifications of
+        a transaction that is still open, so that some are returned early; they are not returned
+        again.
+        """
+        rows = self._reader.rows("notifications", session_id=session_id, after=after)
+        cursor, returned_early = self._notified.get(session_id, (0, frozenset()))
+        if cursor == after:
+            rows = [row for row in rows if (row["number"], row["run_id"]) not in returned_early]
+        if rows:
+            new = frozenset((row["number"], row["run_id"]) for row in rows)
+            last = rows[-1]["id"]
+            early = frozenset(entry for entry in new | returned_early if entry[0] > last)
+            self._notified[session_id] = (last, early)
+        return [(row["id"], row["run_id"]) for row in rows]
 
     def next_wake(self) -> int | None:
-        return self.next_look().at
+        """Return when to poll next: when the next timer, deadline or schedule is due, or a used-up
+        rate allows the next run. None if nothing is due."""
+        return self.next_due().at
 
-    def next_look(self) -> NextDue:
-        admission = self._next_admission()
-        work = [time for time in (self._earliest("next_wake"), admission) if time is not None]
-        others = (
-            "next_deadline",
-            "next_schedule",
-            "next_flow",
-            "next_attempt_end",
-            "next_news",
-            "next_stage",
-        )
-        return NextDue(min(work, default=None), *map(self._earliest, others))
-
-    def _earliest(self, query: str) -> int | None:
-        """Return the earliest of some instants, unchecked. A damaged instant is either earlier than
-        all others, so that the worker which processes it sets its row aside, or it is not a number.
-        """
-        instant = values_of(self._fetch(self._query(query))[0])[0]
-        return instant if isinstance(instant, int) else None
-
-    def _next_admission(self) -> int | None:
-        """Return when a used-up rate, of a lane or of one of its shares, allows the next run; None
-        if none is used up."""
-        now = self.now()
-        lanes = self._listed(lane_from, "lanes_with_work")
-        times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
-        for lane in lanes:
-            if lane.share_rate_limit is not None:
-                times += [
-                    row["free_at"] for row in self._rows("spent_shares", lane=lane.name, now=now)
-                ]
-        return min((time for time in times if time > now), default=None)
+    def next_due(self) -> NextDue:
+        """Return the same, by kind."""
+        (row,) = self._reader.fetch(self._reader.query("next_due"))
+        # Unchecked. A damaged instant is either earlier than all others, so that the worker which
+        # processes it sets its row aside, or it is not a number.
+        instants = [row[name] if isinstance(row[name], int) else None for name in _DUE]
+        admission = self._lanes.next_admission() if row["rated"] else None
+        work = [time for time in (instants[0], admission) if time is not None]
+        return NextDue(min(work, default=None), *instants[1:])
 
     def counts(self) -> dict[str, int]:
-        return {row["status"]: row["runs"] for row in self._rows("counts")}
+        """Return the number of runs by status."""
+        return {row["status"]: row["runs"] for row in self._reader.rows("counts")}
 
-    def dossiers(self, after: str, limit: int, size: int) -> list[RunSnapshot]:
-        last = _last_within(whole("run", self._rows("weights", after=after, limit=limit)), size)
+    def snapshots(self, after: str, limit: int, size: int) -> list[RunSnapshot]:
+        """Return snapshots of the next runs above the id *after*, in the order of their ids: at
+        most *limit* runs and *size* bytes, but at least one run. Empty at the end."""
+        last = _last_within(
+            whole("run", self._reader.rows("weights", after=after, limit=limit)), size
+        )
         if last is None:
             return []
         span = {"after": after, "last": last}
         snapshots = {
-            row["id"]: _snapshot(row) for row in whole("run", self._rows("whole_runs", **span))
+            row["id"]: _snapshot(row)
+            for row in whole("run", self._reader.rows("whole_runs", **span))
         }
         below = {
             query: whole(table, self._below(query, snapshots, **span))
@@ -244,7 +254,7 @@ class RunQueries(DamageQueries):
             snapshots[row["run_id"]].events.append(event)
         for row in below["whole_signals"]:
             signal = msgspec.structs.replace(
-                _signal(row), key=row["key"], taken=bool(row["taken"]), effect=row["effect"]
+                signal_from(row), key=row["key"], taken=bool(row["taken"]), effect=row["effect"]
             )
             snapshots[row["run_id"]].signals.append(signal)
         for row in below["whole_fanouts"]:
@@ -253,70 +263,23 @@ class RunQueries(DamageQueries):
             )
         for table in BELOW_RUNS:
             for row in whole(table.name, self._below(f"whole_{table.name}", snapshots, **span)):
-                cells = _cells(table, row)
-                snapshots[row["run_id"]].below.setdefault(table.name, []).append(cells)
+                below_run = snapshots[row["run_id"]].below
+                below_run.setdefault(table.name, []).append(cells(table, row))
         return list(snapshots.values())
 
     def _below(self, query: str, run_ids: Collection[str], **values: object) -> list[Any]:
         """Return the rows that belong to these runs: rows of a run that was started meanwhile are
         left out."""
-        return [row for row in self._rows(query, **values) if row["run_id"] in run_ids]
+        return [row for row in self._reader.rows(query, **values) if row["run_id"] in run_ids]
 
     def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
+        """Return the rows of other tables that belong to a run, by table; tables without such rows
+        are left out."""
         rows_by_table = {
-            table: whole(table.name, self._rows(f"of_run_{table.name}", run_id=run_id))
+            table: whole(table.name, self._reader.rows(f"of_run_{table.name}", run_id=run_id))
             for table in BELOW_RUNS
         }
-        return _cells_by_table(rows_by_table)
-
-    def standing(self) -> dict[str, list[list[Cell]]]:
-        rows_by_table = {
-            table: whole(table.table, self._rows(f"all_{table.name}")) for table in STANDING
-        }
-        return _cells_by_table(rows_by_table)
-
-    def is_half_copied(self) -> bool:
-        return bool(self._rows("setting", name=HALF_COPIED))
-
-    def seal(self) -> Seal | None:
-        rows = self._rows("setting", name=SEALED)
-        return msgspec.json.decode(rows[0]["value"], type=Seal) if rows else None
-
-    def _broken_laws(self, progress: CheckProgress | None = None) -> list[str]:
-        """Describe each law that does not hold, with the first rows that break it."""
-        broken: list[str] = []
-        laws = sql_files.laws()
-        for number, (law, sql) in enumerate(laws.items()):
-            if progress is not None:
-                progress(number, len(laws))
-            try:
-                rows = self._fetch(
-                    self._spelled(sql), {"now": self.now()} if sql_files.parameters(sql) else ()
-                )
-            except self._garbled as error:
-                broken.append(f"{law.replace('_', ' ')}: the check failed, because {error}")
-                continue
-            shown = ", ".join(str(values_of(row)[0]) for row in rows[:5])
-            if rows:
-                broken.append(f"{law.replace('_', ' ')}: {len(rows)} broken, such as {shown}")
-        if progress is not None:
-            progress(len(laws), len(laws))
-        try:
-            return broken + self._lost_references()
-        except (RowDamaged, BadData) as error:
-            return [*broken, f"{REFERENCES_RECORDED}: the check failed, because {error}"]
-
-    def _damage_found(self, progress: CheckProgress | None = None) -> list[str]:
-        """Describe each damaged row: its place and its fault."""
-        return [described(damage) for damage in self.damaged_rows(progress)]
-
-    def _lost_references(self) -> list[str]:
-        raise NotImplementedError
-
-
-def values_of(row: Any) -> list[Any]:
-    """Return the values of a row of either driver."""
-    return list(row.values()) if isinstance(row, dict) else list(row)
+        return cells_by_table(rows_by_table)
 
 
 def _last_within(weights: list[Any], size: int) -> str | None:
@@ -336,23 +299,6 @@ def _snapshot(row: Any) -> RunSnapshot:
     rank = values.pop("rank")
     crash_seq = values.pop("crash_seq")
     return RunSnapshot(run_from(values), {}, [], [], [], rank, crash_seq, {})
-
-
-def _cells_by_table(rows: Mapping[StoredTable, Sequence[Any]]) -> dict[str, list[list[Cell]]]:
-    """Return the values of the rows by the name of their table; empty tables are left out."""
-    return {
-        table.name: [_cells(table, row) for row in table_rows]
-        for table, table_rows in rows.items()
-        if table_rows
-    }
-
-
-def _cells(table: StoredTable, row: Any) -> list[Cell]:
-    """Return the values of a row; memoryviews of the driver become bytes."""
-    return [
-        bytes(row[name]) if isinstance(row[name], memoryview) else row[name]
-        for name in table.columns
-    ]
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -375,7 +321,7 @@ def _event(row: Any) -> Event:
 def _update(rows: Sequence[Any]) -> RunUpdate:
     """Return the state of a run from its join with the signals; without any, ``id`` is NULL."""
     first = rows[0]
-    signals = [_signal(row) for row in rows if row["id"] is not None]
+    signals = [signal_from(row) for row in rows if row["id"] is not None]
     return RunUpdate(
         Status(first["status"]),
         first["generation"],
@@ -383,19 +329,6 @@ def _update(rows: Sequence[Any]) -> RunUpdate:
         first["cancel_reason"],
         first["cancelled_at"],
         signals,
-    )
-
-
-def _signal(row: Any) -> Signal:
-    return Signal(
-        id=row["id"],
-        name=row["name"],
-        payload=bytes(row["payload"]),
-        at=row["at"],
-        number=row["number"],
-        wait_id=row["wait_id"],
-        source=row["source"],
-        step=row["step"],
     )
 
 

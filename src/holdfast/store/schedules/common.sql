@@ -49,9 +49,6 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
  WHERE wake_at <= :now
  ORDER BY wake_at LIMIT :limit;
 
--- name: next_schedule
-SELECT MIN(wake_at) AS wake_at FROM holdfast.schedule WHERE wake_at IS NOT NULL;
-
 -- name: free_schedule
 -- A run has ended: ticks that waited for it are due.
 UPDATE holdfast.schedule AS schedule

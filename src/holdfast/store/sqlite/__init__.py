@@ -1,5 +1,5 @@
 """The SQLite adapter of the store contract."""
 
-from holdfast.store.sqlite.adapter import SqliteStore
+from holdfast.store.sqlite.adapter import SqliteDatabase
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteDatabase"]

@@ -1,8 +1,8 @@
 """The SQLite adapter: a store in one file, in WAL mode with full sync.
 
 Invariants:
-- A process has one writing connection; ``SqliteStore._lock`` serialises its transactions. Reads use
-  connections of their own (``SqliteReader``).
+- A process has one writing connection; ``SqliteDatabase._lock`` serialises its transactions.
+  Reads use connections of their own (``SqliteReader``).
 - Processes compete for the write lock of SQLite by short tries; see ``_take_write_lock``.
 - Before a commit is acknowledged, the store checks that its files are still in place.
 """
@@ -14,8 +14,8 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -36,13 +36,14 @@ from holdfast.errors import (
 )
 from holdfast.store import process_fork, transitions
 from holdfast.store.clock import Clock, WallClock
-from holdfast.store.database import NO_HINTS, Hints, MemberOutcome, Operation, Started
+from holdfast.store.damage import DamageBypass
+from holdfast.store.database import NO_HINTS, Database, Hints, MemberOutcome, Operation, Started
 from holdfast.store.instants import newest
 from holdfast.store.runs.operations import Advance, Advanced, StartRuns
 from holdfast.store.runs.queries import route_values
 from holdfast.store.sealing import refusal
 from holdfast.store.soundness import checked, sifted
-from holdfast.store.sqlite import clear_values, library_check, migrate, sealing
+from holdfast.store.sqlite import clear_values, inspection, library_check, migrate, sealing
 from holdfast.store.sqlite.connection import (
     COMMIT,
     RELEASE,
@@ -57,10 +58,9 @@ from holdfast.store.sqlite.connection import (
 from holdfast.store.sqlite.dialect import SQL, as_list, large_of, numbered, without_large
 from holdfast.store.sqlite.file_check import OpenFiles
 from holdfast.store.sqlite.liveness import liveness_locks_of
-from holdfast.store.sqlite.reader import SqliteReader
+from holdfast.store.sqlite.reader import DIALECT, SqliteReader, SqliteSnapshot
 from holdfast.store.sqlite.user_connection import LoanBroken
 from holdfast.store.sqlite.user_transaction import SqliteUserTransaction
-from holdfast.store.store import Store
 from holdfast.store.unstorable import translate_error
 
 LOCK_PATIENCE = 30.0
@@ -172,10 +172,11 @@ class SqliteTransaction:
         return True
 
 
-class SqliteStore(SqliteReader):
-    """A store in a SQLite file."""
+class SqliteDatabase:
+    """A database in a SQLite file."""
 
-    overlaps = False
+    dialect = DIALECT
+    overlaps_commits = False
 
     def __init__(
         self,
@@ -189,7 +190,11 @@ class SqliteStore(SqliteReader):
         self.path: str = os.path.abspath(path)
         self.url: str = f"sqlite:///{self.path}"
         self.commits: int = 0
-        super().__init__(self.path, library_check.enter(self.path, driver), clock or WallClock())
+        self.clock: Clock = clock or WallClock()
+        self._now: Callable[[], int] = self.clock.now
+        self._open = library_check.enter(self.path, driver)
+        self._reader = SqliteReader(self.path, self._open, self._refuse_when_gone)
+        self._damage = DamageBypass(self, self._apply_alone)
         self._lock = threading.RLock()
         self._locked_for_fork: bool = False
         self._is_broken = False
@@ -220,7 +225,7 @@ class SqliteStore(SqliteReader):
             self._db.close()
             raise
         written = [latest[name] for name in ("event_at", "run_at", "beat_at")]
-        self.clock.not_before(newest(written, self.now()))
+        self.clock.not_before(newest(written, self._now()))
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
         """Apply all operations in one transaction, and return one answer per operation.
@@ -228,7 +233,7 @@ class SqliteStore(SqliteReader):
         If the transaction fails because of one operation, each of the batch is applied in a
         transaction of its own, so that the others do not fail with it.
         """
-        self._refuse_when_closed()
+        self._reader.refuse_when_closed()
         with self._lock:
             if self._is_broken:
                 self._replace_writer()
@@ -247,15 +252,15 @@ class SqliteStore(SqliteReader):
                 raise
             except RowDamaged as damage:
                 if len(batch) == 1:
-                    return [self._apply_around_damage(batch[0], damage)]
+                    return [self._damage.apply(batch[0], damage)]
             except (HoldfastError, MemoryError):
                 raise
             except Exception as error:
                 if len(batch) == 1:
-                    return [self._apply_around_damage(batch[0], error)]
+                    return [self._damage.apply(batch[0], error)]
             return [self._alone(op) for op in batch]
 
-    def _only(self, op: Operation) -> Any:
+    def _apply_alone(self, op: Operation) -> Any:
         return self._transaction([op])[0]
 
     def _append(self, op: Advance) -> list[Any]:
@@ -263,7 +268,7 @@ class SqliteStore(SqliteReader):
 
         A statement outside a transaction is a transaction by itself.
         """
-        now = self.now()
+        now = self._now()
         sql, in_order = numbered("append_guarded")
         if not self._take_write_lock(
             self._db, sql, in_order(transitions.guarded(op, op.events[0], now))
@@ -277,9 +282,9 @@ class SqliteStore(SqliteReader):
         """Apply one operation of a failed batch in a transaction of its own, and return
         its answer."""
         try:
-            return self._only(op)
+            return self._apply_alone(op)
         except Exception as error:
-            return self._answer_to(op, error)
+            return self._damage.answer_to(op, error)
 
     def _transaction(self, batch: Sequence[Operation]) -> list[Any]:
         """Apply all operations in one transaction. If the user code of an operation ends the
@@ -304,10 +309,10 @@ class SqliteStore(SqliteReader):
         self._is_broken = False
 
     def _transact(self, batch: Sequence[Operation]) -> list[Any]:
-        self._refuse_when_closed()
+        self._reader.refuse_when_closed()
         self._begin(self._db)
         try:
-            tx = SqliteTransaction(self._db, self.now(), self._routes)
+            tx = SqliteTransaction(self._db, self._now(), self._routes)
             answers = self._answers(tx, batch)
             if tx.news:
                 transitions.write_outbox(tx)
@@ -390,12 +395,12 @@ class SqliteStore(SqliteReader):
     def _refuse_when_gone(self) -> None:
         """Raise StoreGone if other files have taken the place of the opened ones. From then on,
         every call raises it."""
-        loss = self._files.loss() if self._loss is None else self._loss
+        loss = self._files.loss() if self._reader.loss is None else self._reader.loss
         if loss is not None:
             # Closing deletes the WAL: a late reader of a closed store gets EngineClosed instead.
-            self._refuse_when_closed()
-            self._loss = loss
-            raise StoreGone(path=self.path, why=self._loss)
+            self._reader.refuse_when_closed()
+            self._reader.loss = loss
+            raise StoreGone(path=self.path, why=self._reader.loss)
 
     def _begin(self, db: Connection) -> None:
         self._take_write_lock(db, "BEGIN IMMEDIATE")
@@ -433,18 +438,33 @@ class SqliteStore(SqliteReader):
             self._has_hints = False
         return hints
 
-    def routes(self) -> dict[int, Route]:
-        routes = super().routes()
+    def keep_routes(self, numbers: Collection[int]) -> None:
+        """Forget the cached numbers of routes whose rows are damaged or gone: the next run of such
+        a route gets another row."""
         for route, number in list(self._routes.items()):
-            if number not in routes:
-                # The row is damaged or gone: the next run of this route gets another row.
+            if number not in numbers:
                 self._routes.pop(route, None)
-        return routes
+
+    def fetch(self, sql: str, values: Any = ()) -> list[Any]:
+        """Return the rows of a statement, on a connection that does not block the writer."""
+        return self._reader.fetch(sql, values)
+
+    def snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+        """Return a source of rows that all show the same committed state."""
+        return self._reader.snapshot(self.clock)
+
+    def integrity(self) -> list[str]:
+        """Describe the damage to the file and its indexes."""
+        return inspection.integrity(self._reader.fetch)
+
+    def info(self) -> dict[str, object]:
+        """Return the versions, settings and sizes that `doctor` shows."""
+        return inspection.info(self._reader.fetch, self.path, self._open)
 
     def changed(self) -> bool:
         """Return whether another connection has committed since the last call."""
         with self._lock:
-            self._refuse_when_closed()
+            self._reader.refuse_when_closed()
             self._refuse_when_gone()
             version = self._data_version()
             if version == self._version:
@@ -467,9 +487,9 @@ class SqliteStore(SqliteReader):
         """Create runs in the caller's open transaction on the same file. None is leased at its
         start, because the time of the commit is unknown."""
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
-        self._refuse_when_closed()
+        self._reader.refuse_when_closed()
         self._refuse_when_gone()
-        with SqliteUserTransaction(connection, self._db, self.now()) as tx:
+        with SqliteUserTransaction(connection, self._db, self._now()) as tx:
             return transitions.start_runs(tx, StartRuns(unleased))
 
     def is_alive(self, session: Session) -> bool | None:
@@ -482,24 +502,24 @@ class SqliteStore(SqliteReader):
         """Return False: a file is always in reach."""
         return False
 
-    def take_slot(self) -> int:
+    def acquire_liveness(self) -> int:
         """Lock a byte by which other processes see that this process is alive."""
         return liveness_locks_of(self.path).take()
 
-    def keep_slot(self, slot: int) -> bool:
+    def keep_liveness(self, slot: int) -> bool:
         """Lock the byte again if its lock or the file is gone; return whether it is locked."""
         return liveness_locks_of(self.path).keep(slot)
 
-    def free_slot(self, slot: int) -> None:
+    def release_liveness(self, slot: int) -> None:
         """Unlock the byte."""
         liveness_locks_of(self.path).free(slot)
 
     def close(self) -> None:
         """Close all connections, unless SQLite would delete the files of another database."""
-        if self._closed is not None:
+        if self._reader.closed is not None:
             return
         with self._lock:
-            super().close()
+            self._reader.close()
             if self._files.are_replaced():
                 self._db.abandon()
             else:
@@ -513,9 +533,9 @@ class SqliteStore(SqliteReader):
     def after_fork(self, *, in_child: bool) -> None:
         """Continue in the parent. In the child, close the connections, unless the fork happened
         within a transaction, which belongs to the parent."""
-        if in_child and self._closed is None:
-            super().close()
-            self._closed = "the process was forked: open the database again in the child"
+        if in_child and self._reader.closed is None:
+            self._reader.close()
+            self._reader.closed = "the process was forked: open the database again in the child"
             if self._locked_for_fork and not self._db.in_transaction():
                 self._db.close()
                 library_check.leave(self.path, self._db.kind)
@@ -524,4 +544,4 @@ class SqliteStore(SqliteReader):
 
 
 if TYPE_CHECKING:
-    _promise: type[Store] = SqliteStore
+    _promise: type[Database] = SqliteDatabase

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.streams.model import Progress, StreamMode, StreamRecord
-from holdfast.store.reader import Queries
+from holdfast.store.reader import Reader
 from holdfast.store.streams.operations import StoredFrame
 
 _LAST = 2**62
 
 
-class StreamQueries(Queries):
+class StreamQueries:
     """Queries about the output of runs."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
 
     def frames(
         self,
@@ -24,6 +27,8 @@ class StreamQueries(Queries):
         step: str | None = None,
         best_effort: bool = True,
     ) -> list[StoredFrame]:
+        """Return the frames of a run in order whose ``seq`` is above *after* and not above *until*;
+        with *step*, of this step only. Without *best_effort*, frames of that mode are left out."""
         values = {
             "after": after,
             "until": _LAST if until is None else until,
@@ -31,11 +36,12 @@ class StreamQueries(Queries):
             "best_effort": int(best_effort),
         }
         if step is None:
-            return self._listed(_frame, "frames", run_id=run_id, **values)
-        return self._listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
+            return self._reader.listed(_frame, "frames", run_id=run_id, **values)
+        return self._reader.listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
 
-    def streams(self, run_id: str) -> list[StreamRecord]:
-        streams = self._listed(_stream, "streams", run_id=run_id)
+    def of_run(self, run_id: str) -> list[StreamRecord]:
+        """Return the streams of a run in the order in which they were opened."""
+        streams = self._reader.listed(_stream, "streams", run_id=run_id)
         by_number = {stream.number: stream for stream in streams}
         for stream in streams:
             if stream.supersedes is not None and stream.supersedes in by_number:
@@ -43,7 +49,8 @@ class StreamQueries(Queries):
         return streams
 
     def progress(self, run_id: str) -> Progress | None:
-        rows = self._rows("progress", run_id=run_id)
+        """Return the last progress that a run reported; None if it never did."""
+        rows = self._reader.rows("progress", run_id=run_id)
         if not rows:
             return None
         return Progress(rows[0]["percent"], rows[0]["message"], rows[0]["progress_at"])

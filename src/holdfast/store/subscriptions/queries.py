@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core.subscriptions import (
@@ -13,60 +12,53 @@ from holdfast.core.subscriptions import (
     RunEvent,
     Subscription,
 )
-from holdfast.errors import RowDamaged
-from holdfast.store.reader import Queries
+from holdfast.store.installation import InstallationQueries
+from holdfast.store.reader import Reader
 from holdfast.store.transitions.subscribing import page, subscription_from
 
 
-class EventQueries(Queries):
+class SubscriptionQueries:
     """Queries about subscriptions, and about the events of all runs."""
 
-    _installation = ""
-
-    def installation(self) -> str:
-        if not self._installation:
-            rows = self._rows("setting", name="installation")
-            if not rows:
-                raise RowDamaged(
-                    table="setting", key="installation", column="name", why="the row is missing"
-                )
-            self._installation = str(rows[0]["value"])
-        return self._installation
+    def __init__(self, reader: Reader, installation: InstallationQueries) -> None:
+        self._reader: Reader = reader
+        self._installation: InstallationQueries = installation
 
     def place(self, start: EventCursor | str) -> EventCursor:
+        """Return the cursor that ``beginning`` or ``now`` stands for."""
         if isinstance(start, EventCursor):
             return start
-        row = self._rows("first_place" if start == BEGINNING else "last_place")[0]
+        row = self._reader.rows("first_place" if start == BEGINNING else "last_place")[0]
         return EventCursor(row["tx"], row["id"])
 
     def events(
         self, after: EventCursor, which: EventFilter, window: int = 500
     ) -> tuple[list[RunEvent], EventCursor]:
-        return page(_QueryTransaction(self), after, which, window, self.installation())
+        """Return the matching events among the next *window* events, in order, and the cursor to
+        continue from.
 
-    def subscription(self, name: str) -> Subscription | None:
-        return self._one(subscription_from, "subscription", name=name)
+        An event that commits late is returned late, but never skipped; events of one run keep their
+        order.
+        """
+        # All events up to the edge of a page are final, so its parts may be read by separate
+        # queries.
+        return page(self._reader, after, which, window, self._installation.id())
 
-    def subscriptions(self) -> list[Subscription]:
-        return self._listed(subscription_from, "subscriptions")
+    def get(self, name: str) -> Subscription | None:
+        """Return the subscription, or None."""
+        return self._reader.first(subscription_from, "subscription", name=name)
 
-    def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[DeadLetter]:
-        return self._listed(_letter, "letters", name=name, again=int(again), limit=limit)
+    def all(self) -> list[Subscription]:
+        """Return all subscriptions."""
+        return self._reader.listed(subscription_from, "subscriptions")
+
+    def dead_letters(
+        self, name: str, *, again: bool = False, limit: int = 1000
+    ) -> list[DeadLetter]:
+        """Return the dead letters of a webhook, oldest first; with *again*, only letters that are
+        marked for another delivery."""
+        return self._reader.listed(_letter, "letters", name=name, again=int(again), limit=limit)
 
 
 def _letter(row: Any) -> DeadLetter:
     return DeadLetter(**{**dict(row), "body": bytes(row["body"]), "again": bool(row["again"])})
-
-
-class _QueryTransaction:
-    """A reader with the interface of a transaction, for ``page``. All events up to the edge of a
-    page are final, so its parts may be read by separate queries."""
-
-    def __init__(self, reader: EventQueries) -> None:
-        self._reader = reader
-
-    def rows(self, query: str, **values: object) -> list[Any]:
-        return self._reader._rows(query, **values)
-
-    def as_list(self, items: Iterable[object]) -> object:
-        return self._reader._as_list(items)

@@ -48,7 +48,7 @@ class AdvanceConformance(StoreFixture):
         self.advance(store, run, events=[Event(EventKind.STEP_FAILED, "b", error=b"{}", seq=3)])
 
         assert answer.now == clock.now()
-        assert store.history("r1") == [
+        assert store.runs.history("r1") == [
             Event(EventKind.STEP_STARTED, "a", started_at=1, at=clock.now(), seq=1),
             Event(EventKind.STEP_COMPLETED, "a", b"5", attempt=2, at=clock.now(), seq=2),
             Event(EventKind.STEP_FAILED, "b", error=b"{}", at=clock.now(), seq=3),
@@ -58,10 +58,10 @@ class AdvanceConformance(StoreFixture):
         for run_id in ("r1", "r2", "r3"):
             self.advance(store, self.hold(store, run_id), status=Status.COMPLETED, result=b"1")
 
-        runs = {run.id: run for run in store.runs_by_id(["r3", "none", "r1", "r1"])}
+        runs = {run.id: run for run in store.runs.by_id(["r3", "none", "r1", "r1"])}
 
-        assert runs == {run_id: store.run(run_id) for run_id in ("r1", "r3")}
-        assert store.runs_by_id([]) == []
+        assert runs == {run_id: store.runs.get(run_id) for run_id in ("r1", "r3")}
+        assert store.runs.by_id([]) == []
 
     def test_glances_of_several_runs_can_be_read_together(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
@@ -69,9 +69,9 @@ class AdvanceConformance(StoreFixture):
         for name in ("go", "on"):
             self.do(store, SignalRun("r2", name, b"1"))
 
-        glances = store.glances(["r3", "none", "r2"])
+        glances = store.runs.updates(["r3", "none", "r2"])
 
-        assert glances == {run_id: store.glance(run_id) for run_id in ("r2", "r3")}
+        assert glances == {run_id: store.runs.update(run_id) for run_id in ("r2", "r3")}
         assert [signal.name for signal in glances["r2"].signals] == ["go", "on"]
 
     def test_the_last_checkpoint_of_a_run_counts_unless_the_run_was_replayed_since(
@@ -79,13 +79,13 @@ class AdvanceConformance(StoreFixture):
     ) -> None:
         run = self.hold(store, "r1")
         written = [Event(EventKind.CHECKPOINT_WRITTEN, data=b"{}", seq=seq) for seq in (2, 3)]
-        assert store.last_checkpoint("r1") == 0
+        assert store.runs.last_checkpoint("r1") == 0
 
         self.advance(store, run, events=[Event(EventKind.MARKED, "a", seq=1), *written])
-        assert (store.last_checkpoint("r1"), store.last_checkpoint("none")) == (3, 0)
+        assert (store.runs.last_checkpoint("r1"), store.runs.last_checkpoint("none")) == (3, 0)
 
         self.advance(store, run, events=[Event(EventKind.RUN_REPLAYED, data=b"{}", seq=4)])
-        assert store.last_checkpoint("r1") == 0
+        assert store.runs.last_checkpoint("r1") == 0
 
     def test_a_history_can_be_read_from_the_middle_and_with_others(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
@@ -93,8 +93,8 @@ class AdvanceConformance(StoreFixture):
             for _ in range(2):
                 self.advance(store, run)
 
-        assert [event.seq for event in store.history("r1", after=1)] == [2]
-        histories = store.histories(["r2", "r1", "none"])
+        assert [event.seq for event in store.runs.history("r1", after=1)] == [2]
+        histories = store.runs.histories(["r2", "r1", "none"])
         assert {
             run_id: [event.seq for event in events] for run_id, events in histories.items()
         } == {
@@ -109,10 +109,10 @@ class AdvanceConformance(StoreFixture):
         for run_id, name in (("r2", "a"), ("r1", "b"), ("r2", "c"), ("r3", "d")):
             store.apply([SignalRun(run_id, name, b"1")])
 
-        signals = store.signals_of(["r2", "r1", "none"])
-        assert signals == {run_id: store.signals(run_id) for run_id in ("r1", "r2", "none")}
+        signals = store.signals.of_runs(["r2", "r1", "none"])
+        assert signals == {run_id: store.signals.of_run(run_id) for run_id in ("r1", "r2", "none")}
         assert [signal.name for signal in signals["r2"]] == ["a", "c"]
-        assert store.signals_of([]) == {}
+        assert store.signals.of_runs([]) == {}
 
     @pytest.mark.parametrize(
         "write",
@@ -144,7 +144,11 @@ class AdvanceConformance(StoreFixture):
             self.advance(store, stale, **write)
 
         assert self.get(store) == run
-        assert (store.history("r1"), store.signals("r2"), store.run("c1")) == ([], [], None)
+        assert (store.runs.history("r1"), store.signals.of_run("r2"), store.runs.get("c1")) == (
+            [],
+            [],
+            None,
+        )
         assert store.hints() == Hints()
 
     def test_a_worker_that_released_a_run_no_longer_holds_it(self, store: Store) -> None:
@@ -242,7 +246,7 @@ class AdvanceConformance(StoreFixture):
             )
 
         assert self.get(store) == before
-        assert (store.history("r1"), store.run("c1"), called) == ([], None, [])
+        assert (store.runs.history("r1"), store.runs.get("c1"), called) == ([], None, [])
 
     def test_parking_with_the_revision_that_was_seen_parks(self, store: Store) -> None:
         run = self.hold(store)
@@ -322,7 +326,7 @@ class AdvanceConformance(StoreFixture):
             Status.PENDING,
             Status.CANCELLED,
         )
-        assert [signal.payload for signal in store.signals("r2")] == [b"5"]
+        assert [signal.payload for signal in store.signals.of_run("r2")] == [b"5"]
 
     def test_sending_to_a_finished_or_unknown_run_does_not_refuse_the_write(
         self, store: Store
@@ -347,7 +351,7 @@ class AdvanceConformance(StoreFixture):
         for _ in range(2):
             self.advance(store, run, signals=[("r2", "paid", b"5", "k")])
 
-        assert len(store.signals("r2")) == 1
+        assert len(store.signals.of_run("r2")) == 1
 
 
 class TransactionalStepFixture(StoreFixture):
@@ -373,7 +377,7 @@ class TransactionalStepFixture(StoreFixture):
         answer = self.advance(store, run, body=self.write_note)
 
         assert (answer.data, self.count_notes(store)) == (b"7", 1)
-        assert store.history("r1")[0].data == b"7"
+        assert store.runs.history("r1")[0].data == b"7"
 
     def test_an_error_in_a_body_leaves_no_trace(self, store: Store) -> None:
         run = self.hold(store)
@@ -385,7 +389,7 @@ class TransactionalStepFixture(StoreFixture):
         with pytest.raises(ZeroDivisionError):
             self.advance(store, run, body=write_and_fail)
 
-        assert (self.count_notes(store), store.history("r1")) == (0, [])
+        assert (self.count_notes(store), store.runs.history("r1")) == (0, [])
 
     def test_an_error_in_a_body_does_not_affect_other_operations(self, store: Store) -> None:
         run = self.hold(store)
@@ -411,7 +415,7 @@ class TransactionalStepFixture(StoreFixture):
         assert isinstance(answers[0], Advanced)
         assert isinstance(answers[1], Exception)
         assert answers[2][0].created
-        assert (self.count_notes(store), store.history("r1"), self.kinds(store, "r2")) == (
+        assert (self.count_notes(store), store.runs.history("r1"), self.kinds(store, "r2")) == (
             1,
             [],
             [EventKind.STEP_COMPLETED],
@@ -457,8 +461,8 @@ class TransactionalStepFixture(StoreFixture):
         answers = store.apply(ops)
 
         assert [isinstance(answer, HoldfastError) for answer in answers] == [False, True, False]
-        assert (self.count_notes(store), store.history("r1")) == (0, [])
-        assert {"r3", "r4"} <= {run.id for run in store.runs(RunFilter())}
+        assert (self.count_notes(store), store.runs.history("r1")) == (0, [])
+        assert {"r3", "r4"} <= {run.id for run in store.runs.find(RunFilter())}
 
 
 class BatchConformance(StoreFixture):
@@ -545,7 +549,7 @@ class BatchConformance(StoreFixture):
                 clock.now(),
                 None,
             )
-            assert store.history(run.id) == [
+            assert store.runs.history(run.id) == [
                 Event(EventKind.RUN_FAILED, error=b"{}", at=clock.now(), seq=1)
             ]
 
@@ -581,7 +585,7 @@ class BatchConformance(StoreFixture):
         with pytest.raises(Exception):  # noqa: B017 - whatever the database says
             self.advance(store, run, events=twice)
 
-        assert store.history("r1") == []
+        assert store.runs.history("r1") == []
         self.advance(store, run)
 
     def test_an_event_whose_number_is_taken_is_a_write_conflict_and_changes_nothing(
@@ -611,7 +615,7 @@ class BatchConformance(StoreFixture):
             answers = store.apply(batch)
             assert [type(answer) for answer in answers] == [Advanced, WriteConflict, Advanced]
 
-        assert [len(store.history(run.id)) for run in runs] == [2, 1, 2]
+        assert [len(store.runs.history(run.id)) for run in runs] == [2, 1, 2]
         assert self.status(store, "r2") == Status.RUNNING
 
     def test_hints_of_earlier_operations_survive_an_operation_that_raises(

@@ -81,12 +81,12 @@ class BudgetBatchConformance(BudgetConformance):
         assert (answers["f"].breach.budget, answers["f"].breach.dimension) == ("b", "calls")
         assert self.usage(store) == {"tokens": (31, 0), "calls": (3, 0)}
         assert self.usage(store, "tight") == {"tokens": (20, 0)}
-        assert {run_id for run_id in answers if store.history(run_id)} == passed
-        assert store.spending("e") == {"e": {"tokens": 7 * UNIT, "coins": UNIT}}
-        assert {run_id: store.spending(run_id) for run_id in answers if run_id not in passed} == {
-            run_id: {} for run_id in answers if run_id not in passed
-        }
-        budget = store.budget("b")
+        assert {run_id for run_id in answers if store.runs.history(run_id)} == passed
+        assert store.budgets.spending("e") == {"e": {"tokens": 7 * UNIT, "coins": UNIT}}
+        assert {
+            run_id: store.budgets.spending(run_id) for run_id in answers if run_id not in passed
+        } == {run_id: {} for run_id in answers if run_id not in passed}
+        budget = store.budgets.get("b")
         assert budget is not None
         assert (budget.soft_breaches, budget.breaches) == (1, 1)
 
@@ -105,7 +105,7 @@ class BudgetBatchConformance(BudgetConformance):
         third = self.complete_steps(store, {f"t{n}": (("b",), {"tokens": 50}) for n in range(2)})
         assert {type(answer) for answer in third.values()} == {Advanced}
 
-        budget = store.budget("b")
+        budget = store.budgets.get("b")
         assert budget is not None
         assert (self.usage(store), budget.soft_breaches, budget.breaches) == (
             {"tokens": (100, 0)},

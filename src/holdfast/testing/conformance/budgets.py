@@ -88,7 +88,7 @@ class BudgetConformance(StoreFixture):
         """Return the used and the reserved amount of each dimension."""
         return {
             line.dimension: (line.used / UNIT, line.reserved / UNIT)
-            for line in store.budget_lines([name])
+            for line in store.budgets.lines([name])
         }
 
     def record_spending(
@@ -154,7 +154,7 @@ class BudgetConformance(StoreFixture):
 
         assert answer.breach is None
         assert self.usage(store) == {"tokens": (60, 0), "money": (0.1, 0)}
-        assert store.spending("r1") == {"r1": {"tokens": 60 * UNIT, "money": UNIT // 10}}
+        assert store.budgets.spending("r1") == {"r1": {"tokens": 60 * UNIT, "money": UNIT // 10}}
 
     def test_spending_of_a_run_without_budgets_is_counted(self, store: Store) -> None:
         run = self.hold(store)
@@ -162,7 +162,7 @@ class BudgetConformance(StoreFixture):
         self.record_spending(store, run, {"tokens": 1})
         self.record_spending(store, run, {"tokens": 2})
 
-        assert store.spending("r1") == {"r1": {"tokens": 3 * UNIT}}
+        assert store.budgets.spending("r1") == {"r1": {"tokens": 3 * UNIT}}
 
     def test_recorded_spending_is_counted_past_the_limit_and_reports_the_breach(
         self, store: Store
@@ -174,7 +174,7 @@ class BudgetConformance(StoreFixture):
 
         assert (answer.breach.budget, answer.breach.dimension) == ("b", "tokens")
         assert (answer.breach.used, answer.breach.limit) == (130 * UNIT, 100 * UNIT)
-        budget = store.budget("b")
+        budget = store.budgets.get("b")
         assert budget is not None
         assert (budget.breaches, budget.breached, budget.breached_at) == (1, "tokens", store.now())
 
@@ -199,8 +199,8 @@ class BudgetConformance(StoreFixture):
             50 * UNIT,
         )
         assert self.usage(store) == {"tokens": (0, 0), "calls": (0, 0)}
-        assert (store.history("r1"), store.spending("r1")) == ([], {})
-        budget = store.budget("other")
+        assert (store.runs.history("r1"), store.budgets.spending("r1")) == ([], {})
+        budget = store.budgets.get("other")
         assert budget is not None
         assert (budget.breaches, budget.breached) == (1, "tokens")
 
@@ -210,8 +210,8 @@ class BudgetConformance(StoreFixture):
             Advanced,
         )
         assert self.usage(store) == {"tokens": (60, 0), "calls": (1, 0)}
-        assert store.spending("r1") == {"r1": {"tokens": 60 * UNIT, "calls": UNIT}}
-        assert len(store.history("r1")) == 1
+        assert store.budgets.spending("r1") == {"r1": {"tokens": 60 * UNIT, "calls": UNIT}}
+        assert len(store.runs.history("r1")) == 1
 
     def test_a_step_may_spend_its_own_reservation(self, store: Store) -> None:
         self.set_budget(store, tokens=100)
@@ -254,7 +254,7 @@ class BudgetConformance(StoreFixture):
                 is None
             )
 
-        budget = store.budget("b")
+        budget = store.budgets.get("b")
         assert budget is not None
         assert (budget.soft_breaches, budget.breaches) == (1, 0)
 
@@ -272,7 +272,7 @@ class BudgetConformance(StoreFixture):
             self.reserve(store, run, 1)
 
         assert self.usage(store) == {"tokens": (0, 0)}
-        assert store.spending("r1") == {}
+        assert store.budgets.spending("r1") == {}
 
     def test_a_key_is_counted_once(self, store: Store) -> None:
         self.set_budget(store, tokens=100)
@@ -297,7 +297,7 @@ class BudgetConformance(StoreFixture):
         assert isinstance(answer, BudgetRefused)
         assert (answer.breach.dimension, answer.breach.wanted) == ("calls", 2 * UNIT)
         assert self.usage(store) == {"tokens": (0, 0), "calls": (0, 0)}
-        assert store.history("r1") == []
+        assert store.runs.history("r1") == []
         event = Event(EventKind.BUDGET_SPENT, "spend", seq=1)
         amounts = {"tokens": 50 * UNIT, "calls": UNIT}
         assert isinstance(
@@ -331,7 +331,7 @@ class BudgetConformance(StoreFixture):
         assert isinstance(self.spend(store, other, 21), BudgetRefused)
         assert isinstance(self.spend(store, other, 20), BudgetSpent)
         assert self.usage(store) == {"tokens": (20, 80)}
-        assert store.reservations("b") == [("r1", "step", "tokens", 80 * UNIT, store.now())]
+        assert store.budgets.reservations("b") == [("r1", "step", "tokens", 80 * UNIT, store.now())]
 
     def test_reserving_again_under_the_same_key_replaces_the_reservation(
         self, store: Store
@@ -366,7 +366,7 @@ class BudgetConformance(StoreFixture):
         self.do(store, EndSession("s1", crashed=crashed))
 
         assert self.usage(store) == {"tokens": (0, 10)}
-        assert [reservation[1] for reservation in store.reservations("b")] == ["block"]
+        assert [reservation[1] for reservation in store.budgets.reservations("b")] == ["block"]
 
     def test_a_reservation_is_released_when_its_run_is_taken_from_its_holder(
         self, store: Store
@@ -420,9 +420,12 @@ class BudgetConformance(StoreFixture):
         answer = self.record_spending(store, run, {"tokens": 6})
 
         assert (answer.breach.used, answer.breach.on_breach) == (12 * UNIT, "fail")
-        assert store.spending("r1") == {"r1": {"tokens": 6 * UNIT}, "r2": {"tokens": 6 * UNIT}}
+        assert store.budgets.spending("r1") == {
+            "r1": {"tokens": 6 * UNIT},
+            "r2": {"tokens": 6 * UNIT},
+        }
         self.start(store, "r1", limits=limits_from({"tokens": 99}))
-        budget = store.budget("tree:r1")
+        budget = store.budgets.get("tree:r1")
         assert budget is not None
         assert [line.hard for line in budget.lines] == [10 * UNIT]
 
@@ -430,7 +433,7 @@ class BudgetConformance(StoreFixture):
         with pytest.raises(BudgetNotFound):
             self.start(store, budgets=("none",))
 
-        assert store.run("r1") is None
+        assert store.runs.get("r1") is None
 
     def test_a_run_that_is_blocked_is_woken_when_the_budget_is_raised(self, store: Store) -> None:
         self.set_budget(store, tokens=100)
@@ -443,7 +446,7 @@ class BudgetConformance(StoreFixture):
         assert self.do(store, RaiseBudget("b", {"tokens": 50 * UNIT}, "once")) is False
 
         assert self.claimed(store) == ["r1"]
-        assert [line.hard for line in store.budget_lines(["b"])] == [150 * UNIT]
+        assert [line.hard for line in store.budgets.lines(["b"])] == [150 * UNIT]
 
     def test_setting_a_higher_limit_and_resetting_wake_as_well(self, store: Store) -> None:
         self.set_budget(store, tokens=10)
@@ -498,10 +501,10 @@ class BudgetConformance(StoreFixture):
         assert isinstance(self.spend(store, run, 70), BudgetSpent)
         assert isinstance(self.spend(store, run, 1), BudgetRefused)
 
-        budget = store.budget("b")
+        budget = store.budgets.get("b")
         assert budget is not None
         assert (budget.reset_count, budget.reset_at) == (1, store.now() - SECOND + MINUTE)
-        assert store.spending("r1") == {"r1": {"tokens": 190 * UNIT}}
+        assert store.budgets.spending("r1") == {"r1": {"tokens": 190 * UNIT}}
 
     def test_the_first_request_after_the_reset_time_finds_room(
         self, store: Store, clock: HandClock
@@ -550,9 +553,9 @@ class BudgetConformance(StoreFixture):
         self.reserve(store, run, 3, key="block", lasting=True)
         self.do(store, SpendBudget("b", {"tokens": UNIT}, "outside"))
         self.do(store, EndSession("s1", crashed=False))
-        there = store.dossiers("", 100, 1 << 20)
-        standing = store.standing()
-        budgets = store.budgets()
+        there = store.runs.snapshots("", 100, 1 << 20)
+        standing = store.installation.rows()
+        budgets = store.budgets.all()
         self.execute(store, "DELETE FROM holdfast.run")
 
         self.end_sessions(store)
@@ -560,7 +563,11 @@ class BudgetConformance(StoreFixture):
         self.do(store, CopyRuns(there))
         self.do(store, EndCopy())
 
-        assert (store.dossiers("", 100, 1 << 20), store.standing(), store.budgets()) == (
+        assert (
+            store.runs.snapshots("", 100, 1 << 20),
+            store.installation.rows(),
+            store.budgets.all(),
+        ) == (
             there,
             standing,
             budgets,
@@ -578,5 +585,5 @@ class BudgetConformance(StoreFixture):
 
         self.do(store, Prune(store.now(), ["completed"]))
 
-        assert [budget.name for budget in store.budgets()] == ["b"]
-        assert (store.spending("r1"), self.usage(store)) == ({}, {"tokens": (6, 0)})
+        assert [budget.name for budget in store.budgets.all()] == ["b"]
+        assert (store.budgets.spending("r1"), self.usage(store)) == ({}, {"tokens": (6, 0)})

@@ -85,7 +85,7 @@ class ClaimConformance(StoreFixture):
         self.do(store, EndSession("s1", crashed=True))
 
         claimed = self.do(
-            store, Claim("s1", [(number, "default") for number in store.routes()], 10)
+            store, Claim("s1", [(number, "default") for number in store.runs.routes()], 10)
         )
 
         assert claimed == []
@@ -111,14 +111,14 @@ class ClaimConformance(StoreFixture):
 
     def test_a_due_timer_makes_a_parked_run_claimable(self, store: Store, clock: HandClock) -> None:
         self.park(store, self.hold(store), wake_at=clock.now() + MINUTE)
-        assert store.next_wake() == clock.now() + MINUTE
+        assert store.runs.next_wake() == clock.now() + MINUTE
         assert self.claimed(store) == []
 
         clock.move(MINUTE)
 
         assert self.claimed(store) == ["r1"]
         assert self.get(store).waits is None
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
 
     def test_a_timer_counts_from_when_it_was_due(self, store: Store, clock: HandClock) -> None:
         self.park(store, self.hold(store), wake_at=clock.now() + MINUTE)
@@ -133,7 +133,7 @@ class ClaimConformance(StoreFixture):
         self.park(store, self.hold(store), keep=True, wake_at=clock.now() + MINUTE)
         clock.move(MINUTE)
 
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
         assert self.claimed(store, "s2") == []
         assert self.status(store) is Status.WAITING
 
@@ -240,7 +240,7 @@ class LaneLimitConformance(StoreFixture):
         behind.move(SECOND)
 
         assert len(self.claim(other, "s2")) == 0
-        assert other.next_wake() == behind.now() + SECOND // 2
+        assert other.runs.next_wake() == behind.now() + SECOND // 2
 
     def test_a_lower_rate_counts_what_began_before_it(self, store: Store, clock: HandClock) -> None:
         self.set_limits(store, rate_limit=4, rate_per=SECOND)
@@ -251,7 +251,7 @@ class LaneLimitConformance(StoreFixture):
 
         self.set_limits(store, rate_limit=2, rate_per=SECOND)
 
-        assert store.next_wake() == clock.now() + SECOND - 2000
+        assert store.runs.next_wake() == clock.now() + SECOND - 2000
         clock.move(SECOND - 2000)
         assert [len(self.claim(store)), len(self.claim(store))] == [1, 0]
 
@@ -260,13 +260,17 @@ class LaneLimitConformance(StoreFixture):
     ) -> None:
         self.set_limits(store, rate_limit=2, rate_per=SECOND)
         self.start_many(store, 3)
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
 
         assert len(self.claim(store)) == 2
-        assert store.next_wake() == clock.now() + SECOND
+        assert store.runs.next_wake() == clock.now() + SECOND
 
         clock.move(SECOND)
-        assert (store.next_wake(), len(self.claim(store)), store.next_wake()) == (None, 1, None)
+        assert (store.runs.next_wake(), len(self.claim(store)), store.runs.next_wake()) == (
+            None,
+            1,
+            None,
+        )
 
     def test_only_claimed_runs_count_towards_the_rate(self, store: Store) -> None:
         self.set_limits(store, rate_limit=4, rate_per=SECOND, concurrency=2)
@@ -294,4 +298,4 @@ class LaneLimitConformance(StoreFixture):
         self.set_limits(store, concurrency=3)
         self.set_limits(store, rate_limit=2, rate_per=SECOND)
 
-        assert store.lanes() == [Lane(name="default", rate_limit=2, rate_per=SECOND)]
+        assert store.lanes.all() == [Lane(name="default", rate_limit=2, rate_per=SECOND)]

@@ -156,7 +156,7 @@ class SetAsideConformance(StoreFixture):
             == 1
         )
 
-        schedule = store.schedule(ROUTE.namespace, "nightly")
+        schedule = store.schedules.get(ROUTE.namespace, "nightly")
         assert schedule is not None
         assert (schedule.paused, schedule.wake_at) == ("its row is damaged: it is text", None)
 
@@ -191,9 +191,9 @@ class DamageConformance(StoreFixture):
         self.start(bare_store, "r2")
         self.execute(bare_store, "UPDATE holdfast.run SET status = 'lost' WHERE id = 'r1'")
 
-        assert [run.id for run in bare_store.runs(RunFilter())] == ["r2"]
+        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["r2"]
         with pytest.raises(RowDamaged) as raised:
-            bare_store.run("r1")
+            bare_store.runs.get("r1")
         assert (
             raised.value.facts["table"],
             raised.value.facts["key"],
@@ -216,7 +216,7 @@ class DamageConformance(StoreFixture):
         self.hold(bare_store)
         self.execute(bare_store, "UPDATE holdfast.session SET beat_at = -7 WHERE id = 's1'")
 
-        (session,) = bare_store.sessions()
+        (session,) = bare_store.runs.sessions()
 
         assert (session.id, session.expires_at) == ("s1", 0)
         assert self.do(bare_store, EndSession("s1", crashed=True)) == ["r1"]
@@ -225,7 +225,7 @@ class DamageConformance(StoreFixture):
         self.do(bare_store, SetLane(Lane(name="slow", concurrency=1)))
         self.execute(bare_store, "UPDATE holdfast.lane SET free_at = -1 WHERE name = 'slow'")
 
-        (lane,) = bare_store.lanes()
+        (lane,) = bare_store.lanes.all()
 
         assert (lane.name, lane.paused) == ("slow", True)
 
@@ -241,8 +241,8 @@ class DamageConformance(StoreFixture):
 
         self.do(bare_store, FireSchedules(lambda: "tick"))
 
-        assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
-        assert [schedule.name for schedule in bare_store.schedules()] == ["good"]
+        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["tick"]
+        assert [schedule.name for schedule in bare_store.schedules.all()] == ["good"]
 
     @pytest.mark.parametrize("column", ["started", "skipped"])
     def test_a_count_that_cannot_grow_pauses_its_own_schedule_alone(
@@ -263,7 +263,7 @@ class DamageConformance(StoreFixture):
         for _ in range(2):
             self.do(bare_store, FireSchedules(lambda: next(ids)))
 
-        good = bare_store.schedule(ROUTE.namespace, "good")
+        good = bare_store.schedules.get(ROUTE.namespace, "good")
         assert good is not None
         assert good.started + good.skipped == 2
         assert any(
@@ -298,8 +298,8 @@ class DamageConformance(StoreFixture):
 
         self.do(bare_store, FireSchedules(lambda: "tick"))
 
-        assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
-        assert [schedule.name for schedule in bare_store.schedules()] == ["good"]
+        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["tick"]
+        assert [schedule.name for schedule in bare_store.schedules.all()] == ["good"]
         assert any(
             f"in schedule: {ROUTE.namespace} bad, column rule:" in line
             for line in bare_store.check()
@@ -319,7 +319,7 @@ class DamageConformance(StoreFixture):
 
         self.do(bare_store, FireSchedules(lambda: "tick"))
 
-        assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
+        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["tick"]
         assert any(
             f"in schedule: {ROUTE.namespace} bad, column zone:" in line
             for line in bare_store.check()
@@ -363,7 +363,7 @@ class DamageConformance(StoreFixture):
         )
 
         with pytest.raises(RowDamaged) as raised:
-            bare_store.history("r1")
+            bare_store.runs.history("r1")
 
         assert (raised.value.facts["table"], raised.value.facts["column"]) == ("event", "kind")
         assert any("in event:" in line and "column kind:" in line for line in bare_store.check())
@@ -513,7 +513,7 @@ class DamageConformance(StoreFixture):
         self.execute(bare_store, "DELETE FROM holdfast.route")
 
         with pytest.raises(RowDamaged) as raised:
-            bare_store.run("r1")
+            bare_store.runs.get("r1")
         (again,) = bare_store.apply([StartRuns([self.new("r1")])])
 
         assert (
@@ -538,7 +538,7 @@ class DamageConformance(StoreFixture):
                 ]
             )
 
-            assert [run.id for run in other.runs(RunFilter())] == ["r2"]
+            assert [run.id for run in other.runs.find(RunFilter())] == ["r2"]
             assert any(
                 line.startswith("a run has a route: 1 broken, such as r1") for line in other.check()
             )
@@ -549,10 +549,10 @@ class DamageConformance(StoreFixture):
         self.start(bare_store, "r1")
         self.execute(bare_store, "DELETE FROM holdfast.route")
 
-        assert bare_store.routes() == {}
+        assert bare_store.runs.routes() == {}
 
         self.start(bare_store, "r2")
-        assert [run.id for run in bare_store.runs(RunFilter())] == ["r2"]
+        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["r2"]
 
     def test_a_damaged_line_about_a_flow_keeps_no_other_flow_asleep(
         self, bare_store: Store, clock: HandClock
@@ -569,7 +569,7 @@ class DamageConformance(StoreFixture):
 
         self.do(bare_store, WakeFlows())
 
-        good = bare_store.flow("good")
+        good = bare_store.flows.get("good")
         assert good is not None
         assert good.status is FlowStatus.RUNNING
         assert any("in flow_event: bad" in line for line in bare_store.check())

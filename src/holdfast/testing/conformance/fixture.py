@@ -148,14 +148,14 @@ class StoreFixture:
         self, store: Store, run_id: str = "r1", session_id: str = "s1", **options: Any
     ) -> RunRecord:
         """Start a run that is leased to a session from its start; open the session if necessary."""
-        if session_id not in {session.id for session in store.sessions()}:
+        if session_id not in {session.id for session in store.runs.sessions()}:
             self.open(store, session_id)
         self.start(store, run_id, session_id=session_id, **options)
         return self.get(store, run_id)
 
     def end_sessions(self, store: Store) -> None:
         """End all sessions: a store refuses a copy while a worker has a session."""
-        for session in store.sessions():
+        for session in store.runs.sessions():
             self.do(store, EndSession(session.id, crashed=False))
 
     def claim(
@@ -169,11 +169,11 @@ class StoreFixture:
 
         Opens the session if necessary.
         """
-        if session_id not in {session.id for session in store.sessions()}:
+        if session_id not in {session.id for session in store.runs.sessions()}:
             self.open(store, session_id)
         served = [
             (number, route.lane)
-            for number, route in store.routes().items()
+            for number, route in store.runs.routes().items()
             if routes is None or route in routes
         ]
         runs: list[RunRecord] = self.do(store, Claim(session_id, served, limit))
@@ -183,7 +183,7 @@ class StoreFixture:
         return [run.id for run in self.claim(store, session_id, limit)]
 
     def get(self, store: Store, run_id: str = "r1") -> RunRecord:
-        run = store.run(run_id)
+        run = store.runs.get(run_id)
         assert run is not None
         return run
 
@@ -192,12 +192,12 @@ class StoreFixture:
     ) -> Event:
         """Return the next event of the history of a run."""
         return Event(
-            **{"kind": kind, "step": f"{kind} {len(store.history(run_id)) + 1}", **options},
+            **{"kind": kind, "step": f"{kind} {len(store.runs.history(run_id)) + 1}", **options},
             seq=self.seq(store, run_id),
         )
 
     def seq(self, store: Store, run_id: str) -> int:
-        return len(store.history(run_id)) + 1
+        return len(store.runs.history(run_id)) + 1
 
     def advance(self, store: Store, run: RunRecord, **options: Any) -> Any:
         """Apply an ``Advance`` as the holder of *run*, by default with one event."""
@@ -255,4 +255,4 @@ class StoreFixture:
         return self.get(store, run_id).status
 
     def kinds(self, store: Store, run_id: str = "r1") -> list[str]:
-        return [event.kind for event in store.history(run_id)]
+        return [event.kind for event in store.runs.history(run_id)]

@@ -64,12 +64,12 @@ class FlowConformance(StoreFixture):
         return moved
 
     def stored_flow(self, store: Store, flow_id: str = "f1") -> FlowRecord:
-        flow = store.flow(flow_id)
+        flow = store.flows.get(flow_id)
         assert flow is not None
         return flow
 
     def trail(self, store: Store, flow_id: str = "f1") -> list[str]:
-        return [event.kind for event in reversed(store.flow_events(flow_id, 100))]
+        return [event.kind for event in reversed(store.flows.events(flow_id, 100))]
 
     def test_a_flow_is_created_with_its_first_line(self, store: Store, clock: HandClock) -> None:
         made = self.create_flow(store, start=False)
@@ -191,10 +191,10 @@ class FlowConformance(StoreFixture):
         self.act(store, flow_model.WaitFlow(flow_model.TimerWait(clock.now() + 2 * MINUTE)), "f2")
         self.act(store, flow_model.WaitFlow(flow_model.ManualWait()), "f3")
 
-        assert store.next_flow() == clock.now() + MINUTE
+        assert store.flows.next_due() == clock.now() + MINUTE
         assert self.do(store, WakeFlows()) == FlowsWoken(resumed=0, cancelled=0, more=False)
         self.act(store, flow_model.RequestFlowCancel(), "f3")
-        assert store.next_flow() == clock.now()
+        assert store.flows.next_due() == clock.now()
         clock.move(MINUTE)
         assert self.do(store, WakeFlows()) == FlowsWoken(resumed=1, cancelled=1, more=False)
         assert [self.stored_flow(store, name).status for name in ("f1", "f2", "f3")] == [
@@ -202,7 +202,7 @@ class FlowConformance(StoreFixture):
             "waiting",
             "cancelled",
         ]
-        assert store.next_flow() == clock.now() + MINUTE
+        assert store.flows.next_due() == clock.now() + MINUTE
 
     def test_steps_are_noted_new_or_changed_also_after_the_end(
         self, store: Store, clock: HandClock
@@ -224,7 +224,7 @@ class FlowConformance(StoreFixture):
         )
         kept = self.do(store, ObserveFlowStep(step=then, namespace="default"))
 
-        assert store.flow_steps("f1") == [kept]
+        assert store.flows.steps("f1") == [kept]
         assert (kept.task, kept.status, kept.child_session, kept.result) == (
             "look!",
             "succeeded",
@@ -243,19 +243,27 @@ class FlowConformance(StoreFixture):
             )
         self.create_flow(store, "g", namespace="other")
 
-        assert [flow.id for flow in store.flows("default", owner="anna")] == ["f3", "f1"]
-        assert [flow.id for flow in store.flows("default", owner="anna", before="f3")] == ["f1"]
-        assert [flow.id for flow in store.flows("default", status="running")] == ["f1", "f2", "f3"]
-        assert [flow.id for flow in store.flows("default", status="running", owner="ben")] == ["f2"]
-        assert [flow.id for flow in store.flows("default", limit=2)] == ["f3", "f2"]
-        assert [flow.id for flow in store.flows("default", before="f2")] == ["f1", "f0"]
+        assert [flow.id for flow in store.flows.find("default", owner="anna")] == ["f3", "f1"]
+        assert [flow.id for flow in store.flows.find("default", owner="anna", before="f3")] == [
+            "f1"
+        ]
+        assert [flow.id for flow in store.flows.find("default", status="running")] == [
+            "f1",
+            "f2",
+            "f3",
+        ]
+        assert [flow.id for flow in store.flows.find("default", status="running", owner="ben")] == [
+            "f2"
+        ]
+        assert [flow.id for flow in store.flows.find("default", limit=2)] == ["f3", "f2"]
+        assert [flow.id for flow in store.flows.find("default", before="f2")] == ["f1", "f0"]
         assert [
-            flow.id for flow in store.flows("default", status="running", before="f1", limit=1)
+            flow.id for flow in store.flows.find("default", status="running", before="f1", limit=1)
         ] == ["f2"]
         assert [
-            flow.id for flow in store.flows("default", status="running", owner="ben", limit=1)
+            flow.id for flow in store.flows.find("default", status="running", owner="ben", limit=1)
         ] == ["f2"]
-        assert store.flows("default", limit=-1) == []
+        assert store.flows.find("default", limit=-1) == []
 
     def test_only_flows_that_ended_long_ago_are_pruned(
         self, store: Store, clock: HandClock
@@ -268,8 +276,8 @@ class FlowConformance(StoreFixture):
 
         assert self.do(store, PruneFlows(clock.now(), "other")) == 0
         assert self.do(store, PruneFlows(clock.now(), "default")) == 1
-        assert [flow.id for flow in store.flows("default", owner="anna")] == ["open", "new"]
-        assert store.flow_events("old", 10) == []
+        assert [flow.id for flow in store.flows.find("default", owner="anna")] == ["open", "new"]
+        assert store.flows.events("old", 10) == []
 
 
 def _broken(status: str, wait: str, revision: int = -1) -> str:

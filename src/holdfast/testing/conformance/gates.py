@@ -90,10 +90,10 @@ class GateConformance(StoreFixture):
         return gate
 
     def entries(self, store: Store, gate_id: str = "g1") -> list[tuple[str, str | None]]:
-        return [(entry.kind, entry.person) for entry in store.gate_entries(gate_id)]
+        return [(entry.kind, entry.person) for entry in store.gates.entries(gate_id)]
 
     def inbox(self, store: Store, **which: Any) -> list[str]:
-        return [gate.id for gate in store.gates(GateFilter(**which))]
+        return [gate.id for gate in store.gates.find(GateFilter(**which))]
 
     def test_a_gate_is_as_it_was_opened(self, store: Store) -> None:
         terms = GateTerms(
@@ -116,8 +116,8 @@ class GateConformance(StoreFixture):
 
         self.open_gates(store, gate)
 
-        assert store.gate("g1") == gate
-        assert store.gate("g2") is None
+        assert store.gates.get("g1") == gate
+        assert store.gates.get("g2") is None
 
     def test_a_gate_is_opened_only_by_the_holder_of_its_run(self, store: Store) -> None:
         run = self.hold(store)
@@ -126,7 +126,7 @@ class GateConformance(StoreFixture):
         with pytest.raises(LeaseLost):
             self.advance(store, stale, gates=[self.new_gate(store)])
 
-        assert store.gate("g1") is None
+        assert store.gates.get("g1") is None
 
     def test_a_decision_wakes_a_run_without_a_holder(self, store: Store) -> None:
         run = self.open_gates(store, self.new_gate(store))
@@ -134,9 +134,9 @@ class GateConformance(StoreFixture):
         closed = self.decide(store, feedback="good")
 
         assert (closed.status, closed.choice, closed.closed_at) == ("approved", "yes", store.now())
-        assert store.gate("g1") == closed
+        assert store.gates.get("g1") == closed
         assert (self.status(store), self.get(store).revision) == (Status.PENDING, run.revision + 1)
-        assert store.gate_entries("g1")[0].feedback == "good"
+        assert store.gates.entries("g1")[0].feedback == "good"
         assert self.claimed(store) == ["r1"]
 
     def test_a_decision_notifies_the_holder_of_the_run(self, store: Store) -> None:
@@ -146,7 +146,7 @@ class GateConformance(StoreFixture):
         self.decide(store, "no")
 
         assert store.hints().runs == {"r1"}
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
         assert self.get(store).session_id == "s1"
 
     def test_parking_does_not_miss_a_decision(self, store: Store) -> None:
@@ -200,12 +200,12 @@ class GateConformance(StoreFixture):
                 hash=hash_of(b"1"),
             ),
         )
-        before = (store.gate("g1"), self.get(store), store.belongings("r1"))
+        before = (store.gates.get("g1"), self.get(store), store.runs.belongings("r1"))
 
         with pytest.raises(error):
             self.do(store, DecideGate("r1", "g1", decision))
 
-        assert (store.gate("g1"), self.get(store), store.belongings("r1")) == before
+        assert (store.gates.get("g1"), self.get(store), store.runs.belongings("r1")) == before
 
     def test_a_person_decides_once_and_a_closed_gate_takes_no_decision(self, store: Store) -> None:
         self.open_gates(
@@ -245,7 +245,7 @@ class GateConformance(StoreFixture):
         assert self.do(store, ExpireGates("r1")) == 1
         assert self.do(store, ExpireGates("r1")) == 0
 
-        gate = store.gate("g1")
+        gate = store.gates.get("g1")
         assert gate is not None
         assert (gate.status, gate.choice, self.status(store)) == ("expired", "no", Status.PENDING)
 
@@ -260,7 +260,7 @@ class GateConformance(StoreFixture):
             store, run, gates=[GateChange(kind=GateAction.ESCALATED, gate_id="g1")] * 2
         )  # the terms have one escalation: the second changes nothing
 
-        gate = store.gate("g1")
+        gate = store.gates.get("g1")
         assert gate is not None
         assert (gate.reminded, gate.reminded_at, gate.escalated) == (1, store.now(), 1)
         assert (gate.assignees, gate.roles) == (("ann", "boss"), ("head",))
@@ -273,7 +273,7 @@ class GateConformance(StoreFixture):
         )
         self.advance(store, run, gates=[GateChange(kind=GateAction.REMINDED, gate_id="g1")])
 
-        gate = store.gate("g1")
+        gate = store.gates.get("g1")
         assert gate is not None
         assert (gate.status, gate.reason, gate.reminded) == ("withdrawn", "it lost a race", 1)
         assert self.inbox(store, person="boss") == []
@@ -339,7 +339,7 @@ class GateConformance(StoreFixture):
             self.decide(store, by="bob", expect=old)
         assert self.decide(store, by="bob", expect=new).status == "open"
         assert self.decide(store, expect=new).status == "approved"
-        assert [entry.lapsed for entry in store.gate_entries("g1")] == [True, False, False, False]
+        assert [entry.lapsed for entry in store.gates.entries("g1")] == [True, False, False, False]
 
     def test_the_same_data_again_changes_nothing(self, store: Store) -> None:
         self.open_gates(
@@ -393,7 +393,7 @@ class GateConformance(StoreFixture):
 
         self.do(store, RequestCancel("r1", "no more", force))
 
-        gate = store.gate("g1")
+        gate = store.gates.get("g1")
         assert gate is not None
         assert gate.status == ("withdrawn" if force else "open")
         if force:
@@ -438,8 +438,8 @@ class GateConformance(StoreFixture):
 
         self.do(store, Prune(store.now(), ["completed"]))
 
-        assert store.gate("g1") is None
-        assert store.belongings("r1") == {}
+        assert store.gates.get("g1") is None
+        assert store.runs.belongings("r1") == {}
 
     def test_gates_are_imported_with_their_run(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, quorum=2)
@@ -450,15 +450,15 @@ class GateConformance(StoreFixture):
             ),
         )
         self.decide(store)
-        snapshot = store.dossiers("", 10, 10**6)[0]
-        gate = store.gate("g1")
-        entries = store.gate_entries("g1")
+        snapshot = store.runs.snapshots("", 10, 10**6)[0]
+        gate = store.gates.get("g1")
+        entries = store.gates.entries("g1")
         self.do(store, RequestCancel("r1", "moving", True))
         self.do(store, Prune(store.now() + 1, ["cancelled"]))
 
         self.do(store, ImportRun(snapshot.run, {}, snapshot.events, below=snapshot.below))
 
-        assert (store.gate("g1"), store.gate_entries("g1")) == (gate, entries)
+        assert (store.gates.get("g1"), store.gates.entries("g1")) == (gate, entries)
         assert self.decide(store, by="bob").status == "approved"
 
     def test_decisions_of_one_batch_are_made_one_after_another(self, store: Store) -> None:

@@ -79,7 +79,7 @@ class GraphCancelConformance(GraphFixture):
         self.resolve_graphs(store)
 
         assert self.status(store, "g::begun") == "cancelling"
-        whole = store.whole_graph("g")
+        whole = store.graphs.snapshot("g")
         assert whole is not None and whole.members["g::begun"].asked_at is not None
         assert self.graph_trail(store).count("member_asked_to_stop begun") == 1
         with pytest.raises(GraphFinished):
@@ -109,7 +109,7 @@ class GraphCancelConformance(GraphFixture):
     def test_a_cancel_of_many_members_continues_until_all_are_cancelled(self, store: Store) -> None:
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(1001)))
         self.cancel_graph(store)
-        assert sum(run.status == "pending" for run in store.runs(RunFilter(limit=2000))) == 1
+        assert sum(run.status == "pending" for run in store.runs.find(RunFilter(limit=2000))) == 1
 
         while self.resolve_graphs(store).more:
             continue
@@ -272,24 +272,26 @@ class GraphRetentionConformance(GraphFixture):
         self.end_members(store, "a", graph="g1")
         self.end_members(store, "b", graph="g1")
 
-        assert [graph.id for graph in store.graphs("default")] == ["g2", "g1"]
-        assert [graph.id for graph in store.graphs("default", before="g2")] == ["g1"]
-        assert [graph.id for graph in store.graphs("default", status="completed")] == ["g1"]
-        assert store.graphs("other") == []
-        assert store.needed_by("g2::b") == [NeededResult(0, "g2::a", "started", None)]  # type: ignore[arg-type]
-        assert [(group.need, group.total) for group in store.groups_of_member("g2::b")] == [(1, 1)]
-        member = store.member("g2::b")
+        assert [graph.id for graph in store.graphs.find("default")] == ["g2", "g1"]
+        assert [graph.id for graph in store.graphs.find("default", before="g2")] == ["g1"]
+        assert [graph.id for graph in store.graphs.find("default", status="completed")] == ["g1"]
+        assert store.graphs.find("other") == []
+        assert store.graphs.needed_by("g2::b") == [NeededResult(0, "g2::a", "started", None)]  # type: ignore[arg-type]
+        assert [(group.need, group.total) for group in store.graphs.groups_of_member("g2::b")] == [
+            (1, 1)
+        ]
+        member = store.graphs.member("g2::b")
         assert member is not None and member.state == "waiting"
-        assert store.member("g2::nobody") is None
+        assert store.graphs.member("g2::nobody") is None
 
     def test_a_copy_keeps_graphs_and_unprocessed_member_outcomes(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         self.finish(store, run)
-        standing = store.standing()
-        runs = store.dossiers("", 100, 10**6)
+        standing = store.installation.rows()
+        runs = store.runs.snapshots("", 100, 10**6)
         assert standing["graph_outbox"] == [["g", "g::a", "completed", store.now(), None]]
-        before = store.whole_graph("g")
+        before = store.graphs.snapshot("g")
         self.execute(store, "DELETE FROM holdfast.event")
         self.execute(store, "DELETE FROM holdfast.run")
         self.end_sessions(store)
@@ -297,7 +299,7 @@ class GraphRetentionConformance(GraphFixture):
         self.do(store, CopyRuns(runs))
         self.do(store, EndCopy())
 
-        assert store.whole_graph("g") == before
+        assert store.graphs.snapshot("g") == before
         assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
 
     def test_runs_of_a_graph_are_pruned_with_it_once_it_has_ended(
@@ -311,9 +313,9 @@ class GraphRetentionConformance(GraphFixture):
         clock.move(MINUTE)
         assert self.do(store, Prune(clock.now(), ["completed"])).runs == 2
 
-        assert store.graph("g") is None
+        assert store.graphs.get("g") is None
         assert (
-            store.standing().keys()
+            store.installation.rows().keys()
             & {"graph", "graph_member", "graph_group", "graph_edge", "graph_event"}
             == set()
         )
@@ -327,7 +329,7 @@ class GraphRetentionConformance(GraphFixture):
             clock.move(MINUTE)
         self.do(store, Prune(store.now(), ["completed"], limit=1))
 
-        assert [graph.id for graph in store.graphs("default")] == ["kept"]
+        assert [graph.id for graph in store.graphs.find("default")] == ["kept"]
 
     def test_graphs_can_be_pruned_without_their_runs(self, store: Store, clock: HandClock) -> None:
         self.stage_graph(store, self.new_member("a"))
@@ -337,7 +339,7 @@ class GraphRetentionConformance(GraphFixture):
 
         assert self.do(store, PruneGraphs(clock.now(), "other")) == 0
         assert self.do(store, PruneGraphs(clock.now(), "default")) == 1
-        assert [graph.id for graph in store.graphs("default")] == ["h"]
+        assert [graph.id for graph in store.graphs.find("default")] == ["h"]
         assert self.status(store, "g::a") == "completed"
 
     def test_the_input_of_a_member_that_waits_can_be_put_into_another_seal(
@@ -345,7 +347,7 @@ class GraphRetentionConformance(GraphFixture):
     ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[1]))
 
-        assert store.members_to_seal("", 10) == [("g::b", b"[1]")]
+        assert store.graphs.members_to_seal("", 10) == [("g::b", b"[1]")]
         assert not self.do(store, ResealMember("g::b", b"[2]", b"[3]"))
         assert self.do(store, ResealMember("g::b", b"[1]", b"[3]"))
         self.end_members(store, "a")

@@ -133,10 +133,10 @@ class GraphPortionConformance(GraphFixture):
         assert self.stage_part(store, self.new_member("b", [(["a"], 1)]), written=1) == 2
 
         assert (
-            store.graph("g"),
-            store.whole_graph("g"),
-            store.member("g::a"),
-            store.graphs("default"),
+            store.graphs.get("g"),
+            store.graphs.snapshot("g"),
+            store.graphs.member("g::a"),
+            store.graphs.find("default"),
         ) == (None, None, None, [])
         assert self.resolve_all(store) == []
         assert self.begin_staged_graph(store, 2).created
@@ -167,7 +167,7 @@ class GraphPortionConformance(GraphFixture):
         with pytest.raises(GraphChanged):
             self.begin_staged_graph(store, 2)
 
-        assert store.graph("g") is None
+        assert store.graphs.get("g") is None
 
     def test_a_refused_start_of_a_staged_graph_leaves_the_stage_invisible(
         self, store: Store
@@ -197,15 +197,16 @@ class GraphPortionConformance(GraphFixture):
         assert self.sweep_all(store) == 0
         with pytest.raises(GraphBusy):
             self.stage_graph(store, self.new_member("a"))
-        assert store.graph("g") is None
+        assert store.graphs.get("g") is None
         clock.move(sweeping.STALE + 1)
-        look = store.next_look()
+        look = store.runs.next_due()
 
         assert look.stage is not None and look.stage < clock.now()
         assert self.sweep_all(store) > 0
-        assert store.next_look().stage is None
+        assert store.runs.next_due().stage is None
         assert (
-            store.standing().keys() & {"graph_stage", "graph_member", "graph_group", "graph_edge"}
+            store.installation.rows().keys()
+            & {"graph_stage", "graph_member", "graph_group", "graph_edge"}
             == set()
         )
         self.stage_graph(store, self.new_member("a"))
@@ -246,8 +247,8 @@ class GraphPortionConformance(GraphFixture):
         self.end_members(store, "a")
 
         assert self.graph_status(store) == "completed"
-        assert [run.id for run in store.last_runs(["g"])] == ["g::a"]
-        whole = store.whole_graph("g")
+        assert [run.id for run in store.graphs.last_runs(["g"])] == ["g::a"]
+        whole = store.graphs.snapshot("g")
         assert whole is not None and list(whole.members) == ["g::a"] and whole.edges == []
 
     def test_a_stage_for_another_revision_adds_nothing(self, store: Store) -> None:
@@ -341,7 +342,7 @@ class GraphPortionConformance(GraphFixture):
         assert list(self.member_states(store).values()).count("started") == 21
 
     def replayed_count(self, store: Store) -> int:
-        return sum(event.kind == "member_replayed" for event in store.graph_events("g"))
+        return sum(event.kind == "member_replayed" for event in store.graphs.events("g"))
 
     def test_very_many_skipped_members_wait_again_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch

@@ -160,17 +160,19 @@ class GraphFixture(StoreFixture):
         self.resolve_graphs(store)
 
     def member_states(self, store: Store, graph: str = "g") -> dict[str, str]:
-        whole = store.whole_graph(graph)
+        whole = store.graphs.snapshot(graph)
         assert whole is not None
         return {member.name: member.state.value for member in whole.members.values()}
 
     def graph_status(self, store: Store, graph: str = "g") -> str:
-        record = store.graph(graph)
+        record = store.graphs.get(graph)
         assert record is not None
         return record.status.value
 
     def graph_trail(self, store: Store, graph: str = "g") -> list[str]:
-        return [f"{event.kind} {event.member or ''}".strip() for event in store.graph_events(graph)]
+        return [
+            f"{event.kind} {event.member or ''}".strip() for event in store.graphs.events(graph)
+        ]
 
     def cancel_graph(self, store: Store, policy: str = "all", graph: str = "g") -> Any:
         op = CancelGraph(
@@ -179,7 +181,7 @@ class GraphFixture(StoreFixture):
         return self.do(store, op)
 
     def replay_member(self, store: Store, name: str, graph: str = "g") -> Any:
-        whole = store.whole_graph(graph)
+        whole = store.graphs.snapshot(graph)
         assert whole is not None
         run_id = run_of(graph, name)
         roots = replay_roots(whole, run_id) if run_id in whole.members else set[str]()
@@ -209,8 +211,8 @@ class GraphStageConformance(GraphFixture):
         assert [born.run.id for born in staged.born] == ["g::a"]
         assert self.member_states(store) == {"a": "started", "b": "waiting"}
         assert self.get(store, "g::a").input == b"[1]"
-        assert store.run("g::b") is None
-        graph = store.graph("g")
+        assert store.runs.get("g::b") is None
+        graph = store.graphs.get("g")
         assert graph is not None
         assert (graph.status, graph.revision, graph.members, graph.live) == ("running", 1, 2, 2)
         assert graph.created_at == clock.now()
@@ -245,9 +247,10 @@ class GraphStageConformance(GraphFixture):
         self.do(store, SetLane(Lane(name="default", draining=True)))
         with pytest.raises(LaneDraining):
             self.stage_graph(store, self.new_member("b"))
-        assert store.graph("g") is None
+        assert store.graphs.get("g") is None
         assert (
-            store.standing().keys() & {"graph", "graph_member", "graph_edge", "graph_event"}
+            store.installation.rows().keys()
+            & {"graph", "graph_member", "graph_edge", "graph_event"}
             == set()
         )
 
@@ -257,7 +260,7 @@ class GraphStageConformance(GraphFixture):
         self.start(store, "g::b")
         with pytest.raises(MemberElsewhere, match="g::b"):
             self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
-        assert store.graph("g") is None
+        assert store.graphs.get("g") is None
 
     def test_a_graph_is_extended_while_it_runs(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
@@ -360,12 +363,12 @@ class GraphResolutionConformance(GraphFixture):
         self.finish(store, run)
 
         assert store.hints().graphs
-        assert store.next_look().graph == clock.now()
+        assert store.runs.next_due().graph == clock.now()
         assert self.member_states(store)["a"] == "started"
         assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::b"]
         assert self.resolve_graphs(store) == ResolvedGraphs([], more=False)
-        assert store.next_look().graph is None
-        assert store.next_look().at is None
+        assert store.runs.next_due().graph is None
+        assert store.runs.next_due().at is None
 
     def test_a_group_needs_all_any_or_a_number_of_its_members(self, store: Store) -> None:
         ups = ["a", "b", "c"]
@@ -426,7 +429,7 @@ class GraphResolutionConformance(GraphFixture):
             "d": "skipped",
         }
         assert self.graph_status(store) == "failed"
-        graph = store.graph("g")
+        graph = store.graphs.get("g")
         assert graph is not None and graph.summary == b'{"failed":1,"skipped":3}'
         assert store.hints().finished >= {"g"}
 
@@ -569,15 +572,15 @@ class GraphResolutionConformance(GraphFixture):
             )
         self.end_members(store, "a")
 
-        assert store.last_runs(["g", "h", "none"]) == [self.get(store, "g::b")]
-        assert {graph.id for graph in store.graphs_by_id(["g", "none", "h"])} == {"g", "h"}
+        assert store.graphs.last_runs(["g", "h", "none"]) == [self.get(store, "g::b")]
+        assert {graph.id for graph in store.graphs.by_id(["g", "none", "h"])} == {"g", "h"}
 
     def test_an_imported_graph_receives_the_outcomes_of_members_that_have_ended(
         self, store: Store
     ) -> None:
         self.stage_graph(store, self.new_member("a"))
-        whole = store.whole_graph("g")
-        trail = store.graph_events("g")
+        whole = store.graphs.snapshot("g")
+        trail = store.graphs.events("g")
         assert whole is not None
         assert isinstance(store.apply([ImportGraph(whole, trail)])[0], GraphExists)
         self.end_members(store, "a")
@@ -585,7 +588,7 @@ class GraphResolutionConformance(GraphFixture):
 
         self.do(store, ImportGraph(whole, trail))
 
-        assert (store.whole_graph("g"), store.graph_events("g")) == (whole, trail)
+        assert (store.graphs.snapshot("g"), store.graphs.events("g")) == (whole, trail)
         self.resolve_graphs(store)
         assert self.graph_status(store) == "completed"
         assert store.check() == []
@@ -633,7 +636,7 @@ class GraphResolutionConformance(GraphFixture):
         self.finish(store, run)
 
         assert self.resolve_graphs(store).born == []
-        assert store.next_look().graph is None
+        assert store.runs.next_due().graph is None
 
     def test_a_graph_receives_the_outcome_of_a_member_that_ends_in_any_way(
         self, store: Store, clock: HandClock

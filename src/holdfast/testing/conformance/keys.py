@@ -24,13 +24,13 @@ class KeyConformance(StoreFixture):
         return rotation
 
     def test_the_first_key_is_made_when_it_is_needed_and_stays(self, store: Store) -> None:
-        assert store.keys() == []
+        assert store.keys.all() == []
 
         made = self.do(store, NeedKey(OFFERED))
 
         assert (made.kid, made.secret, made.current) == ("k1", OFFERED.secret, True)
         assert self.do(store, NeedKey(OTHER)) == made
-        assert store.keys() == [made]
+        assert store.keys.all() == [made]
 
     def test_a_rotation_lets_the_new_key_sign_and_the_old_one_be_good_for_a_while(
         self, store: Store
@@ -41,7 +41,10 @@ class KeyConformance(StoreFixture):
 
         until = store.now() + 10 * SECOND
         assert done == RotatedKey("k2", True, "k1", until, [])
-        assert [(key.kid, key.expires_at) for key in store.keys()] == [("k1", until), ("k2", None)]
+        assert [(key.kid, key.expires_at) for key in store.keys.all()] == [
+            ("k1", until),
+            ("k2", None),
+        ]
 
     def test_a_rotation_may_make_the_first_key(self, store: Store) -> None:
         assert self.rotate(store, OFFERED, SECOND) == RotatedKey("k1", True)
@@ -49,20 +52,20 @@ class KeyConformance(StoreFixture):
     def test_the_same_key_again_changes_nothing(self, store: Store) -> None:
         self.rotate(store, OFFERED)
         self.rotate(store, OTHER, SECOND)
-        before = store.keys()
+        before = store.keys.all()
 
         assert not self.rotate(store, OTHER).changed
         assert not self.rotate(store, OFFERED).changed
-        assert store.keys() == before
+        assert store.keys.all() == before
 
     def test_the_name_of_a_key_with_another_secret_is_refused(self, store: Store) -> None:
         self.rotate(store, OFFERED)
-        before = store.keys()
+        before = store.keys.all()
 
         with pytest.raises(KeyExists):
             self.rotate(store, OfferedKey("k1", b"not the secret of that key"))
 
-        assert store.keys() == before
+        assert store.keys.all() == before
 
     def test_expired_keys_are_deleted_by_the_next_rotation(
         self, store: Store, clock: HandClock
@@ -79,18 +82,18 @@ class KeyConformance(StoreFixture):
         done = self.rotate(store, OfferedKey("k4", b"yet another of those secrets"), SECOND)
 
         assert done.dropped == ["k1"]
-        assert [key.kid for key in store.keys()] == ["k2", "k3", "k4"]
+        assert [key.kid for key in store.keys.all()] == ["k2", "k3", "k4"]
 
     def test_a_copy_keeps_signing_keys(self, store: Store) -> None:
         self.rotate(store, OFFERED)
-        before = store.keys()
-        rows = store.standing()
+        before = store.keys.all()
+        rows = store.installation.rows()
 
         self.end_sessions(store)
         self.do(store, BeginCopy([Lane(name="mail")], rows))
         self.do(store, EndCopy())
 
-        assert store.keys() == before
+        assert store.keys.all() == before
 
     def test_a_refused_rotation_leaves_its_neighbours_alone(self, store: Store) -> None:
         self.rotate(store, OFFERED)
@@ -106,7 +109,7 @@ class KeyConformance(StoreFixture):
     ) -> None:
         made = self.do(store, NeedKey(OFFERED))
 
-        assert reopen().keys() == [made]
+        assert reopen().keys.all() == [made]
 
     def test_a_secret_gets_another_seal_unless_it_has_changed(self, store: Store) -> None:
         self.rotate(store, OFFERED)
@@ -118,10 +121,10 @@ class KeyConformance(StoreFixture):
             ResealKey("k1", OFFERED.secret, b"\x00e1\x00psealed and long enough for a secret"),
         )
 
-        assert [key.secret for key in store.keys()] == [
+        assert [key.secret for key in store.keys.all()] == [
             b"\x00e1\x00psealed and long enough for a secret"
         ]
-        assert store.keys_in_use() == {"e1": 1}
+        assert store.payloads.keys_in_use() == {"e1": 1}
 
     def test_a_rotation_compares_secrets_as_they_are_revealed(self, store: Store) -> None:
         self.rotate(store, OFFERED)

@@ -104,8 +104,12 @@ class ShareConformance(StoreFixture):
 
         assert sorted(self.claimed(store)) == ["a0", "a1", "b0"]
         assert self.claimed(store) == []
-        assert store.next_wake() == store.share_free_at("default", "a") == store.now() + MINUTE
-        assert store.share_free_at("default", "b") <= store.now()
+        assert (
+            store.runs.next_wake()
+            == store.lanes.share_free_at("default", "a")
+            == store.now() + MINUTE
+        )
+        assert store.lanes.share_free_at("default", "b") <= store.now()
         clock.move(MINUTE)
 
         assert self.claimed(store) == ["a2", "a3"]

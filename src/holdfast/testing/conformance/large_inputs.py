@@ -40,7 +40,7 @@ class LargeInputConformance(StoreFixture):
         seen.append(run.input)
         self.finish(store, run)
 
-        assert [*seen, self.get(store).input, store.runs(RunFilter())[0].input] == [data] * 5
+        assert [*seen, self.get(store).input, store.runs.find(RunFilter())[0].input] == [data] * 5
 
     @pytest.mark.parametrize("size", SIZES)
     def test_a_run_is_recognised_by_its_input(self, store: Store, size: int) -> None:
@@ -81,7 +81,7 @@ class LargeInputConformance(StoreFixture):
 
         with pytest.raises(RunExists):
             self.do(store, both)
-        assert store.run("r1") is None
+        assert store.runs.get("r1") is None
 
     def test_a_refused_start_leaves_no_large_input(self, store: Store) -> None:
         self.start(store, "r2", input=input_of(900))
@@ -94,7 +94,7 @@ class LargeInputConformance(StoreFixture):
                 ),
             )
 
-        assert store.run("r1") is None
+        assert store.runs.get("r1") is None
         assert self.start(store, "r1", input=input_of(902)).created
         assert self.get(store).input == input_of(902)
 
@@ -102,7 +102,7 @@ class LargeInputConformance(StoreFixture):
         with pytest.raises(ZeroDivisionError), self.transaction(store) as connection:
             store.start_within(connection, [self.new(input=input_of(5_000))])
             raise ZeroDivisionError
-        assert store.run("r1") is None
+        assert store.runs.get("r1") is None
 
         with self.transaction(store) as connection:
             store.start_within(connection, [self.new(input=input_of(6_000))])
@@ -144,16 +144,16 @@ class LargeInputConformance(StoreFixture):
         self, store: Store, clock: HandClock
     ) -> None:
         self.finish(store, self.hold(store, input=input_of(5_000)))
-        assert store.used_bytes() > 5_000
+        assert store.retention.used_bytes() > 5_000
         clock.move(MINUTE)
 
         self.do(store, Prune(store.now(), [Status.COMPLETED]))
 
-        assert (store.run("r1"), store.used_bytes()) == (None, 0)
+        assert (store.runs.get("r1"), store.retention.used_bytes()) == (None, 0)
         self.start(store, input=input_of(10))
         assert self.get(store).input == input_of(10)
 
     def test_the_key_of_a_sealed_large_input_counts_as_in_use(self, store: Store) -> None:
         self.start(store, input=b"\x00k1\x00p" + input_of(5_000))
 
-        assert store.keys_in_use() == {"k1": 1}
+        assert store.payloads.keys_in_use() == {"k1": 1}

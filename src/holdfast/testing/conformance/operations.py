@@ -110,7 +110,7 @@ class OperatorConformance(StoreFixture):
         )
         assert again.generation > run.generation
         assert self.kinds(store) == [EventKind.MARKED, EventKind.RUN_FAILED, EventKind.RUN_REPLAYED]
-        assert msgspec.json.decode(store.history("r1")[-1].data or b"") == {"void": [2]}
+        assert msgspec.json.decode(store.runs.history("r1")[-1].data or b"") == {"void": [2]}
         assert self.claimed(store) == ["r1"]
 
     def test_only_a_finished_run_is_replayed(self, store: Store) -> None:
@@ -168,10 +168,10 @@ class OperatorConformance(StoreFixture):
         self.do(store, ImportRun(run, {"a": "b"}, events, [Signal(1, "paid", b"5", at=7)]))
 
         assert self.get(store) == run
-        assert (store.history("r1"), store.tags("r1")) == (events, {"a": "b"})
-        assert [(signal.name, signal.payload, signal.at) for signal in store.signals("r1")] == [
-            ("paid", b"5", 7)
-        ]
+        assert (store.runs.history("r1"), store.runs.tags("r1")) == (events, {"a": "b"})
+        assert [
+            (signal.name, signal.payload, signal.at) for signal in store.signals.of_run("r1")
+        ] == [("paid", b"5", 7)]
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING, Status.CANCELLING])
     def test_an_imported_run_that_was_running_can_be_claimed(
@@ -204,10 +204,14 @@ class OperatorConformance(StoreFixture):
 
     def test_an_imported_run_with_an_unprocessed_notification_is_woken(self, store: Store) -> None:
         self.park(store, self.hold(store), keep=True)
-        untouched = store.is_touched("r1")
+        untouched = store.runs.is_touched("r1")
         self.do(store, SignalRun("r1", "paid", b"1"))
         there = self.get(store)
-        assert (untouched, store.is_touched("r1"), there.status) == (False, True, Status.WAITING)
+        assert (untouched, store.runs.is_touched("r1"), there.status) == (
+            False,
+            True,
+            Status.WAITING,
+        )
 
         copies = [
             msgspec.structs.replace(there, id=run_id, session_id="there")
@@ -233,8 +237,8 @@ class OperatorConformance(StoreFixture):
         ):  # a repeated part is not written twice
             self.do(store, StageEvents("r1::(stage)", part))
         assert store.check() == []
-        seen, edge = store.events(store.place(BEGINNING), EventFilter())
-        assert (seen, store.run("r1::(stage)"), store.counts()) == ([], None, {})
+        seen, edge = store.subscriptions.events(store.subscriptions.place(BEGINNING), EventFilter())
+        assert (seen, store.runs.get("r1::(stage)"), store.runs.counts()) == ([], None, {})
 
         forked = Event(EventKind.RUN_FORKED, at=8, seq=4)
         op = ImportRun(
@@ -242,8 +246,13 @@ class OperatorConformance(StoreFixture):
         )
         self.do(store, op)
 
-        assert store.history("r1") == [*events, forked]
-        assert [event.seq for event in store.events(edge, EventFilter())[0]] == [1, 2, 3, 4]
+        assert store.runs.history("r1") == [*events, forked]
+        assert [event.seq for event in store.subscriptions.events(edge, EventFilter())[0]] == [
+            1,
+            2,
+            3,
+            4,
+        ]
         assert store.check() == []
         self.sweep(store)
 
@@ -251,8 +260,8 @@ class OperatorConformance(StoreFixture):
         """Delete the stage of ``r1`` in portions; the laws hold after each of them."""
         while self.do(store, SweepStages("r1::(stage)")):
             assert store.check() == []
-        assert store.history("r1::(stage)") == []
-        assert "graph_stage" not in store.standing()
+        assert store.runs.history("r1::(stage)") == []
+        assert "graph_stage" not in store.installation.rows()
 
     def test_incomplete_staged_events_are_not_accepted_as_a_history(self, store: Store) -> None:
         self.do(store, StageEvents("r1::(stage)", [Event(EventKind.MARKED, at=7, seq=1)]))
@@ -265,7 +274,7 @@ class OperatorConformance(StoreFixture):
                         self.foreign_run(Status.PENDING), {}, [], staged=StagedEvents(stage, count)
                     ),
                 )
-            assert (store.run("r1"), store.history("r1")) == (None, [])
+            assert (store.runs.get("r1"), store.runs.history("r1")) == (None, [])
 
     def test_a_stage_of_events_that_was_given_up_is_deleted_and_takes_no_more(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
@@ -296,13 +305,16 @@ class OperatorConformance(StoreFixture):
             self.start(store, "r2")
 
             seen = (
-                view.run("r1"),
-                view.run("r2"),
-                view.signals("r1"),
-                [run.id for run in view.runs(RunFilter())],
+                view.runs.get("r1"),
+                view.runs.get("r2"),
+                view.signals.of_run("r1"),
+                [run.id for run in view.runs.find(RunFilter())],
             )
         assert seen == (msgspec.structs.replace(self.get(store), revision=0), None, [], ["r1"])
-        assert ([signal.name for signal in store.signals("r1")], self.get(store, "r2").id) == (
+        assert (
+            [signal.name for signal in store.signals.of_run("r1")],
+            self.get(store, "r2").id,
+        ) == (
             ["paid"],
             "r2",
         )
@@ -337,8 +349,12 @@ class OperatorConformance(StoreFixture):
                 ),
             )
 
-        assert (self.get(store), store.tags("r1"), store.history("r1")) == (before, {}, [])
-        assert list(store.routes().values()) == [ROUTE]
+        assert (self.get(store), store.runs.tags("r1"), store.runs.history("r1")) == (
+            before,
+            {},
+            [],
+        )
+        assert list(store.runs.routes().values()) == [ROUTE]
 
 
 class CopyConformance(StoreFixture):
@@ -352,7 +368,7 @@ class CopyConformance(StoreFixture):
         parent = self.hold(store, "r1", key="k", tags={"b": "2", "a": "1"})
         self.do(store, SignalRun("r1", "paid", b"1", key="taken"))
         self.do(store, SignalRun("r1", "paid", b"2", key="left"))
-        first, _ = store.signals("r1")
+        first, _ = store.signals.of_run("r1")
         children = [self.child_of(parent, f"r1-{place}", parent_index=place) for place in range(2)]
         fanouts = [Fanout("call", 2, eager=False)]
         self.park(
@@ -364,7 +380,7 @@ class CopyConformance(StoreFixture):
         return self.get(store)
 
     def snapshots(self, store: Store) -> list[RunSnapshot]:
-        return store.dossiers("", 100, 1 << 20)
+        return store.runs.snapshots("", 100, 1 << 20)
 
     def test_a_snapshot_of_a_run_has_all_of_its_data(self, store: Store) -> None:
         parent = self.create_family(store)
@@ -376,7 +392,7 @@ class CopyConformance(StoreFixture):
         events = [msgspec.structs.replace(event, id=0) for event in parent_snapshot.events]
         assert (parent_snapshot.run, events, parent_snapshot.fanouts) == (
             parent,
-            store.history("r1"),
+            store.runs.history("r1"),
             [Fanout("call", 1, eager=False)],
         )
         assert list(parent_snapshot.tags.items()) == [("a", "1"), ("b", "2")]
@@ -401,7 +417,7 @@ class CopyConformance(StoreFixture):
             self.start(store, f"r{place}", input=b"x" * 1000)
 
         def portion(after: str, limit: int, size: int) -> list[str]:
-            return [snapshot.run.id for snapshot in store.dossiers(after, limit, size)]
+            return [snapshot.run.id for snapshot in store.runs.snapshots(after, limit, size)]
 
         assert portion("", 2, 1 << 20) == ["r0", "r1"]
         assert portion("r1", 9, 2500) == ["r2", "r3"]
@@ -414,7 +430,7 @@ class CopyConformance(StoreFixture):
         self.create_family(store)
         self.do(store, SetLane(Lane(name="l", concurrency=3, rate_limit=1, rate_per=MINUTE)))
         there = self.snapshots(store)
-        lanes = store.lanes()
+        lanes = store.lanes.all()
         self.execute(store, "DELETE FROM holdfast.run")
 
         self.do(store, BeginCopy(lanes))
@@ -426,12 +442,12 @@ class CopyConformance(StoreFixture):
             snapshot.signals = [
                 msgspec.structs.replace(signal, id=0) for signal in snapshot.signals
             ]
-        assert (here, store.lanes()) == (there, lanes)
+        assert (here, store.lanes.all()) == (there, lanes)
         assert self.do(store, SignalRun("r1", "paid", b"1", key="taken")).new is False
         assert self.start(store, "other", key="k").id == "r1"
         (child,) = self.claim(store)
         self.finish(store, child)
-        assert (self.status(store), store.dossiers("", 1, 1)[0].fanouts) == (
+        assert (self.status(store), store.runs.snapshots("", 1, 1)[0].fanouts) == (
             Status.PENDING,
             [Fanout("call", 0, eager=False)],
         )
@@ -443,7 +459,11 @@ class CopyConformance(StoreFixture):
         with pytest.raises(StoreNotEmpty):
             self.do(store, BeginCopy([]))
 
-        assert (self.status(store), len(store.lanes()), store.is_half_copied()) == (
+        assert (
+            self.status(store),
+            len(store.lanes.all()),
+            store.installation.is_half_copied(),
+        ) == (
             Status.PENDING,
             1,
             False,
@@ -454,14 +474,18 @@ class CopyConformance(StoreFixture):
     ) -> None:
         self.do(store, BeginCopy([Lane(name="old", concurrency=1)]))
         self.do(store, CopyRuns([self.new_snapshot("r1"), self.new_snapshot("r2")]))
-        assert store.is_half_copied() and reopen().is_half_copied()
+        assert store.installation.is_half_copied() and reopen().installation.is_half_copied()
 
         self.do(store, BeginCopy([]))
-        assert (self.snapshots(store), store.lanes(), store.is_half_copied()) == ([], [], True)
+        assert (self.snapshots(store), store.lanes.all(), store.installation.is_half_copied()) == (
+            [],
+            [],
+            True,
+        )
         self.do(store, CopyRuns([self.new_snapshot("r1")]))
         self.do(store, EndCopy())
 
-        assert (store.is_half_copied(), store.counts()) == (False, {"pending": 1})
+        assert (store.installation.is_half_copied(), store.runs.counts()) == (False, {"pending": 1})
 
     @pytest.mark.parametrize("begin", [BeginCopy([]), BeginImport()])
     def test_a_store_refuses_work_until_a_copy_has_ended(
@@ -470,14 +494,14 @@ class CopyConformance(StoreFixture):
         self.open(store, "early")
         with pytest.raises(StoreInUse):
             self.do(store, begin)
-        assert not store.is_half_copied()
+        assert not store.installation.is_half_copied()
         self.do(store, EndSession("early", crashed=False))
 
         self.do(store, begin)
 
         with pytest.raises(StoreHalfCopied):
             self.open(store, "late")
-        assert (store.is_half_copied(), store.sessions()) == (True, [])
+        assert (store.installation.is_half_copied(), store.runs.sessions()) == (True, [])
         self.do(store, EndCopy())
         self.open(store, "late")
 
@@ -487,7 +511,7 @@ class CopyConformance(StoreFixture):
         with pytest.raises(StoreNotEmpty):
             self.do(store, BeginImport())
 
-        assert not store.is_half_copied()
+        assert not store.installation.is_half_copied()
 
     def test_a_copy_with_an_existing_run_writes_nothing(self, store: Store) -> None:
         self.start(store)
@@ -556,7 +580,12 @@ class PruneConformance(StoreFixture):
 
         assert self.prune(store, clock) == Pruned(runs=1, last=None)
 
-        assert (store.run("r1"), store.history("r1"), store.signals("r1"), store.tags("r1")) == (
+        assert (
+            store.runs.get("r1"),
+            store.runs.history("r1"),
+            store.signals.of_run("r1"),
+            store.runs.tags("r1"),
+        ) == (
             None,
             [],
             [],
@@ -577,7 +606,7 @@ class PruneConformance(StoreFixture):
 
         self.prune(store, clock, before=before, statuses=["completed"], namespace="mine")
 
-        assert [run.id for run in store.runs(RunFilter())] == ["late", "failed", "elsewhere"]
+        assert [run.id for run in store.runs.find(RunFilter())] == ["late", "failed", "elsewhere"]
 
     def test_a_tree_is_pruned_when_all_of_its_runs_have_ended(
         self, store: Store, clock: HandClock
@@ -599,12 +628,12 @@ class PruneConformance(StoreFixture):
         clock.move(1)
 
         assert self.prune(store, clock).runs == 0
-        assert sum(store.counts().values()) == 3
+        assert sum(store.runs.counts().values()) == 3
 
         self.finish(store, self.get(store, "d1"))
         clock.move(1)
         assert self.prune(store, clock).runs == 3
-        assert store.counts() == {}
+        assert store.runs.counts() == {}
 
     def test_a_tree_ends_when_its_last_run_ends(self, store: Store, clock: HandClock) -> None:
         parent = self.hold(store)
@@ -683,7 +712,7 @@ class PruneConformance(StoreFixture):
             assert store.check() == []
 
         assert gone == [1, 3, 3, 3]
-        assert store.counts() == {}
+        assert store.runs.counts() == {}
 
     def test_a_partly_pruned_tree_has_no_history_to_replay(
         self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
@@ -693,7 +722,13 @@ class PruneConformance(StoreFixture):
 
         assert self.prune(store, clock) == Pruned(runs=3, last="")
         assert self.kinds(store) == [EventKind.HISTORY_DELETED]
-        assert {run.id for run in store.runs(RunFilter())} == {"r1", "r1c0", "r1c1", "r1c2", "r1a0"}
+        assert {run.id for run in store.runs.find(RunFilter())} == {
+            "r1",
+            "r1c0",
+            "r1c1",
+            "r1c2",
+            "r1a0",
+        }
 
     def test_trees_that_are_large_together_are_pruned_one_after_another(
         self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
@@ -718,6 +753,6 @@ class PruneConformance(StoreFixture):
             after = trimmed.last
 
         assert runs == [3, 3, 2]
-        assert {tuple(self.kinds(store, run.id)) for run in store.runs(RunFilter())} == {
+        assert {tuple(self.kinds(store, run.id)) for run in store.runs.find(RunFilter())} == {
             (EventKind.HISTORY_DELETED,)
         }

@@ -81,15 +81,15 @@ class PayloadConformance(StoreFixture):
     def test_a_payload_comes_back_in_all_its_parts(self, store: Store) -> None:
         self.start_big(store)
 
-        assert store.payload(BIG.digest) == BIG
-        assert store.payloads_of("r1") == [BIG.digest]
+        assert store.payloads.get(BIG.digest) == BIG
+        assert store.payloads.of_run("r1") == [BIG.digest]
         assert self.get(store).input == reference_to(BIG)
 
     def test_the_same_content_is_kept_once(self, store: Store) -> None:
         self.start_big(store, "r1")
         self.start_big(store, "r2")
 
-        assert store.payload_totals() == {"payloads": 1, "bytes": BIG.size, "stored": BIG.size}
+        assert store.payloads.totals() == {"payloads": 1, "bytes": BIG.size, "stored": BIG.size}
 
     def test_a_refused_start_keeps_nothing(self, store: Store) -> None:
         self.start(store, "r1")
@@ -97,7 +97,7 @@ class PayloadConformance(StoreFixture):
         with pytest.raises(RunExists):
             self.start_big(store, "r1")
 
-        assert store.payload(BIG.digest) is None
+        assert store.payloads.get(BIG.digest) is None
 
     def test_a_run_is_recognised_by_its_input_under_any_seal(self, store: Store) -> None:
         self.start_big(store)
@@ -128,8 +128,8 @@ class PayloadConformance(StoreFixture):
             payloads=[OTHER],
         )
 
-        assert store.payloads_of("r1") == sorted([BIG.digest, OTHER.digest])
-        assert store.payload(OTHER.digest) == OTHER
+        assert store.payloads.of_run("r1") == sorted([BIG.digest, OTHER.digest])
+        assert store.payloads.get(OTHER.digest) == OTHER
 
     def test_a_write_that_lost_its_lease_keeps_nothing(self, store: Store) -> None:
         run = self.hold(store)
@@ -139,7 +139,7 @@ class PayloadConformance(StoreFixture):
         with pytest.raises(HoldfastError):
             self.advance(store, run, events=[event], payloads=[BIG])
 
-        assert store.payload(BIG.digest) is None
+        assert store.payloads.get(BIG.digest) is None
 
     def test_a_signal_brings_its_payload_once(self, store: Store) -> None:
         self.start(store)
@@ -147,14 +147,17 @@ class PayloadConformance(StoreFixture):
 
         again = SignalRun("r1", "paid", reference_to(OTHER), "k", payloads=[OTHER])
         assert [self.do(store, op).new for op in (signal, again)] == [True, False]
-        assert (store.payloads_of("r1"), store.payload(OTHER.digest)) == ([BIG.digest], None)
+        assert (store.payloads.of_run("r1"), store.payloads.get(OTHER.digest)) == (
+            [BIG.digest],
+            None,
+        )
 
     def test_a_signal_from_one_run_to_another_belongs_to_the_other(self, store: Store) -> None:
         run = self.hold(store)
         self.start(store, "r2")
         self.advance(store, run, signals=[("r2", "paid", reference_to(BIG), "k")], payloads=[BIG])
 
-        assert (store.payloads_of("r1"), store.payloads_of("r2")) == ([], [BIG.digest])
+        assert (store.payloads.of_run("r1"), store.payloads.of_run("r2")) == ([], [BIG.digest])
 
     def test_a_signal_to_a_run_that_has_ended_keeps_nothing(self, store: Store) -> None:
         run = self.hold(store)
@@ -162,14 +165,14 @@ class PayloadConformance(StoreFixture):
         self.finish(store, other)
         self.advance(store, run, signals=[("r2", "paid", reference_to(BIG), "k")], payloads=[BIG])
 
-        assert store.payload(BIG.digest) is None
+        assert store.payloads.get(BIG.digest) is None
 
     def test_a_child_brings_its_payload(self, store: Store) -> None:
         parent = self.hold(store)
         child = self.child_of(parent, "r2", input=reference_to(BIG), payloads=(BIG,))
         self.advance(store, parent, children=[child])
 
-        assert store.payloads_of("r2") == [BIG.digest]
+        assert store.payloads.of_run("r2") == [BIG.digest]
 
     def test_a_transactional_step_may_return_an_offloaded_value(self, store: Store) -> None:
         run = self.hold(store)
@@ -184,21 +187,21 @@ class PayloadConformance(StoreFixture):
         )
 
         assert answer.data == b'"plain"'
-        assert store.history("r1")[-1].data == reference_to(BIG)
-        assert store.payloads_of("r1") == [BIG.digest]
+        assert store.runs.history("r1")[-1].data == reference_to(BIG)
+        assert store.payloads.of_run("r1") == [BIG.digest]
 
     def test_runs_started_within_a_transaction_bring_theirs(self, store: Store) -> None:
         with self.transaction(store) as connection:
             store.start_within(connection, [self.new_big_run()])
 
-        assert store.payload(BIG.digest) == BIG
+        assert store.payloads.get(BIG.digest) == BIG
 
     def test_a_transaction_that_is_rolled_back_keeps_nothing(self, store: Store) -> None:
         with pytest.raises(ZeroDivisionError), self.transaction(store) as connection:
             store.start_within(connection, [self.new_big_run()])
             raise ZeroDivisionError
 
-        assert store.payload(BIG.digest) is None
+        assert store.payloads.get(BIG.digest) is None
 
     def test_a_payload_goes_with_the_last_run_that_refers_to_it(
         self, store: Store, clock: HandClock
@@ -208,14 +211,14 @@ class PayloadConformance(StoreFixture):
         clock.move(MINUTE)
 
         assert self.prune_all(store) == 1
-        assert store.payload(BIG.digest) == BIG
+        assert store.payloads.get(BIG.digest) == BIG
 
         (run,) = self.claim(store)
         self.finish(store, run)
         clock.move(MINUTE)
         assert self.prune_all(store) == 1
-        assert store.payload(BIG.digest) is None
-        assert store.payload_totals()["payloads"] == 0
+        assert store.payloads.get(BIG.digest) is None
+        assert store.payloads.totals()["payloads"] == 0
 
     def test_a_fork_refers_to_what_its_original_does(self, store: Store, clock: HandClock) -> None:
         run = self.finished_big(store, "r1")
@@ -232,7 +235,7 @@ class PayloadConformance(StoreFixture):
         clock.move(MINUTE)
         self.prune_all(store)
 
-        assert (store.run("r1"), store.payload(BIG.digest)) == (None, BIG)
+        assert (store.runs.get("r1"), store.payloads.get(BIG.digest)) == (None, BIG)
 
     def test_a_run_cannot_be_brought_without_what_it_refers_to(self, store: Store) -> None:
         run = self.finished_big(store, "r1")
@@ -241,18 +244,18 @@ class PayloadConformance(StoreFixture):
         with pytest.raises(RunNotFound):
             self.do(store, ImportRun(lost, {}, []))
 
-        assert store.run("r2") is None
+        assert store.runs.get("r2") is None
         self.do(store, ImportRun(lost, {}, [], payloads=[OTHER]))
-        assert store.payload(OTHER.digest) == OTHER
+        assert store.payloads.get(OTHER.digest) == OTHER
 
     def test_payloads_are_listed_in_order(self, store: Store) -> None:
         self.start_big(store, "r1", BIG)
         self.start_big(store, "r2", OTHER)
         digests = sorted([BIG.digest, OTHER.digest])
 
-        assert [digest for digest, _ in store.next_payloads(b"", 10)] == digests
-        assert store.next_payloads(digests[0], 1)[0][0] == digests[1]
-        assert store.next_payloads(digests[1], 1) == []
+        assert [digest for digest, _ in store.payloads.page(b"", 10)] == digests
+        assert store.payloads.page(digests[0], 1)[0][0] == digests[1]
+        assert store.payloads.page(digests[1], 1) == []
 
     def test_only_a_copy_brings_payloads_before_their_runs(self, store: Store) -> None:
         with pytest.raises(BadOption):
@@ -261,10 +264,10 @@ class PayloadConformance(StoreFixture):
         self.end_sessions(store)
         self.do(store, BeginCopy([]))
         self.do(store, CopyPayloads([BIG]))
-        assert store.payload(BIG.digest) == BIG
+        assert store.payloads.get(BIG.digest) == BIG
         self.end_sessions(store)
         self.do(store, BeginCopy([]))
-        assert store.payload(BIG.digest) is None
+        assert store.payloads.get(BIG.digest) is None
         self.do(store, EndCopy())
 
     def test_a_payload_that_is_referred_to_during_a_prune_is_kept(
@@ -290,7 +293,7 @@ class PayloadConformance(StoreFixture):
             for number in range(rounds):
                 self.start_big(store, f"run {number}", session_id=self.open_first_session(store))
                 run = self.get(store, f"run {number}")
-                assert store.payload(BIG.digest) == BIG
+                assert store.payloads.get(BIG.digest) == BIG
                 self.finish(store, run)
                 clock.move(SECOND)
         finally:
@@ -299,7 +302,7 @@ class PayloadConformance(StoreFixture):
 
         assert errors == []
         self.prune_all(store)
-        assert store.counts() == {}
+        assert store.runs.counts() == {}
 
     def open_first_session(self, store: Store) -> str:
         self.open(store, "s1")
@@ -318,14 +321,14 @@ class ResealConformance(StoreFixture):
         changes = [
             ValueChange("run_input", b"[1]", b"[9]"),
             ValueChange("event_data", b"1", b"8", 1),
-            ValueChange("signal_payload", b"2", b"7", store.signals("r1")[0].id),
+            ValueChange("signal_payload", b"2", b"7", store.signals.of_run("r1")[0].id),
             ValueChange("run_result", b"1", b"2"),
         ]
 
         assert self.do(store, Reseal("r1", changes)) == 3
         assert self.get(store).input == b"[9]"
-        assert store.history("r1")[0].data == b"8"
-        assert store.signals("r1")[0].payload == b"7"
+        assert store.runs.history("r1")[0].data == b"8"
+        assert store.signals.of_run("r1")[0].payload == b"7"
         assert self.do(store, Reseal("r1", changes)) == 0
 
     def test_a_payload_is_deleted_with_its_last_reference(self, store: Store) -> None:
@@ -342,10 +345,13 @@ class ResealConformance(StoreFixture):
         )
 
         self.do(store, Reseal("r1", [ValueChange("run_input", old, new)], [OTHER]))
-        assert (store.payloads_of("r1"), store.payloads_of("r2")) == ([OTHER.digest], [BIG.digest])
+        assert (store.payloads.of_run("r1"), store.payloads.of_run("r2")) == (
+            [OTHER.digest],
+            [BIG.digest],
+        )
 
         self.do(store, Reseal("r2", [ValueChange("run_input", old, new)], [OTHER]))
-        assert (store.payload(BIG.digest), store.payload(OTHER.digest)) == (None, OTHER)
+        assert (store.payloads.get(BIG.digest), store.payloads.get(OTHER.digest)) == (None, OTHER)
 
     def test_an_unknown_column_is_refused(self, store: Store) -> None:
         self.start(store)
@@ -365,7 +371,7 @@ class ResealConformance(StoreFixture):
         )
         self.start(store, "r3", input=b"\x00\x00zpacked")
 
-        assert store.keys_in_use() == {"k1": 1, "k2": 2}
+        assert store.payloads.keys_in_use() == {"k1": 1, "k2": 2}
 
 
 class RetentionConformance(StoreFixture):
@@ -386,15 +392,18 @@ class RetentionConformance(StoreFixture):
         self.do(store, SaveRetention(rule))
         self.do(store, SaveRetention(RetentionRule(name="all", what="events", older_than=1)))
 
-        assert store.retentions() == [RetentionRule(name="all", what="events", older_than=1), rule]
+        assert store.retention.rules() == [
+            RetentionRule(name="all", what="events", older_than=1),
+            rule,
+        ]
 
     def test_a_rule_of_the_same_name_takes_its_place(self, store: Store) -> None:
         self.do(store, SaveRetention(RetentionRule(name="old", older_than=1)))
         self.do(store, SaveRetention(RetentionRule(name="old", keep_last=2)))
 
-        assert store.retentions() == [RetentionRule(name="old", keep_last=2)]
+        assert store.retention.rules() == [RetentionRule(name="old", keep_last=2)]
         self.do(store, RemoveRetention("old"))
-        assert store.retentions() == []
+        assert store.retention.rules() == []
         with pytest.raises(RetentionNotFound):
             self.do(store, RemoveRetention("old"))
 
@@ -419,10 +428,10 @@ class RetentionConformance(StoreFixture):
         forget = Forget("events", store.now(), ENDED)
 
         assert self.do(store, forget).runs == 1
-        assert [(event.kind, event.seq, event.data) for event in store.history("r1")] == [
+        assert [(event.kind, event.seq, event.data) for event in store.runs.history("r1")] == [
             (EventKind.HISTORY_DELETED, 1, b'{"events":2}')
         ]
-        assert (self.get(store).result, store.payload(BIG.digest)) == (b"1", None)
+        assert (self.get(store).result, store.payloads.get(BIG.digest)) == (b"1", None)
         assert self.do(store, forget).runs == 0
 
     def test_a_history_that_is_too_young_or_whose_tree_lives_stays(
@@ -434,7 +443,7 @@ class RetentionConformance(StoreFixture):
         clock.move(MINUTE)
 
         assert self.do(store, Forget("events", store.now(), ENDED)).runs == 0
-        assert len(store.history("r1")) == 2
+        assert len(store.runs.history("r1")) == 2
         (child,) = self.claim(store)
         self.finish(store, child)
         assert self.do(store, Forget("events", store.now(), ENDED)).runs == 0
@@ -452,12 +461,12 @@ class RetentionConformance(StoreFixture):
             times.append(store.now())
             clock.move(MINUTE)
 
-        assert [store.nth_newest("greet", ENDED, number) for number in (1, 3, 4)] == [
+        assert [store.retention.nth_newest("greet", ENDED, number) for number in (1, 3, 4)] == [
             times[2],
             times[0],
             None,
         ]
-        assert store.nth_newest("greet", ["failed"], 1) is None
+        assert store.retention.nth_newest("greet", ["failed"], 1) is None
 
     def test_the_oldest_trees_are_listed_with_their_size(
         self, store: Store, clock: HandClock
@@ -466,20 +475,20 @@ class RetentionConformance(StoreFixture):
         clock.move(MINUTE)
         self.run_to_completion(store, "r1")
         clock.move(MINUTE)
-        trees = store.oldest_finished(None, ENDED, 0, store.now(), 10)
+        trees = store.retention.oldest_finished(None, ENDED, 0, store.now(), 10)
 
         assert [(tree.id, tree.runs) for tree in trees] == [("r2", 1), ("r1", 1)]
         assert trees[0].bytes - trees[1].bytes > 4000
-        assert sum(tree.bytes for tree in trees) <= store.used_bytes()
+        assert sum(tree.bytes for tree in trees) <= store.retention.used_bytes()
 
     def test_used_bytes_shrink_when_data_is_deleted(self, store: Store, clock: HandClock) -> None:
         self.run_to_completion(store, "r1", input=b"x" * 5000)
-        before = store.used_bytes()
+        before = store.retention.used_bytes()
         clock.move(MINUTE)
         self.do(store, Prune(store.now(), ENDED))
 
         assert before > 5000
-        assert store.used_bytes() == 0
+        assert store.retention.used_bytes() == 0
 
     def test_a_maintenance_lock_belongs_to_one_session_until_it_expires(
         self, store: Store, clock: HandClock
@@ -506,7 +515,7 @@ class RetentionConformance(StoreFixture):
         self.open(store, "s1")
         self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE))
         self.do(store, EndMaintenance("retention", "s1", 2 * MINUTE))
-        done = store.maintenance_lock("retention")
+        done = store.retention.maintenance_lock("retention")
 
         assert done is not None and (done.session_id, done.done_at) == (None, store.now())
         assert self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE)) is False
@@ -517,7 +526,10 @@ class RetentionConformance(StoreFixture):
         self.do(store, SaveSetting("encryption", "on"))
         self.do(store, SaveSetting("encryption", "off"))
 
-        assert (store.setting("encryption"), store.setting("nothing")) == ("on", None)
+        assert (
+            store.installation.setting("encryption"),
+            store.installation.setting("nothing"),
+        ) == ("on", None)
 
 
 class PayloadLawConformance(StoreFixture):

@@ -29,30 +29,39 @@ class ReadConformance(StoreFixture):
 
     def test_queries_about_unknown_ids_return_none_or_empty(self, store: Store) -> None:
         assert (
-            store.run("none"),
-            store.history("none"),
-            store.signals("none"),
-            store.tags("none"),
+            store.runs.get("none"),
+            store.runs.history("none"),
+            store.signals.of_run("none"),
+            store.runs.tags("none"),
         ) == (None, [], [], {})
-        assert (store.children("none"), store.held("none"), store.notifications("none", 0)) == (
+        assert (
+            store.runs.children("none"),
+            store.runs.held_by("none"),
+            store.runs.notifications("none", 0),
+        ) == (
             [],
             [],
             [],
         )
-        assert (store.runs(RunFilter()), store.counts(), store.routes(), store.lanes()) == (
+        assert (
+            store.runs.find(RunFilter()),
+            store.runs.counts(),
+            store.runs.routes(),
+            store.lanes.all(),
+        ) == (
             [],
             {},
             {},
             [],
         )
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
 
     def test_runs_are_listed_from_new_to_old_page_by_page(self, store: Store) -> None:
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(5)]))
 
         pages = []
         before = None
-        while page := store.runs(RunFilter(limit=2, before=before)):
+        while page := store.runs.find(RunFilter(limit=2, before=before)):
             pages.append([run.id for run in page])
             before = page[-1].id
 
@@ -60,10 +69,10 @@ class ReadConformance(StoreFixture):
 
     def test_a_page_is_not_affected_by_runs_started_meanwhile(self, store: Store) -> None:
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(4)]))
-        first = store.runs(RunFilter(limit=2))
+        first = store.runs.find(RunFilter(limit=2))
         self.start(store, "r9")
 
-        assert [run.id for run in store.runs(RunFilter(limit=2, before=first[-1].id))] == [
+        assert [run.id for run in store.runs.find(RunFilter(limit=2, before=first[-1].id))] == [
             "r1",
             "r0",
         ]
@@ -84,7 +93,7 @@ class ReadConformance(StoreFixture):
         self.do(store, RequestCancel("r0", "enough"))
 
         def ids_of(**which: Any) -> list[str]:
-            return [run.id for run in store.runs(RunFilter(**which))]
+            return [run.id for run in store.runs.find(RunFilter(**which))]
 
         assert ids_of(namespace="shop") == ["r1"]
         assert ids_of(workflow="greet") == ["r3", "r2", "r0"]
@@ -103,18 +112,18 @@ class ReadConformance(StoreFixture):
         self.do(store, StartRuns([self.new("r1"), self.new("r2")]))
         self.hold(store, "r3")
 
-        assert store.counts() == {"pending": 2, "running": 1}
+        assert store.runs.counts() == {"pending": 2, "running": 1}
 
     def test_the_next_instant_is_the_earliest_of_timers_and_deadlines(
         self, store: Store, clock: HandClock
     ) -> None:
         now = clock.now()
         self.start(store, "r1", available_at=now + 3 * MINUTE)
-        assert store.next_wake() == now + 3 * MINUTE
+        assert store.runs.next_wake() == now + 3 * MINUTE
         self.start(store, "r2", deadline=now + 2 * MINUTE)
-        assert store.next_wake() == now + 2 * MINUTE
+        assert store.runs.next_wake() == now + 2 * MINUTE
         self.park(store, self.hold(store, "r3"), wake_at=now + MINUTE)
-        assert store.next_wake() == now + MINUTE
+        assert store.runs.next_wake() == now + MINUTE
 
     def test_another_process_sees_what_was_committed_and_that_something_was(
         self, store: Store, reopen: OpenStore, clock: HandClock
@@ -126,7 +135,7 @@ class ReadConformance(StoreFixture):
         self.start(store)
 
         assert (self.notices_commit(other), other.changed()) == (True, False)
-        assert other.run("r1") == store.run("r1")
+        assert other.runs.get("r1") == store.runs.get("r1")
         assert not other.hints().ready
 
     def test_commits_of_this_process_are_not_reported_as_changes(self, store: Store) -> None:
@@ -144,10 +153,10 @@ class ReadConformance(StoreFixture):
         self.do(other, SignalRun("r1", "paid", b"1"))
 
         assert self.notices_commit(store)
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
 
     def test_the_facts_say_what_the_store_is(self, store: Store) -> None:
-        facts = store.facts()
+        facts = store.info()
 
         assert facts["schema"]
         assert all(isinstance(name, str) for name in facts)

@@ -34,7 +34,7 @@ class ChildReplayConformance(StoreFixture):
         return self.do(store, ReplayRun("r1", [], **details))  # type: ignore[arg-type]
 
     def last_seq(self, store: Store, run_id: str = "r1") -> int:
-        return store.history(run_id)[-1].seq
+        return store.runs.history(run_id)[-1].seq
 
     def test_children_are_replayed_with_their_parent_and_counted_as_open(
         self, store: Store
@@ -47,12 +47,12 @@ class ChildReplayConformance(StoreFixture):
         )
 
         assert [self.status(store, run_id) for run_id in ("r1", "c0", "c1")] == [Status.PENDING] * 3
-        event = store.history("r1")[-1]
+        event = store.runs.history("r1")[-1]
         assert (event.kind, msgspec.json.decode(event.data or b"")) == (
             EventKind.RUN_REPLAYED,
             {"void": [], "children": ["c0", "c1"]},
         )
-        assert store.dossiers("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
+        assert store.runs.snapshots("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
         assert store.check() == []
 
     def test_children_of_children_are_replayed_too(self, store: Store) -> None:
@@ -77,23 +77,23 @@ class ChildReplayConformance(StoreFixture):
         self.replay(store, replayed=["c0", "c1"])
 
         assert [self.status(store, run_id) for run_id in ("r1", "c0", "c1")] == [Status.PENDING] * 3
-        assert [event.kind for event in store.history("c0")].count(EventKind.RUN_REPLAYED) == 1
-        assert msgspec.json.decode(store.history("r1")[-1].data or b"") == {
+        assert [event.kind for event in store.runs.history("c0")].count(EventKind.RUN_REPLAYED) == 1
+        assert msgspec.json.decode(store.runs.history("r1")[-1].data or b"") == {
             "void": [],
             "children": ["c0", "c1"],
         }
-        assert store.dossiers("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
+        assert store.runs.snapshots("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
         assert store.check() == []
 
     def test_a_child_that_is_at_work_again_is_left_alone(self, store: Store) -> None:
         self.failed_family(store)
         self.do(store, ReplayRun("c0", []))
-        events = store.history("c0")
+        events = store.runs.history("c0")
 
         self.replay(store, children=[ReplayRun("c0", [], seen=1), ReplayRun("c1", [])])
 
-        assert store.history("c0") == events
-        assert msgspec.json.decode(store.history("r1")[-1].data or b"")["children"] == ["c1"]
+        assert store.runs.history("c0") == events
+        assert msgspec.json.decode(store.runs.history("r1")[-1].data or b"")["children"] == ["c1"]
         assert store.check() == []
 
     def test_a_child_that_is_still_stopping_refuses_the_replay(self, store: Store) -> None:
@@ -117,7 +117,7 @@ class ChildReplayConformance(StoreFixture):
             run_id: self.last_seq(store, run_id) - (run_id == grown)
             for run_id in ("r1", "c0", "c1")
         }
-        before = {run_id: store.history(run_id) for run_id in seen}
+        before = {run_id: store.runs.history(run_id) for run_id in seen}
 
         with pytest.raises(RunChanged) as refused:
             self.replay(
@@ -129,7 +129,7 @@ class ChildReplayConformance(StoreFixture):
             )
 
         assert refused.value.facts["run"] == grown
-        assert {run_id: store.history(run_id) for run_id in seen} == before
+        assert {run_id: store.runs.history(run_id) for run_id in seen} == before
         assert {self.status(store, run_id) for run_id in seen} == {Status.FAILED}
 
     def test_a_child_that_does_not_exist_refuses_the_whole_replay(self, store: Store) -> None:
@@ -156,9 +156,9 @@ class ChildReplayConformance(StoreFixture):
 
         self.replay(store, detach=["call"])
 
-        assert store.children("r1", ["call"]) == []
-        assert [child.id for child in store.children("r1")] == ["c0", "c1"]
-        assert all(not snapshot.fanouts for snapshot in store.dossiers("", 10, 100_000))
+        assert store.runs.children("r1", ["call"]) == []
+        assert [child.id for child in store.runs.children("r1")] == ["c0", "c1"]
+        assert all(not snapshot.fanouts for snapshot in store.runs.snapshots("", 10, 100_000))
         self.do(store, ReplayRun("c0", []))
         assert store.check() == []
 
@@ -170,7 +170,7 @@ class ChildReplayConformance(StoreFixture):
             self.replay(store, detach=["call"])
 
         assert refused.value.facts["run"] == "c1"
-        assert [child.id for child in store.children("r1", ["call"])] == ["c0", "c1"]
+        assert [child.id for child in store.runs.children("r1", ["call"])] == ["c0", "c1"]
 
     def test_children_say_how_they_were_stopped(self, store: Store) -> None:
         parent = self.hold(store)
@@ -181,6 +181,6 @@ class ChildReplayConformance(StoreFixture):
         )
         self.do(store, RequestCancel("c1", "enough"))
 
-        (child,) = store.children("r1")
+        (child,) = store.runs.children("r1")
         assert (child.on_parent_end, child.cancel_reason) == ("leave", "enough")
         assert child.cancelled_at is not None

@@ -84,7 +84,7 @@ class ScheduleConformance(StoreFixture):
         return self.schedule(store, options.get("name", "hourly"))
 
     def schedule(self, store: Store, name: str = "hourly") -> Schedule:
-        schedule = store.schedule("default", name)
+        schedule = store.schedules.get("default", name)
         assert schedule is not None
         return schedule
 
@@ -93,7 +93,7 @@ class ScheduleConformance(StoreFixture):
         return started
 
     def tick_keys(self, store: Store) -> list[str]:
-        return sorted(run.key or "" for run in store.runs(RunFilter(limit=1000)))
+        return sorted(run.key or "" for run in store.runs.find(RunFilter(limit=1000)))
 
     def end_run(self, store: Store, run_id: str) -> None:
         """Claim a run if it is ready, and finish it as its holder."""
@@ -102,7 +102,7 @@ class ScheduleConformance(StoreFixture):
 
     def test_a_tick_starts_a_run_and_sets_the_next(self, store: Store, clock: HandClock) -> None:
         made = self.set_schedule(store, tags={"team": "7"}, priority=5, deadline=MINUTE)
-        assert (made.next_at, store.next_wake(), store.next_look()) == (
+        assert (made.next_at, store.runs.next_wake(), store.runs.next_due()) == (
             MORNING + HOUR,
             MORNING + HOUR,
             NextDue(schedule=MORNING + HOUR),
@@ -118,7 +118,7 @@ class ScheduleConformance(StoreFixture):
             5,
             clock.now() + MINUTE,
         )
-        assert store.tags("t1") == {"team": "7"}
+        assert store.runs.tags("t1") == {"team": "7"}
         after = self.schedule(store)
         assert (after.next_at, after.last_at, after.started) == (
             MORNING + 2 * HOUR,
@@ -177,7 +177,7 @@ class ScheduleConformance(StoreFixture):
             1,
             MORNING + 3 * HOUR,
         )
-        assert store.live_runs(self.schedule(store)) == ["t1"]
+        assert store.schedules.live_runs(self.schedule(store)) == ["t1"]
 
         self.end_run(store, "t1")
         clock.move(HOUR)
@@ -193,11 +193,11 @@ class ScheduleConformance(StoreFixture):
             self.fire(store, new_id)
         waiting = self.schedule(store)
         assert (waiting.queued, waiting.skipped) == ([MORNING + 2 * HOUR, MORNING + 3 * HOUR], 1)
-        assert [run.id for run in store.runs(RunFilter())] == ["t1"]
+        assert [run.id for run in store.runs.find(RunFilter())] == ["t1"]
 
         self.end_run(store, "t1")
 
-        assert store.next_look().schedule == clock.now()
+        assert store.runs.next_due().schedule == clock.now()
         (second,) = self.fire(store, new_id)
         assert self.get(store, second).key == key_of("hourly", MORNING + 2 * HOUR)
         assert (self.fire(store, new_id), self.schedule(store).queued) == ([], [MORNING + 3 * HOUR])
@@ -267,14 +267,14 @@ class ScheduleConformance(StoreFixture):
             clock.move(HOUR)
             self.fire(store, new_id)
 
-        assert [run.status for run in store.runs(RunFilter())] == [Status.PENDING] * 3
+        assert [run.status for run in store.runs.find(RunFilter())] == [Status.PENDING] * 3
 
     def test_a_paused_schedule_starts_nothing_and_goes_on_from_then(
         self, store: Store, clock: HandClock
     ) -> None:
         self.set_schedule(store)
         self.do(store, PauseSchedule("default", "hourly", "holidays"))
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
         clock.move(3 * HOUR)
         assert self.fire(store, self.tick_ids()) == []
 
@@ -322,7 +322,7 @@ class ScheduleConformance(StoreFixture):
         assert self.schedule(store).paused is None
         self.do(store, PauseSchedule("default", "hourly", GONE))
         self.do(store, RemoveSchedule("default", "hourly"))
-        assert store.schedules() == []
+        assert store.schedules.all() == []
 
     def test_a_schedule_that_a_person_paused_stays_paused(self, store: Store) -> None:
         self.set_schedule(store, origin="code")
@@ -337,12 +337,12 @@ class ScheduleConformance(StoreFixture):
     ) -> None:
         with pytest.raises(BadSchedule):
             self.do(store, SetSchedule(hourly(rule='{"dates":[1]}')))
-        assert store.schedules() == []
+        assert store.schedules.all() == []
         self.set_schedule(store, rule=f'{{"dates":[{MORNING + HOUR}]}}')
         clock.move(2 * HOUR)
 
         assert self.fire(store, self.tick_ids()) == ["t1"]
-        assert (self.schedule(store).next_at, store.next_look().schedule) == (None, None)
+        assert (self.schedule(store).next_at, store.runs.next_due().schedule) == (None, None)
         assert (
             self.do(store, SetSchedule(hourly(rule=f'{{"dates":[{MORNING + HOUR}]}}')))
             == "unchanged"
@@ -359,7 +359,7 @@ class ScheduleConformance(StoreFixture):
         for op in ops:
             with pytest.raises(ScheduleNotFound):
                 self.do(store, op)
-        assert (store.schedule("default", "none"), store.counts()) == (None, {})
+        assert (store.schedules.get("default", "none"), store.runs.counts()) == (None, {})
 
     def test_a_trigger_starts_a_run_now_even_when_paused(
         self, store: Store, clock: HandClock
@@ -399,7 +399,7 @@ class ScheduleConformance(StoreFixture):
         self.fire(store, lambda: "t1")
         clock.move(2 * HOUR)
         ticks = [MORNING + HOUR, MORNING + 2 * HOUR]
-        assert store.runs_of_ticks(self.schedule(store), ticks) == [
+        assert store.schedules.runs_of_ticks(self.schedule(store), ticks) == [
             Tick(ticks[0], "t1"),
             Tick(ticks[1]),
         ]
@@ -431,7 +431,7 @@ class ScheduleConformance(StoreFixture):
         clock.move(2 * HOUR)
 
         assert len(self.fire(store, self.tick_ids())) == 2
-        assert {run.namespace for run in store.runs(RunFilter())} == {"default", "other"}
+        assert {run.namespace for run in store.runs.find(RunFilter())} == {"default", "other"}
 
     def test_a_copy_keeps_schedules(
         self, store: Store, clock: HandClock, open_store: OpenStore
@@ -441,8 +441,8 @@ class ScheduleConformance(StoreFixture):
         for _ in range(2):
             clock.move(HOUR)
             self.fire(store, new_id)
-        standing = store.standing()
-        runs = store.dossiers("", 100, 10**6)
+        standing = store.installation.rows()
+        runs = store.runs.snapshots("", 100, 10**6)
         assert [row[1] for row in standing["schedule"]] == ["hourly"]
         assert [snapshot.below["tick"][0][1] for snapshot in runs] == ["hourly"]
         before = self.schedule(store)
@@ -454,5 +454,5 @@ class ScheduleConformance(StoreFixture):
         self.do(store, CopyRuns(runs))
         self.do(store, EndCopy())
 
-        assert (self.schedule(store), store.dossiers("", 100, 10**6)) == (before, runs)
-        assert store.live_runs(before) == ["t1"]
+        assert (self.schedule(store), store.runs.snapshots("", 100, 10**6)) == (before, runs)
+        assert store.schedules.live_runs(before) == ["t1"]

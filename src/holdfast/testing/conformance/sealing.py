@@ -57,7 +57,12 @@ class SealConformance(StoreFixture):
             Heartbeat("s1", 15_000_000, 0),
             EndSession("s1", crashed=True),
         ]
-        before = (store.runs(RunFilter()), store.history("r1"), store.lanes(), store.signals("r1"))
+        before = (
+            store.runs.find(RunFilter()),
+            store.runs.history("r1"),
+            store.lanes.all(),
+            store.signals.of_run("r1"),
+        )
         for write in writes:
             with pytest.raises(
                 StoreSealed, match=r"moved_to=.postgresql://db.example/or'ders"
@@ -67,10 +72,10 @@ class SealConformance(StoreFixture):
         with pytest.raises(StoreSealed):
             store.apply(writes)
         assert (
-            store.runs(RunFilter()),
-            store.history("r1"),
-            store.lanes(),
-            store.signals("r1"),
+            store.runs.find(RunFilter()),
+            store.runs.history("r1"),
+            store.lanes.all(),
+            store.signals.of_run("r1"),
         ) == before
         assert store.check() == []
 
@@ -87,15 +92,15 @@ class SealConformance(StoreFixture):
             self.start(other, "r3")
         with pytest.raises(StoreSealed):
             self.hold(other, "r4")
-        assert other.seal() == store.seal()
-        assert reopen().seal() is not None
+        assert other.installation.seal() == store.installation.seal()
+        assert reopen().installation.seal() is not None
 
     def test_a_check_that_fails_seals_nothing(self, store: Store) -> None:
         self.start(store)
 
         assert self.seal(store, check=lambda: False) is False
 
-        assert store.seal() is None
+        assert store.installation.seal() is None
         assert self.start(store, "r2").id == "r2"
 
     def test_a_check_that_raises_seals_nothing(self, store: Store) -> None:
@@ -105,7 +110,7 @@ class SealConformance(StoreFixture):
         with pytest.raises(StoreInUse):
             self.seal(store, check=refuse)
 
-        assert store.seal() is None
+        assert store.installation.seal() is None
         assert self.start(store).id == "r1"
 
     def test_the_check_reads_what_is_sealed(self, store: Store) -> None:
@@ -113,7 +118,7 @@ class SealConformance(StoreFixture):
         seen: list[dict[str, int]] = []
 
         def record_counts() -> bool:
-            seen.append(dict(store.counts()))
+            seen.append(dict(store.runs.counts()))
             return True
 
         self.seal(store, check=record_counts)
@@ -126,7 +131,7 @@ class SealConformance(StoreFixture):
 
         seal = self.do(reopen(), UnsealStore())
 
-        assert (seal.copy_id, store.seal()) == ("c1", None)
+        assert (seal.copy_id, store.installation.seal()) == ("c1", None)
         assert self.do(store, UnsealStore()) is None
         self.finish(store, self.hold(store, "r2"))
         assert self.status(store, "r2") is Status.COMPLETED
@@ -136,10 +141,10 @@ class SealConformance(StoreFixture):
 
     def test_the_end_of_a_copy_may_seal_it(self, store: Store) -> None:
         self.do(store, BeginCopy([], {}, "c7"))
-        assert store.setting(HALF_COPIED) == "c7"
+        assert store.installation.setting(HALF_COPIED) == "c7"
 
         self.do(store, EndCopy(Seal(at=5, copied_from="sqlite:////there.db")))
 
-        assert not store.is_half_copied()
+        assert not store.installation.is_half_copied()
         with pytest.raises(StoreSealed, match="copied_from"):
             self.start(store)

@@ -47,18 +47,18 @@ class SessionConformance(StoreFixture):
 
     def test_a_session_is_listed_until_it_ends(self, store: Store) -> None:
         session = self.open(store)
-        assert store.sessions() == [session]
+        assert store.runs.sessions() == [session]
 
         assert self.end_session(store) == []
 
-        assert store.sessions() == []
+        assert store.runs.sessions() == []
 
     def test_sessions_are_listed_from_the_oldest_on(self, store: Store) -> None:
         for session_id in ("s2", "s1", "s3"):
             self.open(store, session_id)
 
-        assert [session.id for session in store.sessions()] == ["s1", "s2", "s3"]
-        assert [session.id for session in store.sessions(limit=2)] == ["s1", "s2"]
+        assert [session.id for session in store.runs.sessions()] == ["s1", "s2", "s3"]
+        assert [session.id for session in store.runs.sessions(limit=2)] == ["s1", "s2"]
 
     def test_a_session_that_opens_again_says_what_it_serves_by_now(
         self, store: Store, clock: HandClock
@@ -69,7 +69,7 @@ class SessionConformance(StoreFixture):
         changed = {"serves": b'{"a":1}', "beat_at": clock.now(), "expires_at": clock.now() + 1}
         self.do(store, OpenSession(msgspec.structs.replace(session, **changed)))
 
-        assert store.sessions() == [msgspec.structs.replace(session, **changed)]
+        assert store.runs.sessions() == [msgspec.structs.replace(session, **changed)]
 
     def test_a_beat_prolongs_a_session(self, store: Store, clock: HandClock) -> None:
         self.open(store)
@@ -77,7 +77,7 @@ class SessionConformance(StoreFixture):
 
         assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is True
 
-        (session,) = store.sessions()
+        (session,) = store.runs.sessions()
         assert (session.beat_at, session.expires_at) == (clock.now(), clock.now() + MINUTE)
 
     def test_a_beat_of_a_session_that_was_taken_over_is_false(self, store: Store) -> None:
@@ -85,18 +85,18 @@ class SessionConformance(StoreFixture):
         self.end_session(store, crashed=True)
 
         assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is False
-        assert store.sessions() == []
+        assert store.runs.sessions() == []
 
     def test_a_heartbeat_deletes_the_notifications_that_were_seen(self, store: Store) -> None:
         self.hold(store)
         for _ in range(3):
             self.do(store, SignalRun("r1", "paid", b"1"))
-        notifications = store.notifications("s1", 0)
+        notifications = store.runs.notifications("s1", 0)
 
         self.do(store, Heartbeat("s1", MINUTE, seen_notification=notifications[1][0]))
 
-        assert notifications[0] not in store.notifications("s1", 0)
-        assert store.notifications("s1", notifications[1][0]) == notifications[2:]
+        assert notifications[0] not in store.runs.notifications("s1", 0)
+        assert store.runs.notifications("s1", notifications[1][0]) == notifications[2:]
 
     def test_a_notification_after_a_heartbeat_is_newer_than_those_that_were_seen(
         self, store: Store
@@ -104,12 +104,12 @@ class SessionConformance(StoreFixture):
         self.hold(store)
         self.do(store, SignalRun("r1", "paid", b"1"))
         self.do(store, SignalRun("r1", "paid", b"2"))
-        seen = store.notifications("s1", 0)[-1][0]
+        seen = store.runs.notifications("s1", 0)[-1][0]
         self.do(store, Heartbeat("s1", MINUTE, seen_notification=seen))
 
         self.do(store, SignalRun("r1", "paid", b"3"))
 
-        assert [run_id for _, run_id in store.notifications("s1", seen)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
     def test_a_running_run_of_an_ended_session_is_pending_without_a_holder(
@@ -161,7 +161,7 @@ class SessionConformance(StoreFixture):
         if seen:  # the holder has read the notification and died before it could act
             self.do(
                 store,
-                Heartbeat("s1", MINUTE, seen_notification=store.notifications("s1", 0)[-1][0]),
+                Heartbeat("s1", MINUTE, seen_notification=store.runs.notifications("s1", 0)[-1][0]),
             )
 
         self.end_session(store, crashed=crashed)
@@ -303,7 +303,7 @@ class SessionConformance(StoreFixture):
             for run in claimed:
                 self.finish(store, run)
 
-        assert store.counts() == {"completed": 5, "stuck": 1}
+        assert store.runs.counts() == {"completed": 5, "stuck": 1}
         assert self.status(store, "poison") is Status.STUCK
 
     def test_only_the_runs_of_the_ended_session_are_released(self, store: Store) -> None:
@@ -312,7 +312,7 @@ class SessionConformance(StoreFixture):
 
         assert self.end_session(store) == ["r1"]
 
-        assert store.held("s2") == [("r2", 1, 0)]
+        assert store.runs.held_by("s2") == [("r2", 1, 0)]
 
     def test_ending_a_session_twice_releases_nothing_the_second_time(self, store: Store) -> None:
         self.hold(store)
@@ -322,11 +322,11 @@ class SessionConformance(StoreFixture):
         assert self.get(store).crashes == 1
 
     def test_a_process_is_alive_as_long_as_it_has_its_place(self, store: Store) -> None:
-        slot = store.take_slot()
+        slot = store.acquire_liveness()
         session = self.open(store, slot=slot)
 
         assert store.is_alive(session) in (True, None)
-        store.free_slot(slot)
+        store.release_liveness(slot)
         assert store.is_alive(session) in (False, None)
 
 
@@ -377,7 +377,7 @@ class ChildConformance(StoreFixture):
                 children=[self.child_of(parent, "c1"), self.child_of(parent, "c2", input=b"[9]")],
             )
 
-        assert (store.history("r1"), store.run("c1")) == ([], None)
+        assert (store.runs.history("r1"), store.runs.get("c1")) == ([], None)
 
     def test_children_are_listed_in_order(self, store: Store) -> None:
         parent = self.hold(store)
@@ -388,9 +388,9 @@ class ChildConformance(StoreFixture):
             store, parent, children=[*reversed(many), self.child_of(parent, "one", parent_step="a")]
         )
 
-        assert [child.id for child in store.children("r1")] == ["one", "m9", "m8", "m7"]
-        assert [child.id for child in store.children("r1", ["b"])] == ["m9", "m8", "m7"]
-        assert store.children("r1", []) == []
+        assert [child.id for child in store.runs.children("r1")] == ["one", "m9", "m8", "m7"]
+        assert [child.id for child in store.runs.children("r1", ["b"])] == ["m9", "m8", "m7"]
+        assert store.runs.children("r1", []) == []
 
     def test_the_end_of_a_child_wakes_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
@@ -400,7 +400,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "c1"), Status.FAILED)
 
         assert self.status(store) is Status.PENDING
-        (child,) = store.children("r1", ["call"])
+        (child,) = store.runs.children("r1", ["call"])
         assert (child.status, child.result, child.error) == (
             Status.FAILED,
             None,
@@ -415,7 +415,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "c1"))
 
         assert (self.status(store), self.get(store).revision) == (Status.WAITING, 1)
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
 
     def test_a_cancelled_child_wakes_its_parent_too(self, store: Store) -> None:
         parent = self.hold(store)
@@ -449,7 +449,7 @@ class ChildConformance(StoreFixture):
         for child in children:
             self.finish(store, child)
 
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"] * 3
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"] * 3
 
     def test_a_parent_that_is_not_eager_is_notified_only_once(self, store: Store) -> None:
         children = self.with_children(store, 3, keep=True)
@@ -457,7 +457,7 @@ class ChildConformance(StoreFixture):
         for child in children:
             self.finish(store, child)
 
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
 
     def test_more_children_of_the_same_map_are_counted_with_the_others(self, store: Store) -> None:
         parent = self.hold(store)
@@ -506,7 +506,7 @@ class ChildConformance(StoreFixture):
         self.advance(
             store, parent, children=[old, self.child_of(parent, "kept", on_parent_end="leave")]
         )
-        assert store.open_children(parent.id, limit=10) == ["old"]
+        assert store.runs.open_children(parent.id, limit=10) == ["old"]
 
         self.advance(store, parent, children=[young], child_cancels=["its parent failed"])
 
@@ -514,20 +514,20 @@ class ChildConformance(StoreFixture):
         assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]
         assert self.status(store) is Status.RUNNING
         assert self.get(store, "old").cancel_reason == "its parent failed"
-        assert store.open_children(parent.id, limit=10) == ["old"]
+        assert store.runs.open_children(parent.id, limit=10) == ["old"]
 
     def test_the_end_of_the_last_cancelled_child_wakes_its_parent(self, store: Store) -> None:
         children = self.with_children(store, 2)
         parent = self.get(store)
         for child in children:
             self.do(store, RequestCancel(child.id, "its parent failed"))
-        assert store.open_children(parent.id, limit=1) == [children[0].id]
+        assert store.runs.open_children(parent.id, limit=1) == [children[0].id]
 
         self.finish(store, children[0], Status.CANCELLED)
-        assert store.open_children(parent.id, limit=1) == [children[1].id]
+        assert store.runs.open_children(parent.id, limit=1) == [children[1].id]
         self.finish(store, children[1])
 
-        assert store.open_children(parent.id, limit=1) == []
+        assert store.runs.open_children(parent.id, limit=1) == []
         assert self.status(store) is Status.PENDING
 
     def test_a_child_may_end_after_its_parent(self, store: Store) -> None:

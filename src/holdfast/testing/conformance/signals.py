@@ -45,14 +45,14 @@ class SignalConformance(StoreFixture):
             1,
             WAITS,
         )
-        assert [signal.name for signal in store.signals("r1")] == ["shipped"]
+        assert [signal.name for signal in store.signals.of_run("r1")] == ["shipped"]
 
     def test_a_signal_ends_the_timer_of_what_it_wakes(self, store: Store, clock: HandClock) -> None:
         self.park(store, self.hold(store), wake_at=clock.now() + MINUTE)
 
         self.signal(store)
 
-        assert (self.get(store).wake_at, store.next_wake()) == (None, None)
+        assert (self.get(store).wake_at, store.runs.next_wake()) == (None, None)
 
     def test_a_signal_that_comes_when_the_time_of_a_wait_is_up_is_kept(
         self, store: Store, clock: HandClock
@@ -67,7 +67,7 @@ class SignalConformance(StoreFixture):
         late: WaitDelivery = self.do(store, SignalRun("r2", "paid", b"1"))
 
         assert (in_time.effect, late.effect) == ("satisfied", "kept")
-        assert [signal.name for signal in store.signals("r2")] == ["paid"]
+        assert [signal.name for signal in store.signals.of_run("r2")] == ["paid"]
 
     def test_a_second_signal_does_not_send_a_run_to_the_end_of_the_queue(
         self, store: Store, clock: HandClock
@@ -86,7 +86,7 @@ class SignalConformance(StoreFixture):
         self.signal(store)
 
         assert (self.status(store), self.get(store).revision) == (Status.PENDING, 1)
-        assert [signal.name for signal in store.signals("r1")] == ["paid"]
+        assert [signal.name for signal in store.signals.of_run("r1")] == ["paid"]
 
     def test_a_signal_does_not_start_a_delayed_run_early(
         self, store: Store, clock: HandClock
@@ -104,7 +104,7 @@ class SignalConformance(StoreFixture):
         self.signal(store)
 
         assert (self.status(store), self.get(store).revision) == (Status.RUNNING, 1)
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
         assert store.hints() == Hints(runs={"r1"})
 
     def test_a_signal_with_the_same_key_comes_once(self, store: Store) -> None:
@@ -117,7 +117,7 @@ class SignalConformance(StoreFixture):
         ]
 
         assert answers == [True, False, True]
-        assert [signal.name for signal in store.signals("r1")] == ["paid", "paid"]
+        assert [signal.name for signal in store.signals.of_run("r1")] == ["paid", "paid"]
         assert self.get(store).revision == 2
 
     def test_a_key_belongs_to_its_run(self, store: Store) -> None:
@@ -131,17 +131,17 @@ class SignalConformance(StoreFixture):
         run = self.hold(store)
         for name in ("c", "a", "b"):
             self.signal(store, name)
-        first = store.signals("r1")[0]
+        first = store.signals.of_run("r1")[0]
         assert (first.name, first.payload, first.at) == ("c", b'"c"', clock.now())
 
         self.advance(store, run, taken=[first.id])
 
-        assert [signal.name for signal in store.signals("r1")] == ["a", "b"]
+        assert [signal.name for signal in store.signals.of_run("r1")] == ["a", "b"]
 
     def test_a_taken_signal_keeps_its_key(self, store: Store) -> None:
         run = self.hold(store)
         self.signal(store, key="k")
-        self.advance(store, run, taken=[store.signals("r1")[0].id])
+        self.advance(store, run, taken=[store.signals.of_run("r1")[0].id])
 
         assert self.signal(store, key="k") is False
 
@@ -156,7 +156,7 @@ class SignalConformance(StoreFixture):
             self.signal(store, key="l")
 
         assert self.signal(store, key="k") is False
-        assert len(store.signals("r1")) == 1
+        assert len(store.signals.of_run("r1")) == 1
 
     def test_a_signal_to_an_unknown_run_is_refused(self, store: Store) -> None:
         with pytest.raises(RunNotFound):
@@ -177,7 +177,7 @@ class SignalConformance(StoreFixture):
         self.stuck(store)
 
         assert self.signal(store) is True
-        assert (self.status(store), len(store.signals("r1"))) == (Status.STUCK, 1)
+        assert (self.status(store), len(store.signals.of_run("r1"))) == (Status.STUCK, 1)
 
     def test_notifications_have_growing_numbers_and_go_to_the_holder_only(
         self, store: Store
@@ -187,11 +187,11 @@ class SignalConformance(StoreFixture):
         for run_id in ("r1", "r2", "r1"):
             self.signal(store, run_id=run_id)
 
-        notifications = store.notifications("s1", 0)
+        notifications = store.runs.notifications("s1", 0)
         assert [run_id for _, run_id in notifications] == ["r1", "r1"]
         assert notifications[0][0] < notifications[1][0]
-        assert store.notifications("s1", notifications[0][0]) == notifications[1:]
-        assert [run_id for _, run_id in store.notifications("s2", 0)] == ["r2"]
+        assert store.runs.notifications("s1", notifications[0][0]) == notifications[1:]
+        assert [run_id for _, run_id in store.runs.notifications("s2", 0)] == ["r2"]
 
 
 class CancelConformance(StoreFixture):
@@ -218,7 +218,7 @@ class CancelConformance(StoreFixture):
             clock.now(),
         )
         assert (self.kinds(store), store.hints().finished) == ([EventKind.RUN_CANCELLED], {"r1"})
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
 
     def test_a_cancelled_parked_run_is_woken_to_run_its_compensations(self, store: Store) -> None:
         self.parked(store)
@@ -239,7 +239,7 @@ class CancelConformance(StoreFixture):
 
         run = self.get(store)
         assert (run.session_id, run.generation, run.revision, run.waits) == ("s1", 1, 1, WAITS)
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
 
     def test_the_holder_ends_what_was_cancelled(self, store: Store) -> None:
         run = self.hold(store)
@@ -280,7 +280,7 @@ class CancelConformance(StoreFixture):
             Status.CANCELLED,
             [EventKind.RUN_CANCELLED],
         )
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
         with pytest.raises(LeaseLost):
             self.advance(store, run)
 
@@ -357,7 +357,7 @@ class CancelConformance(StoreFixture):
 
         self.cancel(store, "d0")
 
-        assert store.counts() == {"cancelling": 400}
+        assert store.runs.counts() == {"cancelling": 400}
 
 
 class DeadlineConformance(StoreFixture):
@@ -365,7 +365,7 @@ class DeadlineConformance(StoreFixture):
 
     def test_a_run_that_never_started_expires_at_once(self, store: Store, clock: HandClock) -> None:
         self.start(store, deadline=clock.now() + MINUTE)
-        assert store.next_wake() == clock.now() + MINUTE
+        assert store.runs.next_wake() == clock.now() + MINUTE
         assert self.do(store, ExpireRuns()) == 0
 
         clock.move(MINUTE)
@@ -384,7 +384,7 @@ class DeadlineConformance(StoreFixture):
             Status.CANCELLING,
             "deadline",
         )
-        glance = store.glance("r1")
+        glance = store.runs.update("r1")
         assert glance is not None
         assert glance.cancelled_at == self.get(store).deadline
         assert self.claimed(store) == ["r1"]
@@ -396,10 +396,10 @@ class DeadlineConformance(StoreFixture):
         clock.move(MINUTE)
         self.do(store, ExpireRuns())
         (run,) = self.claim(store)
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
         self.park(store, run, status=Status.CANCELLING)
 
-        assert (self.do(store, ExpireRuns()), store.next_wake(), self.claimed(store)) == (
+        assert (self.do(store, ExpireRuns()), store.runs.next_wake(), self.claimed(store)) == (
             0,
             None,
             [],
@@ -411,7 +411,7 @@ class DeadlineConformance(StoreFixture):
         self.hold(store, deadline=clock.now() + MINUTE)
         clock.move(MINUTE)
 
-        assert (self.do(store, ExpireRuns()), store.next_wake()) == (0, None)
+        assert (self.do(store, ExpireRuns()), store.runs.next_wake()) == (0, None)
         assert self.status(store) is Status.RUNNING
 
     def test_a_stuck_run_expires(self, store: Store, clock: HandClock) -> None:

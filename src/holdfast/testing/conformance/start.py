@@ -58,14 +58,14 @@ class StartConformance(StoreFixture):
             None,
             None,
         )
-        assert store.tags("r1") == tags
+        assert store.runs.tags("r1") == tags
 
     def test_the_same_id_with_the_same_input_is_the_same_run(self, store: Store) -> None:
         self.start(store)
         again = self.start(store)
 
         assert (again.id, again.created, again.leased) == ("r1", False, False)
-        assert store.counts() == {"pending": 1}
+        assert store.runs.counts() == {"pending": 1}
 
     def test_the_same_id_with_other_input_is_refused_and_changes_nothing(
         self, store: Store
@@ -77,7 +77,7 @@ class StartConformance(StoreFixture):
             self.start(store, input=b"[2]", tags={"a": "b"})
 
         assert self.get(store) == before
-        assert store.tags("r1") == {}
+        assert store.runs.tags("r1") == {}
 
     def test_the_same_id_for_another_workflow_is_refused_and_leaves_no_route(
         self, store: Store
@@ -87,7 +87,7 @@ class StartConformance(StoreFixture):
         with pytest.raises(RunExists):
             self.start(store, route=Route("default", "other", "1", "default"))
 
-        assert list(store.routes().values()) == [ROUTE]
+        assert list(store.runs.routes().values()) == [ROUTE]
 
     def test_the_same_id_for_another_version_is_the_same_run(self, store: Store) -> None:
         self.start(store)
@@ -102,7 +102,7 @@ class StartConformance(StoreFixture):
         again = self.start(store, "r2", key="k")
 
         assert (again.id, again.created) == ("r1", False)
-        assert store.run("r2") is None
+        assert store.runs.get("r2") is None
 
     def test_the_same_key_with_other_input_is_refused(self, store: Store) -> None:
         self.start(store, key="k")
@@ -111,7 +111,7 @@ class StartConformance(StoreFixture):
             self.start(store, "r2", key="k", input=b"[2]")
 
         assert refused.value.facts == {"run": "r1", "key": "k"}
-        assert store.run("r2") is None
+        assert store.runs.get("r2") is None
 
     def test_a_key_belongs_to_its_namespace_and_workflow(self, store: Store) -> None:
         routes = [
@@ -144,9 +144,9 @@ class StartConformance(StoreFixture):
         with pytest.raises(RunExists):
             self.do(store, StartRuns(many))
 
-        assert store.counts() == {"pending": 1}
-        assert store.tags("r1") == {}
-        assert list(store.routes().values()) == [ROUTE]
+        assert store.runs.counts() == {"pending": 1}
+        assert store.runs.tags("r1") == {}
+        assert list(store.runs.routes().values()) == [ROUTE]
         assert not store.hints().ready
 
     def test_a_route_that_came_with_a_refused_start_can_be_used_later(self, store: Store) -> None:
@@ -180,7 +180,7 @@ class StartConformance(StoreFixture):
             (False, False),
             (True, False),
         ]
-        assert store.tags("r1") == {"a": "b"}
+        assert store.runs.tags("r1") == {"a": "b"}
         assert store.hints().ready
 
     def test_the_same_run_twice_among_many_is_one_run(self, store: Store) -> None:
@@ -201,7 +201,7 @@ class StartConformance(StoreFixture):
         answers = self.do(store, StartRuns([self.new(f"r{number:02}") for number in range(20)]))
 
         assert [answer.id for answer in answers if not answer.created] == ["r05"]
-        assert len(store.runs(RunFilter(limit=100))) == 20
+        assert len(store.runs.find(RunFilter(limit=100))) == 20
 
     def test_a_run_that_is_leased_at_start_is_running(self, store: Store, clock: HandClock) -> None:
         self.open(store)
@@ -216,7 +216,7 @@ class StartConformance(StoreFixture):
             "s1",
             clock.now(),
         )
-        assert store.held("s1") == [("r1", 1, 0)]
+        assert store.runs.held_by("s1") == [("r1", 1, 0)]
         assert self.claimed(store, "s2") == []
 
     def test_a_run_is_not_leased_at_start_to_an_ended_session(self, store: Store) -> None:
@@ -291,7 +291,7 @@ class StartConformance(StoreFixture):
         assert not self.do(store, Claim("s1", routes, 10)).behind
         assert self.start(store, "r1", session_id="s1", share="a").leased
         self.start(store, "r2", share="a")
-        routes = [(number, route.lane) for number, route in store.routes().items()]
+        routes = [(number, route.lane) for number, route in store.runs.routes().items()]
 
         claimed = self.do(store, Claim("s1", routes, 10))
         assert (claimed, claimed.behind) == ([], True)
@@ -306,7 +306,7 @@ class StartConformance(StoreFixture):
         started = self.start(store, available_at=clock.now() + MINUTE, session_id="s1")
 
         assert not started.leased
-        assert store.next_wake() == clock.now() + MINUTE
+        assert store.runs.next_wake() == clock.now() + MINUTE
         assert self.claimed(store) == []
         clock.move(MINUTE)
         assert self.claimed(store) == ["r1"]
@@ -314,7 +314,7 @@ class StartConformance(StoreFixture):
     def test_a_delay_that_has_passed_has_no_effect(self, store: Store, clock: HandClock) -> None:
         self.start(store, available_at=clock.now())
 
-        assert store.next_wake() is None
+        assert store.runs.next_wake() is None
         assert self.claimed(store) == ["r1"]
 
     def test_a_route_is_the_same_for_any_order_of_its_capabilities(self, store: Store) -> None:
@@ -323,7 +323,11 @@ class StartConformance(StoreFixture):
                 store, f"r{number}", route=Route("default", "greet", "1", "default", capabilities)
             )
 
-        assert [route.capabilities for route in store.routes().values()] == [("a", "b"), ("a",), ()]
+        assert [route.capabilities for route in store.runs.routes().values()] == [
+            ("a", "b"),
+            ("a",),
+            (),
+        ]
 
     def test_a_start_gives_a_hint_if_a_worker_should_claim(self, store: Store) -> None:
         self.hold(store)
@@ -341,10 +345,10 @@ class UserTransactionConformance(StoreFixture):
             answers = store.start_within(
                 connection, [self.new("r1", tags={"a": "b"}), self.new("r2")]
             )
-            assert store.run("r1") is None
+            assert store.runs.get("r1") is None
 
         assert [(answer.id, answer.created) for answer in answers] == [("r1", True), ("r2", True)]
-        assert store.tags("r1") == {"a": "b"}
+        assert store.runs.tags("r1") == {"a": "b"}
         assert self.claimed(store) == ["r1", "r2"]
         assert self.notices_commit(store)
 
@@ -355,7 +359,7 @@ class UserTransactionConformance(StoreFixture):
             )
             raise KeyError
 
-        assert (store.counts(), store.routes()) == ({}, {})
+        assert (store.runs.counts(), store.runs.routes()) == ({}, {})
 
     def test_a_run_started_in_a_user_transaction_is_not_leased(self, store: Store) -> None:
         self.open(store)
@@ -383,5 +387,5 @@ class UserTransactionConformance(StoreFixture):
             with pytest.raises(RunExists):
                 store.start_within(connection, [self.new("r3"), self.new("r2", input=b"[2]")])
 
-        assert store.counts() == {"pending": 2}
-        assert store.run("r3") is None
+        assert store.runs.counts() == {"pending": 2}
+        assert store.runs.get("r3") is None

@@ -79,10 +79,10 @@ class StreamConformance(StoreFixture):
         return answer
 
     def frame_data(self, store: Store, run_id: str = "r1", **options: Any) -> list[bytes]:
-        return [frame.data for frame in store.frames(run_id, **options)]
+        return [frame.data for frame in store.streams.frames(run_id, **options)]
 
     def stream(self, store: Store, run_id: str = "r1") -> StreamRecord:
-        (stream,) = store.streams(run_id)
+        (stream,) = store.streams.of_run(run_id)
         return stream
 
     def test_frames_come_back_as_they_were_appended(self, store: Store, clock: HandClock) -> None:
@@ -100,12 +100,12 @@ class StreamConformance(StoreFixture):
         answer = self.do(store, AppendFrames("r1", run.generation, Output(parts, frames)))
 
         assert answer == Appended(last_seq=3)
-        assert store.frames("r1") == [
+        assert store.streams.frames("r1") == [
             StoredFrame(1, 1, "stdout", "durable", "line", b'"a"', None, None, 5),
             StoredFrame(2, 2, "blob", "best_effort", None, b'"AA=="', None, None, 6),
             StoredFrame(3, 1, "event", "summary", None, b'{"a":null}', b'[["a"]]', 1, 7),
         ]
-        talk, think = store.streams("r1")
+        talk, think = store.streams.of_run("r1")
         assert (talk.step, talk.attempt, talk.generation, talk.frames, talk.version) == (
             "talk",
             1,
@@ -128,7 +128,7 @@ class StreamConformance(StoreFixture):
             self.append(store, run, b"1", b"2").last_seq,
             self.append(store, run, b"3", step="other").last_seq,
         ] == [2, 3]
-        assert [frame.seq for frame in store.frames("r1")] == [1, 2, 3]
+        assert [frame.seq for frame in store.streams.frames("r1")] == [1, 2, 3]
 
     def test_frames_are_read_by_range_by_step_and_without_best_effort(self, store: Store) -> None:
         run = self.hold(store)
@@ -149,8 +149,8 @@ class StreamConformance(StoreFixture):
         with pytest.raises(LeaseLost):
             self.append(store, run, b"1")
 
-        assert store.frames("r1") == []
-        assert store.streams("r1") == []
+        assert store.streams.frames("r1") == []
+        assert store.streams.of_run("r1") == []
 
     def test_a_worker_that_never_held_the_run_appends_nothing(self, store: Store) -> None:
         self.start(store)
@@ -236,12 +236,12 @@ class StreamConformance(StoreFixture):
 
     def test_progress_keeps_the_last_value_of_each_field(self, store: Store) -> None:
         run = self.hold(store)
-        assert store.progress("r1") is None
+        assert store.streams.progress("r1") is None
         self.append(store, run, progress=Progress(10.0, "begins", 1))
         self.append(store, run, progress=Progress(50.0, None, 2))
         self.append(store, run, b"1")
 
-        assert store.progress("r1") == Progress(50.0, "begins", 2)
+        assert store.streams.progress("r1") == Progress(50.0, "begins", 2)
 
     def test_output_is_written_with_the_advance_that_carries_it_or_not_at_all(
         self, store: Store
@@ -265,7 +265,10 @@ class StreamConformance(StoreFixture):
 
         self.finish(store, run, output=Output(close_others="completed"))
 
-        assert [stream.reason for stream in store.streams("r1")] == ["completed", "completed"]
+        assert [stream.reason for stream in store.streams.of_run("r1")] == [
+            "completed",
+            "completed",
+        ]
 
     def test_a_takeover_closes_the_streams_of_steps_and_their_next_attempt_supersedes_them(
         self, store: Store
@@ -279,7 +282,7 @@ class StreamConformance(StoreFixture):
         self.append(store, again, b"3")
         self.append(store, again, b"4", step="", generation=0)
 
-        old, code, new = store.streams("r1")
+        old, code, new = store.streams.of_run("r1")
         assert (old.reason, old.superseded_by, code.reason, code.frames) == (
             "taken over",
             3,
@@ -320,7 +323,7 @@ class StreamConformance(StoreFixture):
         closing = Output(close_others="stuck", only_steps=True)
         self.advance(store, run, status=Status.STUCK, error=b"{}", keep=False, output=closing)
 
-        assert [stream.reason for stream in store.streams("r1")] == ["stuck", None]
+        assert [stream.reason for stream in store.streams.of_run("r1")] == ["stuck", None]
 
     def test_output_is_pruned_with_its_run(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
@@ -330,18 +333,18 @@ class StreamConformance(StoreFixture):
 
         self.do(store, Prune(clock.now(), ["completed"]))
 
-        assert store.streams("r1") == []
-        assert store.frames("r1") == []
-        assert store.belongings("r1") == {}
-        assert store.progress("r1") is None
+        assert store.streams.of_run("r1") == []
+        assert store.streams.frames("r1") == []
+        assert store.runs.belongings("r1") == {}
+        assert store.streams.progress("r1") is None
 
     def test_output_is_imported_with_its_run(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", b"2", progress=Progress(5.0, "x", 3), close="completed")
         self.finish(store, run)
-        (snapshot,) = store.dossiers("", 10, 10**6)
-        frames = store.frames("r1")
-        streams = store.streams("r1")
+        (snapshot,) = store.runs.snapshots("", 10, 10**6)
+        frames = store.streams.frames("r1")
+        streams = store.streams.of_run("r1")
 
         self.do(
             store,
@@ -354,11 +357,11 @@ class StreamConformance(StoreFixture):
             ),
         )
 
-        assert store.frames("r2") == frames
-        assert [stream.frames for stream in store.streams("r2")] == [
+        assert store.streams.frames("r2") == frames
+        assert [stream.frames for stream in store.streams.of_run("r2")] == [
             stream.frames for stream in streams
         ]
-        assert store.progress("r2") == Progress(5.0, "x", 3)
+        assert store.streams.progress("r2") == Progress(5.0, "x", 3)
 
 
 def _fields(run: RunRecord) -> dict[str, Any]:

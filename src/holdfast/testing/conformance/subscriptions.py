@@ -87,9 +87,9 @@ class SubscriptionConformance(StoreFixture):
     ) -> list[tuple[str, int]]:
         """Read all pages after a cursor; return the run and the number of each event."""
         positions: list[tuple[str, int]] = []
-        place = store.place(after)
+        place = store.subscriptions.place(after)
         while True:
-            events, edge = store.events(place, which, window)
+            events, edge = store.subscriptions.events(place, which, window)
             positions += [(event.run_id, event.seq) for event in events]
             if edge == place:
                 return positions
@@ -106,7 +106,7 @@ class SubscriptionConformance(StoreFixture):
             store, run, events=[Event(EventKind.STEP_FAILED, "a", b"1", b"{}", 2, 5, seq=1)]
         )
 
-        (event,), edge = store.events(store.place(BEGINNING), ALL)
+        (event,), edge = store.subscriptions.events(store.subscriptions.place(BEGINNING), ALL)
 
         assert (event.run_id, event.namespace, event.workflow, event.seq, event.kind) == (
             "r1",
@@ -123,8 +123,8 @@ class SubscriptionConformance(StoreFixture):
             5,
         )
         assert event.at == clock.now()
-        assert event.cursor.startswith(f"{store.installation()}.")
-        assert store.events(edge, ALL) == ([], edge)
+        assert event.cursor.startswith(f"{store.installation.id()}.")
+        assert store.subscriptions.events(edge, ALL) == ([], edge)
 
     @pytest.mark.parametrize("window", [1, 2, 3, 100])
     def test_pages_of_any_size_return_every_event_once_and_in_order(
@@ -194,7 +194,7 @@ class SubscriptionConformance(StoreFixture):
     def test_a_reader_that_begins_now_gets_only_later_events(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
-        now = store.place(NOW)
+        now = store.subscriptions.place(NOW)
 
         self.advance(store, run)
 
@@ -203,7 +203,7 @@ class SubscriptionConformance(StoreFixture):
     def test_event_numbers_are_not_reused(self, store: Store, clock: HandClock) -> None:
         self.finish(store, self.hold(store, "a"))
         self.finish(store, self.hold(store, "b"))
-        place = store.place(NOW)
+        place = store.subscriptions.place(NOW)
         clock.move(MINUTE)
         self.do(store, Prune(clock.now(), ["completed"]))
 
@@ -219,9 +219,9 @@ class SubscriptionConformance(StoreFixture):
         self.advance(store, run)
         self.do(store, EndSession("s1", crashed=True))
 
-        (event,) = store.events(store.place(BEGINNING), EventFilter(kinds=(EventKind.LEASE_LOST,)))[
-            0
-        ]
+        (event,) = store.subscriptions.events(
+            store.subscriptions.place(BEGINNING), EventFilter(kinds=(EventKind.LEASE_LOST,))
+        )[0]
         assert event.data == b'{"session":"s1","worker":"w"}'
         for number, crashes in enumerate((2, 3, 4)):
             self.claim(store, f"t{number}")
@@ -243,7 +243,7 @@ class SubscriptionConformance(StoreFixture):
     def test_a_named_cursor_continues_where_it_stopped(self, store: Store) -> None:
         self.finish(store, self.hold(store))
         opened = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
-        _, edge = store.events(opened.place, ALL)
+        _, edge = store.subscriptions.events(opened.place, ALL)
 
         self.do(store, MoveCursor("me", edge))
         self.do(
@@ -251,9 +251,9 @@ class SubscriptionConformance(StoreFixture):
         )  # a slower reader cannot move the cursor back
 
         again = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
-        assert (opened.place, again.place) == (store.place(BEGINNING), edge)
-        assert store.subscription("me") == again
-        assert [subscription.name for subscription in store.subscriptions()] == ["me"]
+        assert (opened.place, again.place) == (store.subscriptions.place(BEGINNING), edge)
+        assert store.subscriptions.get("me") == again
+        assert [subscription.name for subscription in store.subscriptions.all()] == ["me"]
 
     def test_a_name_belongs_to_one_kind_of_reader_of_certain_events(self, store: Store) -> None:
         self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
@@ -270,7 +270,7 @@ class SubscriptionConformance(StoreFixture):
             self.do(store, RedeliverDeadLetters("nobody"))
 
         self.do(store, RemoveSubscription("me"))
-        assert store.subscriptions() == []
+        assert store.subscriptions.all() == []
 
     # Callbacks in the same transaction
 
@@ -295,7 +295,7 @@ class SubscriptionConformance(StoreFixture):
         consume = Consume("me", ALL, BEGINNING, 2, note)
         with pytest.raises(ValueError, match="no"):
             self.do(store, Consume("me", ALL, BEGINNING, 2, stumble))
-        assert store.subscription("me") is None
+        assert store.subscriptions.get("me") is None
         assert self.do(store, consume) == Consumed(2, more=True)
         with pytest.raises(ValueError, match="no"):
             self.do(store, Consume("me", ALL, BEGINNING, 2, stumble))
@@ -324,7 +324,7 @@ class SubscriptionConformance(StoreFixture):
 
         assert isinstance(answers[0], Advanced)
         assert isinstance(answers[1], ValueError)
-        assert [subscription.name for subscription in store.subscriptions()] == ["other"]
+        assert [subscription.name for subscription in store.subscriptions.all()] == ["other"]
 
     def test_events_that_do_not_match_are_passed_without_a_call(self, store: Store) -> None:
         self.advance(store, self.hold(store))
@@ -355,7 +355,7 @@ class SubscriptionConformance(StoreFixture):
             self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 1)))
 
         self.do(store, EndSession("s2", crashed=False))
-        subscription = store.subscription("hook")
+        subscription = store.subscriptions.get("hook")
         assert subscription is not None and subscription.session_id is None
 
     def append_events(self, store: Store, count: int) -> None:
@@ -375,9 +375,9 @@ class SubscriptionConformance(StoreFixture):
         self.do(
             store, RecordDelivery("hook", "s1", EventCursor(1, 7), 2, clock.now() + 5, "no answer")
         )
-        failing = store.subscription("hook")
+        failing = store.subscriptions.get("hook")
         self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8)))
-        arrived = store.subscription("hook")
+        arrived = store.subscriptions.get("hook")
 
         assert failing is not None and arrived is not None
         assert (failing.place, failing.attempts, failing.next_at, failing.error) == (
@@ -405,21 +405,23 @@ class SubscriptionConformance(StoreFixture):
         self.do(
             store, RecordDelivery("hook", "s1", EventCursor(1, 8), error="no answer", letter=letter)
         )
-        assert store.letters("hook") == [
+        assert store.subscriptions.dead_letters("hook") == [
             DeadLetter("hook", "r1", 3, b"{}", 3, "no answer", clock.now())
         ]
-        assert store.letters("hook", again=True) == []
+        assert store.subscriptions.dead_letters("hook", again=True) == []
         assert self.do(store, RedeliverDeadLetters("hook")) == 1
-        assert [letter.again for letter in store.letters("hook", again=True)] == [True]
+        assert [
+            letter.again for letter in store.subscriptions.dead_letters("hook", again=True)
+        ] == [True]
 
         once_more = DeadLetter("hook", "r1", 3, b"{}", 1, "still no answer", 0)
         self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), letter=once_more))
-        (letter,) = store.letters("hook")
+        (letter,) = store.subscriptions.dead_letters("hook")
         assert (letter.attempts, letter.error, letter.again) == (4, "still no answer", False)
 
         self.do(store, RedeliverDeadLetters("hook"))
         self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), delivered=letter))
-        assert store.letters("hook") == []
+        assert store.subscriptions.dead_letters("hook") == []
 
     def test_the_secret_of_a_webhook_gets_another_seal_unless_it_has_changed(
         self, store: Store
@@ -430,8 +432,8 @@ class SubscriptionConformance(StoreFixture):
         assert not self.do(store, ResealWebhook("other", "s" * 16, "sealed"))
         assert self.do(store, ResealWebhook("hook", "s" * 16, "\x01e1\x01sealed"))
 
-        assert [webhook.secret for webhook in store.subscriptions()] == ["\x01e1\x01sealed"]
-        assert store.keys_in_use() == {"e1": 1}
+        assert [webhook.secret for webhook in store.subscriptions.all()] == ["\x01e1\x01sealed"]
+        assert store.payloads.keys_in_use() == {"e1": 1}
 
     def test_unsubscribing_deletes_dead_letters(self, store: Store) -> None:
         self.add_webhook(store)
@@ -442,8 +444,8 @@ class SubscriptionConformance(StoreFixture):
 
         self.do(store, RemoveSubscription("hook"))
 
-        assert store.letters("hook") == []
-        assert store.standing() == {}
+        assert store.subscriptions.dead_letters("hook") == []
+        assert store.installation.rows() == {}
 
     # Copies
 
@@ -476,7 +478,7 @@ class SubscriptionConformance(StoreFixture):
         run, _ = self.claim(store)
         self.advance(store, run)
 
-        subscription = store.subscription("me")
+        subscription = store.subscriptions.get("me")
         assert subscription is not None
         assert self.read_events(store) == [("a", 1), ("b", 1), ("a", 2), ("b", 2), (run.id, 3)]
         assert self.read_events(store, after=subscription.place) == [
@@ -484,6 +486,8 @@ class SubscriptionConformance(StoreFixture):
             ("b", 2),
             (run.id, 3),
         ]
-        numbers = [event.id for whole in store.dossiers("", 10, 10**6) for event in whole.events]
+        numbers = [
+            event.id for whole in store.runs.snapshots("", 10, 10**6) for event in whole.events
+        ]
         assert len(set(numbers)) == len(numbers)
         assert max(numbers) > 14

@@ -82,9 +82,9 @@ class SuspensionConformance(StoreFixture):
     def lease_tasks(
         self, store: Store, judge: Judge | None = None, **options: Any
     ) -> list[LeasedTask]:
-        if "s9" not in {session.id for session in store.sessions()}:
+        if "s9" not in {session.id for session in store.runs.sessions()}:
             self.open(store, "s9")
-        routes = [(number, route.lane) for number, route in store.routes().items()]
+        routes = [(number, route.lane) for number, route in store.runs.routes().items()]
         leased: list[LeasedTask] = self.do(
             store, ClaimLeases("s9", routes, 10, judge=judge, **options)
         )
@@ -109,7 +109,7 @@ class SuspensionConformance(StoreFixture):
             until=clock.now() + MINUTE,
         )
 
-        assert store.next_attempt_end() == store.next_wake() == clock.now() + MINUTE
+        assert store.tasks.next_attempt_end() == store.runs.next_wake() == clock.now() + MINUTE
         assert self.do(store, SignalRun("r1", "a", b"1")).effect == "kept"
         assert self.status(store) is Status.WAITING
         assert self.do(store, SignalRun("r1", "b", b"2")).effect == "satisfied"
@@ -130,11 +130,11 @@ class SuspensionConformance(StoreFixture):
         clock.move(MINUTE)
 
         assert self.do(store, ExpireAttempts(0.5)) == 1
-        (wait,) = store.waits("kid")
+        (wait,) = store.waits.find("kid")
         if action in ENDS:
             assert (self.status(store, "kid"), self.kinds(store, "kid")[-1]) == ENDS[action]
             assert wait.closed_by == "timeout"
-            assert [run_id for _, run_id in store.notifications("s0", 0)] == ["p"]
+            assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
         else:
             assert self.status(store, "kid") is (
                 Status.PENDING if action == "continue" else Status.WAITING
@@ -171,7 +171,7 @@ class SuspensionConformance(StoreFixture):
             Status.FAILED,
             Status.WAITING,
         )
-        assert store.next_attempt_end() == late
+        assert store.tasks.next_attempt_end() == late
 
     def test_a_person_releases_a_suspended_run(self, store: Store) -> None:
         self.suspend(store, self.hold(store), SignalNamed("a"))
@@ -209,7 +209,7 @@ class SuspensionConformance(StoreFixture):
         assert {task.run.id for task in self.lease_tasks(store, judge)} == {"r1", "new"}
         assert asked == [("r1", [EventKind.WAIT_OPENED], [b"7"])]
         assert self.kinds(store) == [EventKind.WAIT_OPENED, EventKind.WAIT_SATISFIED]
-        assert (self.status(store), store.signals("r1")) == (Status.RUNNING, [])
+        assert (self.status(store), store.signals.of_run("r1")) == (Status.RUNNING, [])
 
     def test_the_judge_receives_the_last_wait_and_the_failures_before_it(
         self, store: Store
@@ -241,7 +241,7 @@ class SuspensionConformance(StoreFixture):
         self.finish(store, run)
         self.do(store, ReplayRun("r1", [4, 5]))
         self.lease_tasks(store, judge)
-        assert histories[-1] == [f"{event.kind} {event.seq}" for event in store.history("r1")]
+        assert histories[-1] == [f"{event.kind} {event.seq}" for event in store.runs.history("r1")]
 
     def test_a_lease_can_name_one_run(self, store: Store) -> None:
         for name in ("a", "b", "held"):
@@ -297,7 +297,7 @@ class SuspensionConformance(StoreFixture):
         answers = store.apply(ops)
 
         assert [type(answer) for answer in answers] == [Advanced] * 3
-        reasons = [store.streams(run.id)[0].reason for run in runs]
+        reasons = [store.streams.of_run(run.id)[0].reason for run in runs]
         assert reasons == ["completed", "completed", "released", None]
         with pytest.raises(LeaseLost):
             self.append_output(store, runs[2], b"2")
@@ -319,4 +319,4 @@ class SuspensionConformance(StoreFixture):
         )
         with pytest.raises(BadOption, match="version 1"):
             self.append_output(store, run, b"{}", since=0, summary=b"{}", version=1)
-        assert [frame.data for frame in store.frames("r1")] == [b"1", b"2", b"3", b"{}"]
+        assert [frame.data for frame in store.streams.frames("r1")] == [b"1", b"2", b"3", b"{}"]

@@ -36,9 +36,9 @@ class TaskConformance(StoreFixture):
         self.start(store, run_id, policy=msgspec.json.encode(TaskPolicy(**policy)))
 
     def lease(self, store: Store, session_id: str = "s1", limit: int = 10) -> list[LeasedTask]:
-        if session_id not in {session.id for session in store.sessions()}:
+        if session_id not in {session.id for session in store.runs.sessions()}:
             self.open(store, session_id)
-        routes = [(number, route.lane) for number, route in store.routes().items()]
+        routes = [(number, route.lane) for number, route in store.runs.routes().items()]
         leased: list[LeasedTask] = self.do(store, ClaimLeases(session_id, routes, limit))
         return leased
 
@@ -63,7 +63,7 @@ class TaskConformance(StoreFixture):
     def test_a_session_that_was_ended_leases_nothing(self, store: Store) -> None:
         self.start_with_policy(store)
         self.open(store, "s1")
-        routes = [(number, route.lane) for number, route in store.routes().items()]
+        routes = [(number, route.lane) for number, route in store.runs.routes().items()]
         self.do(store, EndSession("s1", crashed=False))
 
         assert self.do(store, ClaimLeases("s1", routes, 10)) == []
@@ -71,7 +71,7 @@ class TaskConformance(StoreFixture):
     def test_lease_only_sessions_are_listed_after_workers(self, store: Store) -> None:
         self.do(store, OpenSession(msgspec.structs.replace(self.open(store, "s1"), id="s0", pid=0)))
 
-        assert [session.id for session in store.sessions()] == ["s1", "s0"]
+        assert [session.id for session in store.runs.sessions()] == ["s1", "s0"]
 
     def renew(self, store: Store, session_id: str = "s1", **held: Any) -> Any:
         return self.do(store, RenewLeases(session_id=session_id, lifetime=MINUTE, **held))
@@ -86,11 +86,11 @@ class TaskConformance(StoreFixture):
         self.do(store, OpenSession(opened))
         (held,) = self.lease(store)
         self.do(store, SignalRun("r1", "go", b"1"))
-        assert store.notifications("s1", 0) != []
+        assert store.runs.notifications("s1", 0) != []
 
         clock.move(MINUTE)
         assert self.renew(store) == clock.now() + MINUTE
-        assert store.notifications("s1", 0) == []
+        assert store.runs.notifications("s1", 0) == []
         assert (
             self.renew(store, run_id="r1", generation=held.run.generation) == clock.now() + MINUTE
         )
@@ -103,7 +103,7 @@ class TaskConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.renew(store) is None
         assert self.renew(store, run_id="r1", generation=held.run.generation) is None
-        assert {session.id: session.expires_at for session in store.sessions()}[
+        assert {session.id: session.expires_at for session in store.runs.sessions()}[
             "s1"
         ] == clock.now() - 1
 
@@ -115,8 +115,8 @@ class TaskConformance(StoreFixture):
         )
         (held,) = self.lease(store)
 
-        assert store.next_attempt_end() == clock.now() + MINUTE
-        assert store.next_wake() == clock.now() + MINUTE
+        assert store.tasks.next_attempt_end() == clock.now() + MINUTE
+        assert store.runs.next_wake() == clock.now() + MINUTE
         assert self.do(store, ExpireAttempts(0.5)) == 0
         clock.move(MINUTE)
         assert self.do(store, ExpireAttempts(0.5)) == 1
@@ -126,7 +126,7 @@ class TaskConformance(StoreFixture):
             clock.now() + 2 * MINUTE,
             None,
         )
-        assert store.next_attempt_end() is None
+        assert store.tasks.next_attempt_end() is None
         with pytest.raises(LeaseLost):
             self.finish(store, held.run)
         clock.move(2 * MINUTE)
@@ -146,7 +146,7 @@ class TaskConformance(StoreFixture):
 
         assert self.do(store, ExpireAttempts(0.5)) == 0
         assert self.status(store) is Status.COMPLETED
-        assert store.next_attempt_end() is None
+        assert store.tasks.next_attempt_end() is None
 
     def test_leases_completed_together_end_unless_they_are_lost(self, store: Store) -> None:
         for name in ("a", "b", "c"):
@@ -161,7 +161,7 @@ class TaskConformance(StoreFixture):
         store.hints()
 
         done = [
-            TaskCompletion(name, 1, len(store.history(name)), name.encode())
+            TaskCompletion(name, 1, len(store.runs.history(name)), name.encode())
             for name in ("c", "b", "a", "nobody")
         ]
         assert self.do(store, CompleteLeases(done)) == [True, False, True, False]
@@ -177,7 +177,7 @@ class TaskConformance(StoreFixture):
         assert self.kinds(store, "a") == [EventKind.RUN_COMPLETED]
         assert self.kinds(store, "b") == [EventKind.LEASE_REVOKED]
         assert self.kinds(store, "c") == [EventKind.MARKED, EventKind.RUN_COMPLETED]
-        assert [stream.reason for stream in store.streams("c")] == ["completed"]
+        assert [stream.reason for stream in store.streams.of_run("c")] == ["completed"]
         assert store.hints().finished == {"a", "c"}
         assert self.do(store, CompleteLeases(done)) == [False] * 4
 
@@ -222,7 +222,7 @@ class TaskConformance(StoreFixture):
         self.do(store, ExpireAttempts(0.5))
 
         assert self.status(store, "kid") is Status.FAILED
-        assert [run_id for _, run_id in store.notifications("s0", 0)] == ["p"]
+        assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
 
     def test_a_lease_is_revoked_and_its_holder_can_no_longer_write(self, store: Store) -> None:
         held = self.hold(store)
@@ -321,13 +321,13 @@ class TaskConformance(StoreFixture):
             outcome.get("error"),
         )
         assert self.kinds(store, "kid")[0] == EventKind.RUN_OVERRIDDEN
-        assert [run_id for _, run_id in store.notifications("s0", 0)] == ["p"]
+        assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
         with pytest.raises(LeaseLost):
             self.advance(store, kid, events=[Event(EventKind.MARKED, "m", seq=9)])
 
     def test_a_policy_is_copied_and_goes_with_its_run(self, store: Store) -> None:
         self.start_with_policy(store, retries=2)
 
-        assert store.belongings("r1") == {
+        assert store.runs.belongings("r1") == {
             "task": [[msgspec.json.encode(TaskPolicy(retries=2)), None, None]]
         }

@@ -43,7 +43,7 @@ class WaitConformance(StoreFixture):
         self, store: Store, run: RunRecord, wait_id: str = "w1", **options: Any
     ) -> condition_model.SignalToWait:
         """Create the wait ``w`` in a held run; return it as a condition."""
-        if not store.keys():
+        if not store.keys.all():
             self.do(store, NeedKey(KEY))
         fresh = {
             "run_id": run.id,
@@ -73,7 +73,7 @@ class WaitConformance(StoreFixture):
         self.park(store, run, waits=msgspec.json.encode([wait]), opened=[opened])
 
     def wait_token(self, store: Store, wait_id: str = "w1", *, purpose: str = WAIT_TOKEN) -> str:
-        return tokens.sign(store.keys()[0], purpose, {"wait": wait_id})
+        return tokens.sign(store.keys.all()[0], purpose, {"wait": wait_id})
 
     def deliver_to(
         self, store: Store, wait_id: str = "w1", token: str | None = None, **options: Any
@@ -96,7 +96,7 @@ class WaitConformance(StoreFixture):
     def test_a_wait_exists_before_its_run_waits_on_it(self, store: Store, clock: HandClock) -> None:
         self.create_wait(store, self.hold(store), until=clock.now() + SECOND)
 
-        wait = store.wait("w1")
+        wait = store.waits.get("w1")
         assert wait is not None
         assert (wait.run_id, wait.name, wait.kid, wait.until, wait.closed_at) == (
             "r1",
@@ -105,15 +105,15 @@ class WaitConformance(StoreFixture):
             clock.now() + SECOND,
             None,
         )
-        assert store.waits("r1") == [wait] == store.waits()
-        assert store.wait("none") is None
+        assert store.waits.find("r1") == [wait] == store.waits.find()
+        assert store.waits.get("none") is None
 
     def test_an_early_signal_to_a_wait_is_kept(self, store: Store) -> None:
         self.create_wait(store, self.hold(store))
 
         assert self.deliver_to(store, payload=b"7", source="bank") == WaitDelivery(1, "kept")
 
-        (signal,) = store.signals("r1")
+        (signal,) = store.signals.of_run("r1")
         assert (signal.number, signal.wait_id, signal.name, signal.payload, signal.source) == (
             1,
             "w1",
@@ -147,7 +147,7 @@ class WaitConformance(StoreFixture):
             with pytest.raises(WaitClosed):
                 self.send_signal(store, wait_id=wait_id)
         assert self.deliver_to(store, key="k") == WaitDelivery(1, "satisfied", new=False)
-        assert len(store.signals("r1")) == 1
+        assert len(store.signals.of_run("r1")) == 1
 
     def test_a_wait_stays_open_until_its_condition_is_met(self, store: Store) -> None:
         run = self.hold(store)
@@ -184,7 +184,7 @@ class WaitConformance(StoreFixture):
         else:
             with pytest.raises(WaitClosed, match="timeout"):
                 self.deliver_to(store)
-            assert store.signals("r1") == []
+            assert store.signals.of_run("r1") == []
 
     def test_a_signal_to_the_run_does_not_reach_its_waits(self, store: Store) -> None:
         run = self.hold(store)
@@ -209,7 +209,7 @@ class WaitConformance(StoreFixture):
         ):
             with pytest.raises(WaitNotFound):
                 self.do(store, op)
-        assert store.signals("r1") == store.signals("r2") == []
+        assert store.signals.of_run("r1") == store.signals.of_run("r2") == []
 
     # Permission
 
@@ -228,7 +228,7 @@ class WaitConformance(StoreFixture):
             refusals.append((type(refused.value), str(refused.value)))
 
         assert refusals[0] == refusals[1]
-        assert store.signals("r1") == []
+        assert store.signals.of_run("r1") == []
 
     def test_a_token_is_good_for_its_own_wait_and_purpose_only(self, store: Store) -> None:
         run = self.hold(store)
@@ -261,7 +261,7 @@ class WaitConformance(StoreFixture):
         clock.move(1)
         with pytest.raises(TokenRefused):
             self.deliver_to(store, token=token)
-        assert len(store.signals("r1")) == 1
+        assert len(store.signals.of_run("r1")) == 1
 
     def test_no_repr_shows_the_token(self, store: Store) -> None:
         self.create_wait(store, self.hold(store))
@@ -283,7 +283,7 @@ class WaitConformance(StoreFixture):
         with pytest.raises(WaitExpired):
             self.deliver_to(store)
         assert self.deliver_to(store, key="k").new is False
-        assert len(store.signals("r1")) == 1
+        assert len(store.signals.of_run("r1")) == 1
 
     def test_a_run_that_has_ended_takes_no_more_signals(self, store: Store) -> None:
         run = self.hold(store)
@@ -294,7 +294,7 @@ class WaitConformance(StoreFixture):
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
         assert self.deliver_to(store, key="k") == WaitDelivery(1, "kept", new=False)
-        assert store.waits() == []
+        assert store.waits.find() == []
 
     def test_the_signals_of_a_run_are_limited(self, store: Store) -> None:
         self.create_wait(store, self.hold(store))
@@ -307,12 +307,12 @@ class WaitConformance(StoreFixture):
         with pytest.raises(TooManySignals):
             self.send_signal(store, limit=3)
         assert self.deliver_to(store, limit=3, key="k").new is False
-        assert [signal.number for signal in store.signals("r1")] == [1, 2, 3]
+        assert [signal.number for signal in store.signals.of_run("r1")] == [1, 2, 3]
 
     def test_taken_signals_count_towards_the_limit(self, store: Store) -> None:
         run = self.hold(store)
         self.send_signal(store, limit=1)
-        self.advance(store, run, taken=[store.signals("r1")[0].id])
+        self.advance(store, run, taken=[store.signals.of_run("r1")[0].id])
 
         with pytest.raises(TooManySignals):
             self.send_signal(store, limit=1)
@@ -327,7 +327,7 @@ class WaitConformance(StoreFixture):
         again = self.deliver_to(store, key="k", payload=b"2", name="other")
 
         assert (again.number, again.effect) == (first.number, first.effect) == (1, "satisfied")
-        assert (first.new, again.new, len(store.signals("r1"))) == (True, False, 1)
+        assert (first.new, again.new, len(store.signals.of_run("r1"))) == (True, False, 1)
 
     def test_idempotency_keys_of_outsiders_are_separate_from_those_of_the_run(
         self, store: Store
@@ -376,10 +376,10 @@ class WaitConformance(StoreFixture):
         revision = self.get(store).revision
 
         self.send_signal(store, "vote")
-        assert (store.notifications("s1", 0), self.get(store).revision) == ([], revision + 1)
+        assert (store.runs.notifications("s1", 0), self.get(store).revision) == ([], revision + 1)
         self.send_signal(store, "vote")
 
-        assert [run_id for _, run_id in store.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
 
     def test_a_condition_on_sealed_payloads_is_left_to_a_worker_with_the_codec(
         self, store: Store
@@ -401,7 +401,7 @@ class WaitConformance(StoreFixture):
         self.do(store, ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
 
         assert self.status(store) is Status.PENDING
-        (signal,) = store.signals("r1")
+        (signal,) = store.signals.of_run("r1")
         assert (signal.step, signal.source, signal.payload) == ("wait", "ann", b"5")
 
     def test_only_an_open_wait_can_be_released(self, store: Store) -> None:
@@ -413,7 +413,7 @@ class WaitConformance(StoreFixture):
         for step in ("none", "create w1", "old"):
             with pytest.raises(WaitNotFound):
                 self.do(store, ReleaseWait(run_id="r1", step=step, payload=b"1"))
-        assert store.signals("r1") == []
+        assert store.signals.of_run("r1") == []
         self.finish(store, run)
         with pytest.raises(RunFinished):
             self.do(store, ReleaseWait(run_id="r1", step="old", payload=b"1"))
@@ -426,7 +426,7 @@ class WaitConformance(StoreFixture):
 
         self.do(store, ReleaseWait(run_id="r1", step=BEFORE, payload=b"null", by="ann"))
 
-        assert [event.kind for event in store.history("r1")] == [EventKind.RUN_RELEASED]
+        assert [event.kind for event in store.runs.history("r1")] == [EventKind.RUN_RELEASED]
         assert [run.id for run in self.claim(store)] == ["r1"]
         for run_id in ("r1", "r3"):
             with pytest.raises((WaitNotFound, RunNotFound)):
@@ -451,10 +451,11 @@ class WaitConformance(StoreFixture):
         self.advance(store, self.get(store, "r2"), escalated=["wait"])
 
         assert [
-            (wait.run_id, wait.escalated_at, wait.until) for wait in store.waits(escalated=True)
+            (wait.run_id, wait.escalated_at, wait.until)
+            for wait in store.waits.find(escalated=True)
         ] == [("r2", clock.now(), None)]
-        assert store.waits("r1", escalated=True) == []
-        assert [wait.run_id for wait in store.waits(limit=1)] == ["r1"]
+        assert store.waits.find("r1", escalated=True) == []
+        assert [wait.run_id for wait in store.waits.find(limit=1)] == ["r1"]
 
     # Pruning, import and replay
 
@@ -463,12 +464,16 @@ class WaitConformance(StoreFixture):
         self.create_wait(store, run)
         self.deliver_to(store, key="k")
         self.finish(store, run)
-        assert list(store.belongings("r1")) == ["wait"]
+        assert list(store.runs.belongings("r1")) == ["wait"]
 
         clock.move(SECOND)
         self.do(store, Prune(clock.now(), ["completed"]))
 
-        assert (store.waits("r1"), store.wait("w1"), store.signals("r1")) == ([], None, [])
+        assert (store.waits.find("r1"), store.waits.get("w1"), store.signals.of_run("r1")) == (
+            [],
+            None,
+            [],
+        )
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
 
@@ -476,7 +481,7 @@ class WaitConformance(StoreFixture):
         self.create_wait(store, self.hold(store))
         self.deliver_to(store, key="k", source="bank")
 
-        (snapshot,) = store.dossiers("", 10, 10**6)
+        (snapshot,) = store.runs.snapshots("", 10, 10**6)
 
         (signal,) = snapshot.signals
         assert (signal.number, signal.wait_id, signal.source, signal.key, signal.effect) == (
@@ -503,7 +508,7 @@ class WaitConformance(StoreFixture):
 
         self.do(store, ReplayRun("r1", []))
 
-        assert {wait.id: wait.closed_at is None for wait in store.waits("r1")} == {
+        assert {wait.id: wait.closed_at is None for wait in store.waits.find("r1")} == {
             "w1": True,
             "w2": True,
             "w3": False,
@@ -516,6 +521,6 @@ class WaitConformance(StoreFixture):
 
         self.create_wait(store, run, "w2", step="create w1")
 
-        assert [(wait.id, wait.closed_at) for wait in store.waits("r1")] == [("w2", None)]
+        assert [(wait.id, wait.closed_at) for wait in store.waits.find("r1")] == [("w2", None)]
         with pytest.raises(WaitClosed):
             self.deliver_to(store, "w1")

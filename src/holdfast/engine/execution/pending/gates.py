@@ -89,7 +89,7 @@ class PendingGate(Pending):
         run.pending.schedule(self, run.mailbox)
 
     def on_change(self, run: Execution) -> None:
-        gate = run.context.store.gate(self.gate.id)
+        gate = run.context.store.gates.get(self.gate.id)
         if gate is None or gate.status == OPEN:
             if gate is not None and self._is_newer(gate):
                 self.gate = gate
@@ -111,7 +111,7 @@ class PendingGate(Pending):
     def _take(self, run: Execution, gate: Gate, events: list[Event]) -> None:
         if not run.pending.take(self):
             return
-        outcome = outcome_of(gate, run.context.store.gate_entries(gate.id))
+        outcome = outcome_of(gate, run.context.store.gates.entries(gate.id))
         failure = failure_of(gate, outcome)
         error = None if failure is None else error_data(failure)
         data = msgspec.json.encode(outcome)
@@ -135,7 +135,7 @@ class PendingGate(Pending):
 def _open_gate(run: Execution, command: OpenGate) -> None:
     """Open the gate, or continue to wait for one that was opened before."""
     known = run.state.progress.gates.pop(command.id, None)
-    gate = None if known is None else run.context.store.gate(known)
+    gate = None if known is None else run.context.store.gates.get(known)
     if gate is not None:
         pending = PendingGate(command, gate, is_stored=True)
         run.pending.add(pending)

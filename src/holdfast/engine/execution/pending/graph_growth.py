@@ -138,6 +138,6 @@ async def _sweep(stage_id: str, persist: Persist, *, give_up: bool) -> bool:
 
 def _check_lease(run: Execution) -> None:
     """Raise LeaseLost if this worker no longer holds the run."""
-    stored = run.context.store.run(run.state.run.id)
+    stored = run.context.store.runs.get(run.state.run.id)
     if stored is None or stored.generation != run.state.run.generation:
         raise LeaseLost(run=run.state.run.id, generation=run.state.run.generation)

@@ -44,7 +44,7 @@ def _progress_now(run: Execution) -> HistoryProgress:
     # A checkpoint without a number is part of this commit: it has all that is stored.
     if checkpoint is None or checkpoint.seq:
         after = 0 if checkpoint is None else checkpoint.seq
-        progress.read(live_events(run.context.store.history(state.run.id, after)))
+        progress.read(live_events(run.context.store.runs.history(state.run.id, after)))
     progress.read(unwritten)
     progress.keep_only(run.pending.by_step)
     progress.cancelled = state.stopped_by if state.cancel_seen else None

@@ -1,0 +1,40 @@
+"""Queries about lanes."""
+
+from __future__ import annotations
+
+from holdfast.core.sessions import Lane
+from holdfast.store.reader import Reader
+from holdfast.store.transitions.transaction import lane_from, lanes_from
+
+
+class LaneQueries:
+    """Queries about lanes."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
+
+    def all(self) -> list[Lane]:
+        """Return all lanes that have settings."""
+        rows, damaged = self._reader.sifted("lanes")
+        return lanes_from(rows, damaged)
+
+    def share_free_at(self, lane: str, share: str) -> int:
+        """Return when the rate of a lane allows the next run of a share; 0 or an instant in the
+        past if now."""
+        return next(
+            (row["free_at"] for row in self._reader.rows("free_at", lane=lane, share=share)), 0
+        )
+
+    def next_admission(self) -> int | None:
+        """Return when a used-up rate, of a lane or of one of its shares, allows the next run; None
+        if none is used up."""
+        now = self._reader.now()
+        lanes = self._reader.listed(lane_from, "lanes_with_work")
+        times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
+        for lane in lanes:
+            if lane.share_rate_limit is not None:
+                times += [
+                    row["free_at"]
+                    for row in self._reader.rows("spent_shares", lane=lane.name, now=now)
+                ]
+        return min((time for time in times if time > now), default=None)

@@ -1,0 +1,77 @@
+"""Queries about retention rules, maintenance locks, and finished trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core.retention import RetentionRule
+from holdfast.store.reader import Reader
+from holdfast.store.retention.operations import MaintenanceLock, PrunableRun
+
+
+class RetentionQueries:
+    """Queries about retention."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
+        self.now: Callable[[], int] = reader.now
+
+    def workflows(self) -> list[str]:
+        """Return the names of all workflows that were ever started, sorted."""
+        rows, _ = self._reader.sifted("routes")
+        return sorted({row["workflow"] for row in rows})
+
+    def rules(self) -> list[RetentionRule]:
+        """Return all retention rules."""
+        return self._reader.listed(_retention, "retentions")
+
+    def maintenance_lock(self, name: str) -> MaintenanceLock | None:
+        """Return the state of a maintenance task; None if no session has ever taken it."""
+        return self._reader.first(
+            lambda row: MaintenanceLock(**dict(row)), "maintenance_lock", name=name
+        )
+
+    def used_bytes(self) -> int:
+        """Return the approximate bytes of the data: the figure that deleting reduces."""
+        used: int = self._reader.rows("used_bytes")[0]["bytes"]
+        return used
+
+    def nth_newest(self, workflow: str, statuses: Sequence[str], number: int) -> int | None:
+        """Return when the *number*-th newest finished root of a workflow ended; None if there are
+        fewer."""
+        rows = self._reader.rows(
+            "nth_newest",
+            workflow=workflow,
+            statuses=self._reader.as_list(statuses),
+            skip=number - 1,
+        )
+        return rows[0]["finished_at"] if rows else None
+
+    def oldest_finished(
+        self, workflow: str | None, statuses: Sequence[str], since: int, before: int, limit: int
+    ) -> list[PrunableRun]:
+        """Return the finished trees whose roots ended from *since* on and before *before*, oldest
+        first."""
+        rows = self._reader.rows(
+            "oldest_finished",
+            workflow=workflow,
+            statuses=self._reader.as_list(statuses),
+            since=since,
+            before=before,
+            limit=limit,
+        )
+        return [self._prunable(row["id"], row["finished_at"]) for row in rows]
+
+    def _prunable(self, run_id: str, finished_at: int) -> PrunableRun:
+        """Return the size of a finished tree; 0 if a part of it has not ended."""
+        (row,) = self._reader.rows("tree_bytes", run_id=run_id)
+        if self._reader.rows("has_late_descendant", run_id=run_id, before=1 << 62):
+            return PrunableRun(run_id, finished_at, runs=0, bytes=0)
+        return PrunableRun(run_id, finished_at, row["runs"], row["bytes"])
+
+
+def _retention(row: Any) -> RetentionRule:
+    return RetentionRule(
+        **{**dict(row), "statuses": tuple(row["statuses"].split(",")) if row["statuses"] else ()}
+    )
