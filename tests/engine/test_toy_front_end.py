@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from holdfast import Encrypted, Engine, Fail, wait_signal, workflow
+from holdfast import Engine, Fail, wait_signal, workflow
+from holdfast.codecs import Encrypted
 from holdfast.connect.open_store import open_store
 from holdfast.core.events import Event, EventKind
 from holdfast.core.history import live_events

@@ -21,7 +21,7 @@ from holdfast.core.commands import (
 from holdfast.core.definitions import DefinitionRef
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
-from holdfast.core.program import ProgramContext, StepView, recorded_steps
+from holdfast.core.program import ProgramContext, StepRecord, recorded_steps
 from holdfast.core.retry import RetryPolicy
 from holdfast.core.runs import Route, RunRecord
 from holdfast.errors import Diverged
@@ -137,5 +137,5 @@ class ListDefinition:
     def program(self, run: RunRecord, context: ProgramContext) -> ListProgram:
         return ListProgram(self, run)
 
-    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepView]:
+    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepRecord]:
         return recorded_steps(history)

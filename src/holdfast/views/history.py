@@ -301,6 +301,7 @@ TEXTS: dict[str, Callable[[EventView], str]] = {
     EventKind.WAIT_ESCALATED: lambda event: "needs an operator",
     EventKind.WAIT_DROPPED: lambda event: "no longer needed",
     EventKind.MARKED: lambda event: f"= {payload(event.data)}",
+    EventKind.CHECKPOINT_WRITTEN: _no_details,
     EventKind.BUDGET_SPENT: _amounts,
     EventKind.BUDGET_RESERVED: _amounts,
     EventKind.BUDGET_SETTLED: _amounts,
