@@ -12,14 +12,14 @@ from contextlib import contextmanager
 import pytest
 
 import holdfast
-from holdfast import Engine, info, step, sync, wait_signal, workflow
-from holdfast.budgets import reserve, spend
+from holdfast import AsyncEngine, Engine, info, step, sync, wait_signal, workflow
+from holdfast.budgets import record, reserve, spend
 from holdfast.core.events import Event
 from holdfast.errors import (
     CodecMismatch,
     LeaseLost,
-    RunFailed,
     RunNotFound,
+    StoreError,
     StoreFull,
     StoreGone,
     StoreUnavailable,
@@ -27,7 +27,7 @@ from holdfast.errors import (
 from holdfast.store.runs.operations import Advance, EndSession
 from holdfast.store.streams.operations import AppendFrames
 from tests.engine.databases import execute
-from tests.engine.waiting import wait_for, wait_until
+from tests.engine.waiting import wait_for
 
 
 @step
@@ -165,31 +165,63 @@ def test_a_full_disk_delays_a_reservation_and_fails_nothing(engine, database, wo
 
 
 @step(retries=0)
-async def reserving_on_the_loop_once() -> int:
-    with reserve(tokens=5):
-        return 3
-
-
-@step(retries=100_000, delay="10ms", factor=1)
 async def reserving_on_the_loop() -> int:
+    record(tokens=1, key="once")
     with reserve(tokens=5):
-        return 3
+        spend(tokens=3)
+    return info().attempt
 
 
 @workflow
-async def reserving_on_the_loop_run(once: bool) -> int:
-    return await (reserving_on_the_loop_once() if once else reserving_on_the_loop())
+async def reserving_on_the_loop_run() -> int:
+    return await reserving_on_the_loop()
 
 
-def test_a_plain_reservation_on_a_loop_raises_and_its_attempt_counts(engine, database):
+def test_a_plain_reservation_on_a_loop_repeats_its_attempt_which_does_not_count(engine, database):
+    with disk_full_for_reservations(engine, database), logged("cannot reserve amounts") as told:
+        run = engine.start(reserving_on_the_loop_run, budget={"tokens": 10})
+        assert told.wait(20)
+        assert run.status == "running"
+
+    assert run.result(timeout=30) == 1
+    assert [event.kind for event in run.history()] == ["step_completed", "run_completed"]
+    assert engine.spending(run.id).total == {"tokens": 4}
+
+
+def test_the_same_on_the_loop_of_a_program(database):
+    async def main():
+        async with AsyncEngine(database, grace=1) as engine:
+            inner = await engine._opened()
+            with (
+                disk_full_for_reservations(inner, database),
+                logged("cannot reserve amounts") as told,
+            ):
+                run = await engine.start(reserving_on_the_loop_run, budget={"tokens": 10})
+                assert await asyncio.to_thread(told.wait, 20)
+            return await run.result(timeout=30)
+
+    assert asyncio.run(main()) == 1
+
+
+@step(retries=0)
+async def giving_up_a_reservation() -> str:
+    try:
+        with reserve(tokens=5):
+            return "reserved"
+    except StoreError:
+        return "caught"
+
+
+@workflow
+async def giving_up_a_reservation_run() -> str:
+    return await giving_up_a_reservation()
+
+
+def test_a_step_may_handle_the_error_of_its_reservation(engine, database):
     with disk_full_for_reservations(engine, database):
-        once = engine.start(reserving_on_the_loop_run, True, budget={"tokens": 10})
-        with pytest.raises(RunFailed, match="StoreFull"):
-            once.result(timeout=30)
-        often = engine.start(reserving_on_the_loop_run, False, budget={"tokens": 10})
-        wait_until(engine, lambda: any(event.kind == "step_retried" for event in often.history()))
+        run = engine.start(giving_up_a_reservation_run, budget={"tokens": 10})
 
-    assert often.result(timeout=30) == 3
+        assert run.result(timeout=30) == "caught"
 
 
 @pytest.mark.sqlite_only

@@ -89,6 +89,7 @@ class AttemptSpending:
         "_under",
         "entries",
         "reserved",
+        "store_error",
     )
 
     def __init__(
@@ -102,6 +103,8 @@ class AttemptSpending:
         self._granted: dict[str, int] = {}
         self.entries: list[SpendEntry] = []
         self.reserved: bool = False
+        self.store_error: StoreError | None = None
+        """The error of the store that a reservation on a loop has raised in the step."""
 
     def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
         """Note an amount. If the budgets seem to have no room for it, ask the store at once;
@@ -173,9 +176,11 @@ class AttemptSpending:
                 answer: BudgetSpent | BudgetRefused = self._guard.context.writer.call(request)
                 return answer
             except StoreError as error:
-                if _is_on_a_loop():
-                    raise  # waiting here would hold up all other runs
                 self._log_failure(error)
+                if _is_on_a_loop():
+                    # Waiting here would hold up all other runs: the attempt is repeated instead.
+                    self._note_failure(error)
+                    raise
             time.sleep(pause)
         raise AssertionError("the pauses never end")
 
@@ -189,6 +194,14 @@ class AttemptSpending:
                 self._log_failure(error)
             await asyncio.sleep(pause)
         raise AssertionError("the pauses never end")
+
+    def _note_failure(self, error: StoreError) -> None:
+        """Remember an error that ends the attempt, which has reserved nothing if this was its first
+        reservation."""
+        self.store_error = error
+        if not self._granted:
+            self.reserved = False
+            self._guard.reserved_steps.discard(self._step)
 
     def _log_failure(self, error: StoreError) -> None:
         run_id = self._guard.state.run.id

@@ -106,6 +106,9 @@ NOTHING = LoadedHistory()
 REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
 """Errors by which the store refuses a commit because of a command in it: the workflow fails."""
 
+REPEAT_AFTER = 0.5
+"""Seconds after which an attempt is repeated that the store has interrupted."""
+
 
 def notify_all(store: Store, executions: Sequence[RunExecution]) -> None:
     """Notify executions that something has reached their runs. What there is to see is read
@@ -482,6 +485,9 @@ class RunExecution:
         pending = self.pending.by_step.get(step)
         now = self.state.now
         if isinstance(pending, PendingStep):
+            if error is not None and spending is not None and error is spending.store_error:
+                self._repeat(pending, spending)
+                return
             event = event_of(pending, value, error, started_at, codec=self.context.codec, now=now)
             # When the attempt ended, not when it is processed: a timer may be due in between.
             event.at = now()
@@ -491,6 +497,18 @@ class RunExecution:
             self.pending.early[step] = (value, error, started_at, spending)
         elif spending is not None and not self.state.is_over:
             record_dropped_spending(self, step, spending)
+            self.mailbox.wake()
+
+    def _repeat(self, pending: PendingStep, spending: AttemptSpending) -> None:
+        """Make an attempt again soon, because the store failed when it reserved amounts. Nothing of
+        it is recorded but the facts that it has spent."""
+        record_spending(self, pending.command.id, spending)
+        self.context.loop.call_later(REPEAT_AFTER, self._launch_again, pending)
+        self.mailbox.wake()
+
+    def _launch_again(self, pending: PendingStep) -> None:
+        if self.expects(pending):
+            self.pending.launches.append(pending)
             self.mailbox.wake()
 
     def report(
