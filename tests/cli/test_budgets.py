@@ -62,7 +62,7 @@ def test_a_budget_is_made_changed_raised_reset_and_shown(call):
 
     assert found["dimensions"] == {
         "calls": {"used": 0, "reserved": 0, "soft": None, "hard": None},
-        "money": {"used": 0, "reserved": 0, "soft": None, "hard": "2.5"},
+        "money": {"used": 0, "reserved": 0, "soft": None, "hard": 2.5},
         "tokens": {"used": 0, "reserved": 0, "soft": 80, "hard": 150},
     }
     assert (found["on_breach"], found["resets"], found["reset_count"]) == (
@@ -82,8 +82,8 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
         while waiting.status != "blocked":
             engine.check()
 
-    assert json.loads(call("budgets", "report", done.id, "--json"))["total"] == {"tokens": 11}
-    assert "tokens" in call("budgets", "report", done.id)
+    assert json.loads(call("budgets", "usage", done.id, "--json"))["total"] == {"tokens": 11}
+    assert "tokens" in call("budgets", "usage", done.id)
     assert json.loads(call("budgets", "show", f"tree:{waiting.id}", "--json"))["waiting"] == [
         waiting.id
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,14 +21,14 @@ LOOKING = [
     ["resume", "last"],
     ["replay", "last"],
     ["fork", "last"],
-    ["export", "last", "copy.db"],
-    ["prune", "--older-than", "1d", "--yes"],
+    ["db", "export", "last", "copy.db"],
+    ["db", "prune", "--older-than", "1d", "--yes"],
     ["lanes"],
     ["workers"],
     ["budgets"],
-    ["retention"],
+    ["db", "retention"],
     ["schedules"],
-    ["keys"],
+    ["db", "keys"],
     ["tasks", "claim", "--lane", "x"],
     ["db", "check"],
     ["db", "info"],
@@ -68,9 +69,9 @@ def test_starting_something_creates_it(call, tmp_path, monkeypatch, words, look)
     [
         ["lanes", "set", "x", "--pause"],
         ["budgets", "set", "team", "tokens=5"],
-        ["keys", "rotate"],
-        ["retention", "set", "old", "--older-than", "30d"],
-        ["subscriptions", "add", "billing", "https://example.org/hook"],
+        ["db", "keys", "rotate"],
+        ["db", "retention", "set", "old", "--older-than", "30d"],
+        ["events", "webhooks", "set", "billing", "https://example.org/hook"],
     ],
     ids=" ".join,
 )
@@ -80,14 +81,15 @@ def test_setting_something_creates_it(call, tmp_path, monkeypatch, words):
 
     call(*words)
 
-    assert len(call.json(words[0])) == 1
+    group = words[: next(place for place, word in enumerate(words) if word in ("set", "rotate"))]
+    assert len(call.json(*group)) == 1
 
 
 @pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)
 def test_there_may_be_no_run_yet(call, database, words):
     call.start("shop.py:parcel", '"a"')
     call("cancel", "last", "--force")
-    call("prune", "--older-than", "0s", "--yes")
+    call("db", "prune", "--older-than", "0s", "--yes")
 
     assert "the database has no runs yet" in call.error(*words)
 
@@ -295,3 +297,103 @@ def test_looking_leaves_the_database_of_somebody_else_alone(call, tmp_path):
 def test_json_that_cannot_be_read_is_refused_in_one_line(call):
     assert "not valid Unicode" in call.error("signal", "last", "x", '"\udcff"', code=2)
     assert "nested too deeply" in call.error("signal", "last", "x", "[" * 100_000, code=2)
+
+
+def test_with_json_an_error_is_one_json_object(call):
+    call.start("shop.py:parcel", '"a"')
+
+    result = call("show", "nosuchrun", "--json", code=1)
+
+    assert result.stdout == ""
+    assert json.loads(result.stderr) == {
+        "error": "RunNotFound",
+        "message": "There is no such run: `holdfast runs` lists the runs. (run='nosuchrun')",
+        "hint": "`holdfast runs` lists the runs.",
+        "facts": {"run": "nosuchrun"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["runs", "--status", "lost", "--json"], 2, "UsageError"),
+        (["--json", "nonsense"], 2, "UsageError"),
+        (["--json", "schedules", "show", "none"], 1, "ScheduleNotFound"),
+        (["budgets", "set", "team", "to kens=1", "--json"], 2, "BadOption"),
+        (["schedules", "remove", "none", "--json"], 2, "UsageError"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else None,
+)
+def test_errors_as_json_have_the_same_exit_codes(call, words, code, error):
+    call.start("shop.py:parcel", '"a"')
+
+    result = call(*words, code=code)
+
+    report = json.loads(result.stderr)
+    assert (result.stdout, report["error"]) == ("", error)
+    assert report["message"]
+    assert set(report) == {"error", "message", "hint", "facts"}
+
+
+DELETING = [
+    ["db", "prune", "--older-than", "0s"],
+    ["db", "retention", "remove", "old"],
+    ["db", "retention", "apply"],
+    ["schedules", "remove", "nightly"],
+    ["events", "unsubscribe", "mirror"],
+    ["events", "webhooks", "remove", "billing"],
+    ["graphs", "prune", "--older-than", "0s"],
+    ["flows", "prune", "--older-than", "0s"],
+]
+
+
+@pytest.mark.parametrize("words", DELETING, ids=" ".join)
+def test_a_command_that_deletes_asks_first(call, words):
+    call.run("shop.py:parcel", '"a"')
+
+    assert "use --yes" in call.error(*words, code=2)
+
+    assert len(call.json("runs")) == 1
+
+
+def test_every_command_that_deletes_is_known_here():
+    def deleting(command, path=()):
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                inner = command.get_command(click.Context(command), name)
+                yield from deleting(inner, (*path, name))
+        elif any(option.name == "yes" for option in command.params):
+            yield path
+        else:
+            assert path[-1] not in ("remove", "prune", "delete"), path
+
+    for path in deleting(main.cli):
+        assert any(tuple(words[: len(path)]) == path for words in DELETING), path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--status", "completed", "--status", "pending"],
+        ["--status", "completed,pending"],
+        ["--tag", "a=1", "--tag", "b=2,3"],
+        ["--tag", "a=1,b=2,3"],
+    ],
+    ids=" ".join,
+)
+def test_several_values_are_repeated_or_separated_by_commas(call, words):
+    call.run("shop.py:parcel", '"a"', "--tag", "a=1", "--tag", "b=2,3")
+    call("run", "shop.py:failing", code=1)
+
+    (run,) = call.json("runs", *words)
+
+    assert run["tags"] == {"a": "1", "b": "2,3"}
+
+
+def test_the_top_level_is_small():
+    names = (
+        "demo run worker runs show why signal cancel resume replay fork tail approve reject gates"
+        " waits tasks graphs flows schedules budgets lanes workers events db bench doctor"
+    )
+
+    assert " ".join(main.COMMANDS) == names

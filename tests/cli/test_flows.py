@@ -92,7 +92,7 @@ def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
     other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
     assert "running" in call.text("flows", "start", other)
     assert "failed" in call.text("flows", "fail", other, "nobody answered")
-    assert "2 flows deleted" in call.text("flows", "prune", "--older-than", "0s")
+    assert "2 flows deleted" in call.text("flows", "prune", "--older-than", "0s", "--yes")
     assert call.json("flows") == []
 
 

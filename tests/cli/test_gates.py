@@ -76,9 +76,9 @@ def test_a_gate_is_rejected_by_its_id_or_the_beginning_of_it(call, ask, result):
 def test_one_of_the_options_is_chosen_and_others_are_refused(call, ask, result):
     run_id = ask(options=["small", "large"])
 
-    assert "known=small, large" in call.error("decide", "last", "huge", "--by", "ann")
+    assert "known=small, large" in call.error("gates", "decide", "last", "huge", "--by", "ann")
     assert "say which of them" in call.error("approve", "last", "--by", "ann")
-    call.text("decide", "last", "large", "--by", "ann")
+    call.text("gates", "decide", "last", "large", "--by", "ann")
     assert result(run_id)[0] == "large"
 
 
@@ -107,8 +107,8 @@ def test_a_quorum_says_how_many_are_missing(call, ask):
 
 def test_one_gate_is_shown_with_what_was_done_to_it(call, ask):
     ask(assignees=["ann"], data={"rows": 3})
-    call.text("delegate", "last", "--to", "bob", "--by", "ann", "--reason", "holiday")
-    call.text("reassign", "last", "--to", "carol,dan", "--role", "finance", "--by", "root")
+    call.text("gates", "delegate", "last", "--to", "bob", "--by", "ann", "--reason", "holiday")
+    call.text("gates", "reassign", "last", "--to", "carol,dan", "--role", "finance", "--by", "root")
 
     text = call.text("gates", "show", "last")
     data = call.json("gates", "show", "last")
@@ -146,7 +146,7 @@ def test_wrong_usage(call, ask):
     ask()
 
     assert "There is no such gate" in call.error("approve", "nowhere", "--by", "ann")
-    assert "--to or --role" in call.error("reassign", "last", code=2)
+    assert "--to or --role" in call.error("gates", "reassign", "last", code=2)
     assert "not JSON" in call.error("approve", "last", "--form", "{", code=2)
     assert "known" in call.error("gates", "--status", "nonsense", code=2)
     call.text("approve", "last", "--by", "ann")

@@ -93,7 +93,7 @@ def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
     assert call.json("graphs", "cancel", graph, "--policy", "graph")["status"] == "cancelled"
     assert "has ended" in call.error("graphs", "cancel", graph)
     assert "was cancelled" in call.error("graphs", "wait", graph)
-    assert "1 graphs deleted" in call.text("graphs", "prune", "--older-than", "0s")
+    assert "1 graphs deleted" in call.text("graphs", "prune", "--older-than", "0s", "--yes")
 
 
 def test_a_member_is_done_again(call, write, database):
@@ -148,7 +148,7 @@ def test_wrong_words_are_one_clear_line(call, graph, write):
 
 def test_a_graph_is_exported_with_its_members(call, graph, tmp_path):
     target = str(tmp_path / "one-graph.db")
-    assert call.text("export", graph, target).splitlines() == [
+    assert call.text("db", "export", graph, target).splitlines() == [
         f"2 runs copied to {target}",
         "some runs have not ended: they continue in the original database, and the copy is sealed"
         " (see `holdfast db unseal`)",
@@ -160,6 +160,6 @@ def test_a_graph_is_exported_with_its_members(call, graph, tmp_path):
         "last": "waiting",
     }
     assert (
-        json.loads(call.text("export", graph, str(tmp_path / "again.db"), "--json"))["graph"]
+        json.loads(call.text("db", "export", graph, str(tmp_path / "again.db"), "--json"))["graph"]
         == graph
     )

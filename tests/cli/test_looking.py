@@ -326,7 +326,7 @@ def test_a_terminal_gets_colours_and_a_pipe_none(call, terminal):
     call("run", "shop.py:failing", code=1)
 
     assert "\x1b[" not in call.text("show", "last") + call.text("runs")
-    for words in (["show", "last"], ["runs"], ["prune", "--older-than", "0s", "--yes"]):
+    for words in (["show", "last"], ["runs"], ["db", "prune", "--older-than", "0s", "--yes"]):
         assert "\x1b[" in terminal(*words)
 
 

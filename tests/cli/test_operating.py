@@ -124,14 +124,14 @@ def test_export_copies_a_tree_to_a_database_of_its_own(call, tmp_path):
     call.run("shop.py:family", '["a", "b"]')
     target = tmp_path / "copy.db"
 
-    assert call.text("export", "last", target) == f"4 runs copied to {target}\n"
+    assert call.text("db", "export", "last", target) == f"4 runs copied to {target}\n"
     assert len(call.json("--db", target, "runs")) == 4
     assert call.json("--db", target, "show", "last")["result"] == [
         "packed a",
         "packed a",
         "packed b",
     ]
-    assert "already exists" in call.error("export", "last", target)
+    assert "already exists" in call.error("db", "export", "last", target)
 
 
 def test_prune_counts_first_and_deletes_when_told(call):
@@ -140,14 +140,22 @@ def test_prune_counts_first_and_deletes_when_told(call):
     call("run", "shop.py:failing", code=1)
     live = call.start("shop.py:listener")
 
-    assert call.json("prune", "--older-than", "1h", "--dry-run") == {"runs": 0, "dry_run": True}
-    assert call.json("prune", "--older-than", "0s", "--status", "failed", "--dry-run")["runs"] == 1
-    assert call.text("prune", "--older-than", "0s", "--dry-run") == "6 runs would be deleted\n"
+    assert call.json("db", "prune", "--older-than", "1h", "--dry-run") == {
+        "runs": 0,
+        "dry_run": True,
+    }
     assert (
-        call.text("prune", "--older-than", "0s", "--status", "completed", "--yes")
+        call.json("db", "prune", "--older-than", "0s", "--status", "failed", "--dry-run")["runs"]
+        == 1
+    )
+    assert (
+        call.text("db", "prune", "--older-than", "0s", "--dry-run") == "6 runs would be deleted\n"
+    )
+    assert (
+        call.text("db", "prune", "--older-than", "0s", "--status", "completed", "--yes")
         == "5 runs deleted\n"
     )
-    assert call.json("prune", "--older-than", "0s", "--yes") == {"runs": 1, "dry_run": False}
+    assert call.json("db", "prune", "--older-than", "0s", "--yes") == {"runs": 1, "dry_run": False}
     assert [run["id"] for run in call.json("runs")] == [live]
     assert call.json("db", "check")["ok"]
 
@@ -168,5 +176,5 @@ def test_prune_counts_first_and_deletes_when_told(call):
 def test_prune_refuses_what_makes_no_sense(call, words, told):
     call.run("shop.py:parcel", '"x"')
 
-    assert told in call.error("prune", *words, code=2)
+    assert told in call.error("db", "prune", *words, code=2)
     assert len(call.json("runs")) == 1

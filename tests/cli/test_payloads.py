@@ -79,8 +79,8 @@ def test_rekeying_without_keys_is_refused(call, keys):
 
 def test_a_codec_can_be_named(call, keys, folder):
     (folder / "secrets_of_shop.py").write_text(
-        "from holdfast import Encrypted\ndef codec():\n    return Encrypted({'k1': b'1' * 32},"
-        " 'k1')\nnothing = 7\nodd = dict\n"
+        "from holdfast.codecs import Encrypted\ndef codec():\n"
+        "    return Encrypted({'k1': b'1' * 32}, 'k1')\nnothing = 7\nodd = dict\n"
     )
     call.text("--codec", "secrets_of_shop.py:codec", "run", "shop.py:parcel", '"gold"')
 
@@ -102,6 +102,7 @@ def test_malformed_keys_are_refused_and_not_shown(call, keys, monkeypatch):
 def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
     call.run("shop.py:parcel", '"a"')
     (rule,) = call.json(
+        "db",
         "retention",
         "set",
         "old",
@@ -113,14 +114,16 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
         "completed",
     )
     assert (rule["name"], rule["workflow"], rule["status"]) == ("old", "parcel", ["completed"])
-    assert "parcel" in call.text("retention")
-    assert [(one["name"], one["runs"]) for one in call.json("retention", "preview")] == [("old", 1)]
-    assert "old" in call.text("retention", "preview")
-    assert "use --yes" in call.error("retention", "run", code=2)
-    assert call.json("retention", "run", "--yes") == {"runs": 1}
+    assert "parcel" in call.text("db", "retention")
+    assert [
+        (one["name"], one["runs"]) for one in call.json("db", "retention", "apply", "--dry-run")
+    ] == [("old", 1)]
+    assert "old" in call.text("db", "retention", "apply", "--dry-run")
+    assert "use --yes" in call.error("db", "retention", "apply", code=2)
+    assert call.json("db", "retention", "apply", "--yes") == {"runs": 1}
     assert call.json("runs") == []
-    assert call.text("retention", "remove", "old") == "rule old removed\n"
-    assert "no such retention rule" in call.error("retention", "remove", "old")
+    assert call.text("db", "retention", "remove", "old", "--yes") == "rule old removed\n"
+    assert "no such retention rule" in call.error("db", "retention", "remove", "old", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -139,32 +142,34 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
 def test_a_rule_that_makes_no_sense_is_refused(call, keys, options, told, code):
     call.run("shop.py:parcel", '"a"')
 
-    assert told in call.error("retention", "set", "bad", *options, code=code)
-    assert call.json("retention") == []
+    assert told in call.error("db", "retention", "set", "bad", *options, code=code)
+    assert call.json("db", "retention") == []
 
 
 def test_sizes_are_read_and_written(call, keys):
     call.run("shop.py:parcel", '"a"')
 
     assert (
-        call.json("retention", "set", "room", "--max-size", "1.5GB")[0]["max_bytes"]
+        call.json("db", "retention", "set", "room", "--max-size", "1.5GB")[0]["max_bytes"]
         == 1_500_000_000
     )
-    assert "1.5 GB" in call.text("retention")
+    assert "1.5 GB" in call.text("db", "retention")
 
 
 def test_pruning_can_name_a_workflow(call, keys):
     call.run("shop.py:parcel", '"a"')
 
-    assert call.json("prune", "--older-than", "0s", "--workflow", "other", "--yes") == {
+    assert call.json("db", "prune", "--older-than", "0s", "--workflow", "other", "--yes") == {
         "runs": 0,
         "dry_run": False,
     }
-    assert call.json("prune", "--older-than", "0s", "--workflow", "parcel", "--dry-run") == {
+    assert call.json("db", "prune", "--older-than", "0s", "--workflow", "parcel", "--dry-run") == {
         "runs": 1,
         "dry_run": True,
     }
-    assert call.json("prune", "--older-than", "0s", "--workflow", "parcel", "--yes")["runs"] == 1
+    assert (
+        call.json("db", "prune", "--older-than", "0s", "--workflow", "parcel", "--yes")["runs"] == 1
+    )
 
 
 def test_long_work_shows_on_a_terminal_how_far_it_has_come(call, keys, terminal, tmp_path):
@@ -172,6 +177,6 @@ def test_long_work_shows_on_a_terminal_how_far_it_has_come(call, keys, terminal,
     assert run
 
     assert "every law holds" in terminal("db", "check")
-    assert "4 runs copied" in terminal("export", "last", str(tmp_path / "copy.db"))
-    call.json("retention", "set", "all", "--older-than", "0s")
-    assert "4 runs deleted or trimmed" in terminal("retention", "run", "--yes")
+    assert "4 runs copied" in terminal("db", "export", "last", str(tmp_path / "copy.db"))
+    call.json("db", "retention", "set", "all", "--older-than", "0s")
+    assert "4 runs deleted or trimmed" in terminal("db", "retention", "apply", "--yes")

@@ -11,7 +11,7 @@ from holdfast import Engine
 def nightly(call):
     call.text(
         "schedules",
-        "add",
+        "set",
         "nightly",
         "shop.py:parcel",
         '"x"',
@@ -30,7 +30,7 @@ def test_a_schedule_is_added_listed_and_shown(call, nightly):
         {"cron": "0 2 * * *"},
         "Europe/Berlin",
     )
-    assert call.json("schedules", "list") == [listed]
+    assert call.json("schedules") == [listed]
     assert listed["arguments"] == ["x"]
     assert "cron 0 2 * * *" in call.text("schedules")
     shown = call.text("schedules", "show", nightly)
@@ -68,7 +68,7 @@ def test_a_backfill_is_shown_and_done(call, nightly):
         "2026-01-01",
         "--until",
         "2026-01-03",
-        "--preview",
+        "--dry-run",
     )
     assert [tick["at"] for tick in shown] == ["2026-01-01T01:00:00Z", "2026-01-02T01:00:00Z"]
     assert "would start" in call.text(
@@ -79,7 +79,7 @@ def test_a_backfill_is_shown_and_done(call, nightly):
         "2026-01-01",
         "--until",
         "2026-01-03",
-        "--preview",
+        "--dry-run",
     )
     assert call.json("runs") == []
     done = call.json(
@@ -92,9 +92,13 @@ def test_a_backfill_is_shown_and_done(call, nightly):
 
 
 def test_a_schedule_is_removed(call, nightly):
-    assert call.text("schedules", "remove", nightly) == ""
+    assert "use --yes" in call.error("schedules", "remove", nightly, code=2)
+    assert len(call.json("schedules")) == 1
+
+    assert call.text("schedules", "remove", nightly, "--yes") == "schedule nightly removed\n"
+
     assert call.json("schedules") == []
-    assert "There is no such schedule" in call.error("schedules", "remove", nightly)
+    assert "There is no such schedule" in call.error("schedules", "remove", nightly, "--yes")
 
 
 @pytest.mark.parametrize(
@@ -110,13 +114,13 @@ def test_a_schedule_is_removed(call, nightly):
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(call, nightly, words, told):
-    assert told in call.error("schedules", "add", "bad", "shop.py:parcel", '"x"', *words, code=2)
+    assert told in call.error("schedules", "set", "bad", "shop.py:parcel", '"x"', *words, code=2)
     assert [one["name"] for one in call.json("schedules")] == ["nightly"]
 
 
 def test_an_unknown_workflow_is_named(call, nightly):
     assert "has no none" in call.error(
-        "schedules", "add", "bad", "shop.py:none", "--interval", "5m"
+        "schedules", "set", "bad", "shop.py:none", "--interval", "5m"
     )
 
 
@@ -126,11 +130,11 @@ def test_other_rules_can_be_added(call, nightly):
         ("once", "--date", "2100-12-24T18:00", "--date", "2100-12-25"),
         ("five", "--repeat", "R5/2100-12-24T18:00:00/P1D", "--misfire", "all", "--paused"),
     ):
-        call.text("schedules", "add", name, "shop.py:parcel", '"x"', *words)
+        call.text("schedules", "set", name, "shop.py:parcel", '"x"', *words)
 
     found = {one["name"]: one for one in call.json("schedules")}
     assert (found["often"]["jitter"], found["often"]["tags"], found["five"]["paused"]) == (
-        "1m",
+        "PT60S",
         {"team": "7"},
         "paused from the start",
     )

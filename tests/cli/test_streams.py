@@ -128,10 +128,10 @@ def test_events_are_shown_from_a_cursor_on(call, run):
         (("events", "--tag", "x"), 2),
         (("tail", "nothing-like-it"), 1),
         (("tail", "last", "--after", "x"), 2),
-        (("subscriptions", "add", "a", "ftp://nowhere"), 2),
-        (("subscriptions", "remove", "nobody"), 1),
-        (("subscriptions", "replay", "nobody"), 1),
-        (("subscriptions", "dead", "nobody"), 1),
+        (("events", "webhooks", "set", "a", "ftp://nowhere"), 2),
+        (("events", "webhooks", "remove", "nobody", "--yes"), 1),
+        (("events", "webhooks", "redeliver", "nobody"), 1),
+        (("events", "webhooks", "dead-letters", "nobody"), 1),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(call, run, words, code):
@@ -141,8 +141,9 @@ def test_what_makes_no_sense_is_refused_in_one_line(call, run, words, code):
 def test_webhooks_are_added_listed_and_removed(call, run):
     added = json.loads(
         call.text(
-            "subscriptions",
-            "add",
+            "events",
+            "webhooks",
+            "set",
             "hook",
             "https://example.org/x",
             "--kind",
@@ -150,20 +151,22 @@ def test_webhooks_are_added_listed_and_removed(call, run):
             "--json",
         )
     )
-    listed = call.text("subscriptions")
-    (one,) = json.loads(call.text("subscriptions", "--json"))
+    listed = call.text("events", "subscriptions")
+    (one,) = json.loads(call.text("events", "subscriptions", "--json"))
 
     assert len(added["secret"]) == 64
     assert added["secret"] not in listed + json.dumps(one)
     assert (one["name"], one["kind"], one["url"]) == ("hook", "webhook", "https://example.org/x")
     assert "hook  webhook" in listed
-    assert call.text("subscriptions", "dead", "hook").startswith("RUN")
+    assert call.text("events", "webhooks", "dead-letters", "hook").startswith("RUN")
     assert (
-        call.text("subscriptions", "replay", "hook")
+        call.text("events", "webhooks", "redeliver", "hook")
         == "0 dead letters queued for another delivery\n"
     )
-    assert call.text("subscriptions", "remove", "hook") == "subscription hook removed\n"
-    assert json.loads(call.text("subscriptions", "--json")) == []
+    assert (
+        call.text("events", "webhooks", "remove", "hook", "--yes") == "subscription hook removed\n"
+    )
+    assert json.loads(call.text("events", "subscriptions", "--json")) == []
 
 
 def test_without_its_key_a_blob_is_shown_in_words_too(database, call, monkeypatch):

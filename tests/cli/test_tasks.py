@@ -204,8 +204,8 @@ def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
         "team=7",
     ).strip()
     assert [run["id"] for run in call.json("runs", "--tag", "team=7")] == [made]
-    assert call.json("why", made)["remedy"] == f"holdfast release {made}"
-    call.text("release", made)
+    assert call.json("why", made)["remedy"] == f"holdfast waits release {made}"
+    call.text("waits", "release", made)
     assert call.json("why", made)["remedy"] == "holdfast tasks claim --workflow scan"
     (lease,) = call.json("tasks", "claim", "--workflow", "scan")
     call.text("tasks", "fail", lease["lease"], "transient", "no disk", "--details", '{"code": 28}')

@@ -43,13 +43,13 @@ def parked(call):
 
 
 def handed_out(call, run_id):
-    return next(wait for wait in call.json("waits", run_id) if wait["id"])
+    return next(wait for wait in call.json("waits", "--run", run_id) if wait["id"])
 
 
 def test_waits_are_listed_without_their_tokens(call, parked):
     run_id = parked()
 
-    (created, waiting) = call.json("waits", run_id)
+    (created, waiting) = call.json("waits", "--run", run_id)
     assert (created["name"], created["state"], created["run_id"], len(created["fingerprint"])) == (
         "callback",
         "open",
@@ -57,11 +57,11 @@ def test_waits_are_listed_without_their_tokens(call, parked):
         16,
     )
     assert (waiting["step"], waiting["id"], waiting["fingerprint"]) == ("wait", None, None)
-    token = call.text("waits", "--token", created["id"]).strip()
-    assert call.json("waits", "--token", created["id"]) == {"wait": created["id"], "token": token}
+    token = call.text("waits", "token", created["id"]).strip()
+    assert call.json("waits", "token", created["id"]) == {"wait": created["id"], "token": token}
     everything = (
         call.text("waits")
-        + call.text("waits", run_id)
+        + call.text("waits", "--run", run_id)
         + call.text("show", run_id)
         + call.text("why", run_id)
     )
@@ -72,7 +72,7 @@ def test_waits_are_listed_without_their_tokens(call, parked):
 def test_a_signal_with_the_token_reaches_the_wait(call, parked):
     run_id = parked()
     wait = handed_out(call, run_id)["id"]
-    token = call.text("waits", "--token", wait).strip()
+    token = call.text("waits", "token", wait).strip()
 
     done = call.json(
         "signal",
@@ -131,7 +131,7 @@ def test_a_signal_that_cannot_be_understood_is_refused(call, parked, words):
 def test_a_person_lets_a_run_go(call, parked):
     run_id = parked()
 
-    assert call.json("release", run_id, "--by", "ann", "--payload", "1") == {
+    assert call.json("waits", "release", run_id, "--by", "ann", "--payload", "1") == {
         "run": run_id,
         "step": "wait",
     }
@@ -139,7 +139,7 @@ def test_a_person_lets_a_run_go(call, parked):
     with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
         assert engine.run(run_id).result(timeout=10) == "release"
     assert "released by an operator" in call.text("show", run_id)
-    assert "has ended" in call.error("release", run_id, "--step", "wait")
+    assert "has ended" in call.error("waits", "release", run_id, "--step", "wait")
 
 
 def test_what_needs_a_person_is_listed(call, parked):
@@ -151,5 +151,5 @@ def test_what_needs_a_person_is_listed(call, parked):
         wait_until(engine, lambda: engine.waits(escalated=True))
 
     assert [wait["run_id"] for wait in call.json("waits", "--escalated")] == [run_id]
-    assert f"holdfast release {run_id}" in call.text("why", run_id)
+    assert f"holdfast waits release {run_id}" in call.text("why", run_id)
     assert "needs an operator" in call.text("show", run_id)

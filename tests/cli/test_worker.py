@@ -30,9 +30,9 @@ def test_it_tells_what_it_serves_and_works(call, process):
 def test_it_delivers_to_hosts_that_it_is_told_to_allow(call, process):
     receiver = Receiver()
     try:
-        call.text("subscriptions", "add", "hook", receiver.url, "--kind", "completions")
+        call.text("events", "webhooks", "set", "hook", receiver.url, "--kind", "completions")
         run_id = call.start("shop.py:parcel", '"x"')
-        worker = process("worker", "shop.py", "--webhook-hosts", "127.0.0.1")
+        worker = process("worker", "shop.py", "--webhook-host", "127.0.0.1")
         receiver.wait(1)
 
         assert receiver.events()[0][0] == run_id
@@ -90,7 +90,7 @@ def test_a_waiting_run_is_released_at_once(call, process):
 def test_a_list_of_workflows_is_served_and_no_other(call, process):
     call.start("shop.py:checkout")
 
-    worker = process("worker", "shop:some", "--lanes", "default,slow", "--capabilities", "gpu")
+    worker = process("worker", "shop:some", "--lane", "default,slow", "--capability", "gpu")
     worker.wait_for("ready")
 
     (found,) = call.json("workers")

@@ -312,7 +312,7 @@ def test_why_names_the_child_and_an_operator_can_release_the_parent(engine):
     (blocker,) = [one for one in engine.why(run.id).blockers if one.kind == "children_end"]
     assert "3 are open" in blocker.text
     assert blocker.holder in {child.id for child in below(engine, run)}
-    assert f"holdfast release {run.id}" in blocker.text
+    assert f"holdfast waits release {run.id}" in blocker.text
     assert engine.release(run.id) == "end of children"
     with pytest.raises(RunCancelled):
         run.result(timeout=60)

@@ -435,7 +435,7 @@ def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, re
         (letter,) = engine.dead_letters("hook")
 
         assert "127.0.0.1 is loopback and not public" in letter.error
-        assert "holdfast worker --webhook-hosts 127.0.0.1" in letter.error
+        assert "holdfast worker --webhook-host 127.0.0.1" in letter.error
         assert receiver.heard == []
 
     with Engine(database, grace=1, webhook_hosts=["127.0.0.1"]) as engine:

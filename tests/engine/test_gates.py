@@ -829,7 +829,7 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
     assert "gives up at" in why.reason
     assert (why.blockers[0].until, why.remedy) == (
         found.deadline,
-        f"holdfast decide {found.id} yes --by NAME",
+        f"holdfast gates decide {found.id} yes --by NAME",
     )
 
 

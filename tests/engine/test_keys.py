@@ -97,14 +97,14 @@ def test_the_command_line_rotates_and_shows_no_secret(database):
         assert done.exception is None
         return done.output
 
-    assert call("keys", "--json").strip() == "[]"
-    first = json.loads(call("keys", "rotate", "--json"))
+    assert call("db", "keys", "--json").strip() == "[]"
+    first = json.loads(call("db", "keys", "rotate", "--json"))
     assert first["changed"] is True
-    assert f"key {first['kid']} is valid until" in call("keys", "rotate", "--grace", "1h")
-    shown = json.loads(call("keys", "--json"))
+    assert f"key {first['kid']} is valid until" in call("db", "keys", "rotate", "--grace", "1h")
+    shown = json.loads(call("db", "keys", "--json"))
     assert [(key["kid"] == first["kid"], key["current"]) for key in shown] == [
         (True, False),
         (False, True),
     ]
     assert set(shown[0]) == {"kid", "current", "created_at", "expires_at"}
-    assert "in grace" in call("keys")
+    assert "in grace" in call("db", "keys")

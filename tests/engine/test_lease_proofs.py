@@ -183,7 +183,7 @@ def test_what_waits_for_a_capability_that_nobody_offers_is_told(idle, database):
 
         assert (one.runs, one.example in {run.id for run in runs}) == (2, True)
         assert "the capability cuda, the capability fast, all at once" in one.text
-        assert one.remedy == "holdfast worker MODULE --capabilities cuda,fast"
+        assert one.remedy == "holdfast worker MODULE --capability cuda,fast"
         assert [session.offer["capabilities"] for session in idle.workers()] == [["cuda"], ["fast"]]
         with idle.leases("c", workflows=["prove"], capabilities=["cuda", "fast"]) as both:
             assert asyncio.run(AsyncEngine(database, store=idle._parts.store).unserved()) == []

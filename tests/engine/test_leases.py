@@ -238,7 +238,7 @@ def test_a_task_that_waits_for_its_retry_says_so_and_is_let_try(idle, holder):
         assert why.reason.startswith(
             "its last attempt failed with transient: no disk; it is tried again at"
         )
-        assert why.remedy == f"holdfast release {run.id}"
+        assert why.remedy == f"holdfast waits release {run.id}"
         assert leases.claim() == []
         idle.release(run.id, by="ann")
         assert one(leases).attempt == 2

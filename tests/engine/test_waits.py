@@ -196,7 +196,7 @@ def test_time_that_is_up_may_put_the_wait_to_a_person(database, clock):
         wait_until(engine, lambda: engine.waits(escalated=True))
         assert run.status == "waiting"
         why = engine.why(run.id)
-        assert (why.blockers[0].kind, why.remedy) == ("person", f"holdfast release {run.id}")
+        assert (why.blockers[0].kind, why.remedy) == ("person", f"holdfast waits release {run.id}")
         assert "it needs a person since" in why.reason
     clock.advance("300d")
     with Engine(database, clock=clock) as engine:
@@ -533,7 +533,7 @@ def test_a_person_wakes_a_run_that_sleeps(engine):
     run = parked(engine, sleeps_long)
     with pytest.raises(BadOption, match="waits for several things"):
         engine.release(run.id)
-    assert engine.why(run.id).remedy == f"holdfast release {run.id} --step sleep"
+    assert engine.why(run.id).remedy == f"holdfast waits release {run.id} --step sleep"
     engine.release(run.id, step="sleep", by="ann")
     wait_until(
         engine,
@@ -561,7 +561,7 @@ def test_a_person_lets_a_step_try_again_at_once(engine):
     for attempt in (2, 3):
         wait_until(engine, lambda: run.status == "waiting" and len(tries) == attempt - 1)  # noqa: B023
         why = engine.why(run.id)
-        assert (why.blockers[0].kind, why.remedy) == ("retry", f"holdfast release {run.id}")
+        assert (why.blockers[0].kind, why.remedy) == ("retry", f"holdfast waits release {run.id}")
         assert f"attempt {attempt} begins at" in why.reason
         assert engine.release(run.id, by="ann") == "stubborn"
     assert run.result(timeout=20) == 3
@@ -871,7 +871,7 @@ async def begins_when_let(x: int) -> int:
 def test_a_run_that_was_put_off_begins_when_a_person_lets_it(engine):
     run = engine.start(begins_when_let, 7, delay="30d")
     gathered = engine.start(begins_when_let, 8, key="doc", debounce="30d")
-    assert engine.why(run.id).remedy == f"holdfast release {run.id}"
+    assert engine.why(run.id).remedy == f"holdfast waits release {run.id}"
 
     assert engine.release(run.id, by="ann") == ""
     assert engine.release(gathered.id) == ""

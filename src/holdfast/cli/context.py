@@ -206,6 +206,26 @@ def printing(command: F) -> F:
     )(shared(command))
 
 
+def deleting(command: F) -> F:
+    """Add --yes to a command that deletes something; the command must call `confirm`."""
+    return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
+def confirm(question: str, *, yes: bool, preview: str = "") -> None:
+    """Ask for confirmation unless *yes*. *preview* names an option that shows what would be
+    deleted. Raises ClickException if the answer is no, UsageError without a terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        alternative = f", or {preview} for a preview" if preview else ""
+        raise click.UsageError(
+            "stdin is not a terminal, so you cannot be asked for confirmation: use --yes"
+            f"{alternative}"
+        )
+    if not click.confirm(question, err=True):
+        raise click.ClickException("nothing was deleted")
+
+
 def _take_db(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         ctx.ensure_object(CommandContext).db = value

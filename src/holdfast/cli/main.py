@@ -12,9 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import msgspec
 
 from holdfast.cli.context import CommandContext, need_command, version
 from holdfast.errors import BadDuration, BadGraph, BadOption, BadSchedule, BadUrl, HoldfastError
+from holdfast.errors.base import shown
+from holdfast.views.values import as_json
 
 COMMANDS = {
     "demo": "demo",
@@ -23,33 +26,24 @@ COMMANDS = {
     "runs": "runs",
     "show": "show",
     "why": "why",
-    "tail": "tail",
-    "events": "events",
-    "subscriptions": "subscriptions",
     "signal": "operate",
-    "gates": "gates",
-    "approve": "gates",
-    "reject": "gates",
-    "decide": "gates",
-    "delegate": "gates",
-    "reassign": "gates",
-    "waits": "waits",
-    "release": "waits",
     "cancel": "operate",
     "resume": "operate",
     "replay": "operate",
     "fork": "operate",
-    "export": "export",
-    "prune": "prune",
-    "schedules": "schedules",
-    "retention": "retention",
-    "lanes": "lanes",
-    "budgets": "budgets",
-    "workers": "workers",
+    "tail": "tail",
+    "approve": "gates",
+    "reject": "gates",
+    "gates": "gates",
+    "waits": "waits",
     "tasks": "tasks",
-    "flows": "flows",
     "graphs": "graphs",
-    "keys": "keys",
+    "flows": "flows",
+    "schedules": "schedules",
+    "budgets": "budgets",
+    "lanes": "lanes",
+    "workers": "workers",
+    "events": "events",
     "db": "db",
     "bench": "bench",
     "doctor": "doctor",
@@ -81,51 +75,89 @@ class RootGroup(click.Group):
         call: Callable[..., Any] = super().main
         if not standalone_mode:
             return call(*args, **extra)
-        sys.exit(guarded(lambda: call(*args, **extra)))
+        words = (args[0] if args else extra.get("args")) or sys.argv[1:]
+        sys.exit(guarded(lambda: call(*args, **extra), prints_json="--json" in words))
 
 
-def guarded(call: Callable[[], Any]) -> int:
+def guarded(call: Callable[[], Any], *, prints_json: bool = False) -> int:
     """Run *call* and return the exit code: 0 for success, 1 for an error, 2 for wrong usage, 130
-    for an interrupt."""
+    for an interrupt. An error is one line on stderr, with *prints_json* one JSON object."""
     _prepare_streams()
+    report = _report_json if prints_json else _report
     try:
         code = call()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
-        hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
-        return _report(f"{error.format_message()}{hint}", 2)
+        hint = f"see {error.ctx.command_path} --help" if error.ctx is not None else None
+        return report(ErrorReport("UsageError", error.format_message(), hint), 2)
     except click.ClickException as error:
-        return _report(error.format_message(), 1)
+        return report(ErrorReport("Error", error.format_message()), 1)
     except click.Abort as error:
-        return 130 if isinstance(error.__cause__, KeyboardInterrupt) else _report("aborted", 1)
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return 130
+        return report(ErrorReport("Aborted", "aborted"), 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         _discard_stdout()
         return 1
-    except MISUSED as error:
-        return _report(str(error), 2)
     except HoldfastError as error:
-        return _report(str(error), 1)
+        return report(_report_of(error), 2 if isinstance(error, MISUSED) else 1)
     except Exception as error:
-        return _report_unexpected(error)
+        return report(_unexpected(error), 1)
 
 
-def _report(message: str, code: int) -> int:
-    """Print *message* as one line on stderr, with a traceback if HOLDFAST_DEBUG is set. Return
-    *code*."""
-    print(f"holdfast: {' '.join(message.split())}", file=sys.stderr)
-    if os.environ.get("HOLDFAST_DEBUG") and sys.exc_info()[1] is not None:
-        traceback.print_exc()
-    return code
+class ErrorReport(msgspec.Struct):
+    """An error, as a program reads it."""
+
+    error: str
+    message: str
+    hint: str | None = None
+    facts: dict[str, Any] = {}
 
 
-def _report_unexpected(error: Exception) -> int:
+def _report_of(error: HoldfastError) -> ErrorReport:
+    """Return the report of an error: the docstring of its class is a sentence that often names the
+    remedy after a colon."""
+    sentence = " ".join((type(error).__doc__ or "").split())
+    _, _, remedy = sentence.partition(": ")
+    facts = {name: _fact(value) for name, value in error.facts.items()}
+    return ErrorReport(type(error).__name__, str(error), remedy or None, facts)
+
+
+def _fact(value: object) -> Any:
+    return value if isinstance(value, str | int | float | None) else shown(value)
+
+
+def _unexpected(error: Exception) -> ErrorReport:
     description = type(error).__name__
     if str(error):
         description += f": {error}"
-    return _report(f"unexpected {description} (set HOLDFAST_DEBUG=1 for the traceback)", 1)
+    hint = "set HOLDFAST_DEBUG=1 for the traceback"
+    return ErrorReport(type(error).__name__, f"unexpected {description}", hint)
+
+
+def _report(report: ErrorReport, code: int) -> int:
+    """Print an error as one line on stderr, with a traceback if HOLDFAST_DEBUG is set. Return
+    *code*."""
+    # the message of an error of Holdfast contains its remedy
+    hint = f" ({report.hint})" if report.hint and report.hint not in report.message else ""
+    print(f"holdfast: {' '.join(report.message.split())}{hint}", file=sys.stderr)
+    _print_traceback()
+    return code
+
+
+def _report_json(report: ErrorReport, code: int) -> int:
+    """Print an error as one JSON object on stderr. Return *code*."""
+    print(as_json(report).decode(), file=sys.stderr)
+    _print_traceback()
+    return code
+
+
+def _print_traceback() -> None:
+    if os.environ.get("HOLDFAST_DEBUG") and sys.exc_info()[1] is not None:
+        traceback.print_exc()
 
 
 def _prepare_streams() -> None:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from holdfast.core.runs import ErrorInfo, RunRecord
-from holdfast.core.why.model import brief, moment
 from holdfast.views.text import Tree
 from holdfast.views.values import as_json
 
@@ -32,8 +29,6 @@ COLOURS = {
     "silent": "yellow",
     "gone": "red",
 }
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_terminal() -> bool:
@@ -116,54 +111,3 @@ def _print_rich_tree(title: str, below: Sequence[Tree]) -> None:
     root = RichTree(Text(title, style="bold"), guide_style="dim")
     add(root, below)
     Console().print(root)
-
-
-# Formatting of values
-
-
-def iso(instant: int | None) -> str | None:
-    """Format an instant (microseconds since 1970) as ISO 8601 in UTC."""
-    if instant is None:
-        return None
-    return (_EPOCH + timedelta(microseconds=instant)).isoformat().replace("+00:00", "Z")
-
-
-def seconds(instant: int | None) -> str:
-    """Format an instant for people, to the second; empty for None."""
-    return "" if instant is None else moment(instant)
-
-
-def payload(data: bytes | None) -> Any:
-    """Decode stored JSON; return data that is not JSON as text."""
-    if data is None:
-        return None
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data.decode("utf-8", "backslashreplace")
-
-
-def short(data: bytes | str | None, longest: int = 60) -> str:
-    """Return data as one line of at most *longest* characters."""
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data or ""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[: longest - 3] + "..."
-
-
-def error_line(data: bytes | None, longest: int = 100) -> str:
-    """Return a stored error as one line of at most *longest* characters."""
-    error = payload(data)
-    if not isinstance(error, dict):
-        return ""
-    try:
-        info = msgspec.convert(error, ErrorInfo)
-    except msgspec.ValidationError:
-        return short(str(error), longest)
-    return short(f"{info.type}: {info.message}" if info.message else info.type, longest)
-
-
-def took(run: RunRecord, now: int) -> str:
-    """Return for how long a run has been working, or worked; empty before its start."""
-    if run.started_at is None:
-        return ""
-    return brief((run.finished_at or now) - run.started_at)

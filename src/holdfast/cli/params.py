@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.status import Status
 from holdfast.errors import BadDuration
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     _Type = click.ParamType[Any]
@@ -100,8 +103,8 @@ class TagValue(_Type):
         return name, text
 
 
-class ListValue(_Type):
-    """A comma-separated list of words, optionally limited to the values of an enum."""
+class WordsValue(_Type):
+    """Words separated by commas, optionally limited to the values of an enum."""
 
     name = "a,b"
 
@@ -112,14 +115,42 @@ class ListValue(_Type):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
         if isinstance(value, list):
-            words = value
-        else:
-            words = [word.strip() for word in str(value).split(",") if word.strip()]
+            return value
+        words = [word.strip() for word in str(value).split(",") if word.strip()]
         unknown = [] if self.known is None else [word for word in words if word not in self.known]
         if unknown or not words:
             remedy = f"use {', '.join(self.known)}" if self.known else "name at least one"
             self.fail(f"{unknown[0] if unknown else value!r} is not valid: {remedy}", param, ctx)
         return words
+
+
+class TagsValue(_Type):
+    """Tags separated by commas: a text without an equals sign belongs to the value before it."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[tuple[str, str]]:
+        if isinstance(value, list):
+            return value
+        parts: list[str] = []
+        for part in str(value).split(","):
+            if parts and "=" not in part:
+                parts[-1] += f",{part}"
+            else:
+                parts.append(part)
+        return [TAG.convert(part, param, ctx) for part in parts]
+
+
+def many(*names: str, type: click.ParamType[Any] | None = None, **options: Any) -> Callable[[F], F]:
+    """Return an option that takes several values, repeated or separated by commas. The command
+    receives one list, empty if the option is missing."""
+    return click.option(*names, type=type or WORDS, multiple=True, callback=_flatten, **options)
+
+
+def _flatten(_: click.Context, __: click.Parameter, values: tuple[list[Any], ...]) -> list[Any]:
+    return [item for value in values for item in value]
 
 
 NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
@@ -129,5 +160,6 @@ JSON = JsonValue()
 DURATION = DurationValue()
 MOMENT = MomentValue()
 TAG = TagValue()
-LIST = ListValue()
-STATUSES = ListValue(Status)
+TAGS = TagsValue()
+WORDS = WordsValue()
+STATUSES = WordsValue(Status)

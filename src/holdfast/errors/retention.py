@@ -11,4 +11,4 @@ class HistoryGone(UsageError):
 
 
 class RetentionNotFound(UsageError):
-    """There is no such retention rule: `holdfast retention` lists the rules."""
+    """There is no such retention rule: `holdfast db retention` lists the rules."""

@@ -11,7 +11,7 @@ class BadCursor(UsageError):
 
 
 class SubscriptionNotFound(UsageError):
-    """There is no such subscription: `holdfast subscriptions` lists the subscriptions."""
+    """There is no such subscription: `holdfast events subscriptions` lists the subscriptions."""
 
 
 class SubscriptionExists(UsageError):

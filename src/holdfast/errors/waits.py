@@ -10,7 +10,7 @@ class BadCondition(UsageError):
 
 
 class WaitNotFound(UsageError):
-    """The run has no such open wait: `holdfast waits RUN` lists its open waits."""
+    """The run has no such open wait: `holdfast waits --run RUN` lists its open waits."""
 
 
 class WaitClosed(UsageError):

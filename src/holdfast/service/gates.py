@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-import msgspec
 
 from holdfast.core import tokens
 from holdfast.core.codec import JsonCodec
 from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES, Gate
 from holdfast.core.gates.rules import GateDecision
-from holdfast.core.stored_json import decoded
 from holdfast.core.text import is_one_of, is_storable
 from holdfast.core.tokens import SigningKey, Token
 from holdfast.core.validation import checked_count, checked_flag, checked_many, checked_string
@@ -266,45 +263,6 @@ class GateService:
             # A gate that was pruned and a gate of another namespace look alike to the caller.
             raise TokenRefused()
         return Request(DecideGate(claims["run"], claims["gate"], decision), identity)
-
-
-def as_data(gate: Gate, store: Store) -> dict[str, Any]:
-    """Return a gate as plain data, with its entries. Times are microseconds since 1970."""
-    entries = store.gates.entries(gate.id)
-    return {
-        "id": gate.id,
-        "run": gate.run_id,
-        "step": gate.step,
-        "status": gate.status,
-        "prompt": gate.prompt,
-        "options": [msgspec.structs.asdict(option) for option in gate.terms.options],
-        "choices": list(gate.choices),
-        "assignees": list(gate.assignees),
-        "roles": list(gate.roles),
-        "exclude": list(gate.terms.exclude),
-        "quorum": gate.terms.quorum,
-        "missing": max(gate_rules.missing(gate, entries), 0) if gate.status == OPEN else 0,
-        "data": None if gate.data is None else decoded(gate.data, f"the data of gate {gate.id}"),
-        "hash": gate.hash,
-        "form": gate.terms.form,
-        "opened_at": gate.opened_at,
-        "deadline": gate.deadline,
-        "on_timeout": gate.terms.on_timeout,
-        "reminded": gate.reminded,
-        "escalated": gate.escalated,
-        "closed_at": gate.closed_at,
-        "choice": gate.choice,
-        "reason": gate.reason,
-        "entries": [_entry(msgspec.to_builtins(entry)) for entry in entries],
-    }
-
-
-def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        field: value
-        for field, value in fields.items()
-        if value not in (None, [], False) or field == "person"
-    }
 
 
 def name(option: str, value: str | None) -> str | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from holdfast.core import associated_data
 from holdfast.core.codec import Codec
 from holdfast.core.status import FINAL
@@ -184,9 +182,3 @@ def check_cursor(option: str, seq: object) -> None:
             value=seq,
             why="give the seq of a frame, such as that of the last frame that was read",
         )
-
-
-def as_json(frame: Frame) -> dict[str, Any]:
-    """Return a frame as plain data; bytes become base64."""
-    data: dict[str, Any] = msgspec.to_builtins(frame)
-    return data

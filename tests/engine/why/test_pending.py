@@ -68,14 +68,14 @@ def test_a_worker_that_died_is_named_when_none_is_alive(bench):
             {"lane": "slow"},
             "the lane slow",
             "only a, b of the lanes",
-            "holdfast worker MODULE --lanes slow",
+            "holdfast worker MODULE --lane slow",
         ),
         (
             {"capabilities": ["gpu"]},
             {"capabilities": ("fpga", "gpu")},
             "the capability fpga",
             "lacks fpga and offers gpu",
-            "holdfast worker MODULE --capabilities fpga,gpu",
+            "holdfast worker MODULE --capability fpga,gpu",
         ),
         (
             {"namespace": "acme"},
@@ -182,7 +182,7 @@ def test_a_delayed_run_says_until_when(bench):
 
     assert found.reason == "it may not begin before 2026-01-01 01:00:00 UTC (in 1h)"
     assert kinds(found) == ["delay"]
-    assert found.remedy == "holdfast release r1"
+    assert found.remedy == "holdfast waits release r1"
 
 
 def test_a_delayed_run_warns_that_nobody_will_serve_it(bench):

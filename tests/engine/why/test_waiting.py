@@ -27,7 +27,7 @@ def test_a_timer_says_how_long(bench):
 
     assert found.status == "waiting"
     assert found.reason == "it sleeps until 2026-01-01 01:00:00 UTC (in 1h), step 'sleep'"
-    assert found.remedy == "holdfast release r1"
+    assert found.remedy == "holdfast waits release r1"
 
 
 def test_a_timer_that_is_due_with_no_worker_alive(bench):
@@ -104,7 +104,7 @@ def test_a_retry_tells_the_error_and_the_time_left(bench):
         == "step 'charge' failed with ValueError: no route to bank; attempt 2 begins at 2026-01-01"
         " 00:00:30 UTC (in 30s)"
     )
-    assert found.remedy == "holdfast release r1"
+    assert found.remedy == "holdfast waits release r1"
 
     bench.do(ReleaseWait(run_id="r1", step="charge", payload=b"null"))
     assert bench.why().status == "pending"
@@ -173,7 +173,7 @@ def test_several_waits_are_all_told(bench):
 
     assert kinds(found) == ["timer", "signal"]
     assert [blocker.remedy for blocker in found.blockers] == [
-        "holdfast release r1",
+        "holdfast waits release r1",
         "holdfast signal r1 stop",
     ]
 

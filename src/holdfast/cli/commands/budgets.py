@@ -1,4 +1,4 @@
-"""``holdfast budgets``: list, set, raise and reset budgets, and report the spending of runs."""
+"""``holdfast budgets``: list, set, raise and reset budgets, and show the spending of runs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import click
 import msgspec
 
 from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, print_fields, print_json, print_table, seconds
+from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.core.budgets import rules as core
-from holdfast.core.budgets.model import Budget, BudgetLine
 from holdfast.service.budgets import get_budget
 from holdfast.store.runs.list_query import RunFilter
+from holdfast.views import budgets as views
+from holdfast.views.budgets import BudgetLineView, BudgetView
+from holdfast.views.text import seconds
 
 EPILOG = """\b
 Examples:
   holdfast budgets
   holdfast budgets set team tokens=1000000 money=25.50 --soft tokens=800000 --reset day
   holdfast budgets raise team tokens=500000
-  holdfast budgets report last"""
+  holdfast budgets usage last"""
 
 NONE = "none"
 
@@ -52,11 +54,11 @@ AMOUNT = AmountValue()
 @click.pass_context
 def budgets(ctx: click.Context) -> None:
     """List the budgets with their limits and the amounts used."""
-    if ctx.invoked_subcommand != "report":
+    if ctx.invoked_subcommand != "usage":
         command_context().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print_all(database.store.budgets.all())
+            _print_all([views.of(budget) for budget in database.store.budgets.all()])
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
@@ -155,55 +157,56 @@ def reset_budget(name: str) -> None:
         _print_one(database, name)
 
 
-@budgets.command("report", epilog="Example: holdfast budgets report last")
+@budgets.command("usage", epilog="Example: holdfast budgets usage last")
 @click.argument("run", metavar="RUN")
 @printing
-def report(run: str) -> None:
+def usage(run: str) -> None:
     """Show what a run and each of its descendants has spent."""
     with command_context().opened() as database:
-        spending = database.engine.spending(database.find(run).id)
+        amounts = database.engine.spending(database.find(run).id)
+    spending = views.spending_of(amounts.run, amounts.runs, amounts.total)
     if command_context().as_json:
         print_json(spending)
         return
     rows = [
-        (run_id, dimension, str(amount))
-        for run_id, amounts in spending.runs.items()
-        for dimension, amount in amounts.items()
+        (run_id, dimension, f"{amount:f}")
+        for run_id, spent in spending.runs.items()
+        for dimension, amount in spent.items()
     ]
-    rows += [("all", dimension, str(amount)) for dimension, amount in spending.total.items()]
+    rows += [("all", dimension, f"{amount:f}") for dimension, amount in spending.total.items()]
     print_table(("RUN", "DIMENSION", "SPENT"), rows)
 
 
-def _print_all(budgets: list[Budget]) -> None:
+def _print_all(budgets: list[BudgetView]) -> None:
     if command_context().as_json:
-        print_json([_as_data(budget) for budget in budgets])
+        print_json(budgets)
         return
     rows = [
-        (budget.name, *_cells(line), core.show_reset(budget.resets, budget.zone) or "-")
+        (budget.name, dimension, *_cells(line), budget.resets or "-")
         for budget in budgets
-        for line in budget.lines
+        for dimension, line in budget.dimensions.items()
     ]
     print_table(("BUDGET", "DIMENSION", "USED", "RESERVED", "SOFT", "HARD", "RESETS"), rows)
 
 
 def _print_one(database: OpenDatabase, name: str) -> None:
-    budget = get_budget(database.store, name)
-    reservations = database.store.budgets.reservations(name)
+    budget = views.of(get_budget(database.store, name))
+    reservations = [
+        views.reservation_of(run, dimension, amount, at)
+        for run, _, dimension, amount, at in database.store.budgets.reservations(name)
+    ]
     waiting = _waiting_runs(database, name)
     if command_context().as_json:
-        reserved = [
-            {"run": run, "dimension": dimension, "amount": core.amount(amount), "since": iso(at)}
-            for run, _, dimension, amount, at in reservations
-        ]
-        print_json({**_as_data(budget), "set_aside": reserved, "waiting": waiting})
+        fields = {field: getattr(budget, field) for field in budget.__struct_fields__}
+        print_json({**fields, "set_aside": reservations, "waiting": waiting})
         return
-    last_breach = f"{budget.breached}, {seconds(budget.breached_at)}" if budget.breached else ""
+    last_breach = f"{budget.breached}, {seconds(budget.last_breach)}" if budget.breached else ""
     print_fields(
         [
             ("budget", budget.name),
             ("on breach", budget.on_breach),
-            ("resets", core.show_reset(budget.resets, budget.zone) or "never"),
-            ("next reset", seconds(budget.reset_at)),
+            ("resets", budget.resets or "never"),
+            ("next reset", seconds(budget.next_reset)),
             ("breaches", f"{budget.breaches} hard, {budget.soft_breaches} soft"),
             ("last breach", last_breach),
             ("waiting", ", ".join(waiting)),
@@ -211,12 +214,17 @@ def _print_one(database: OpenDatabase, name: str) -> None:
     )
     print_table(
         ("DIMENSION", "USED", "RESERVED", "SOFT", "HARD"),
-        [_cells(line) for line in budget.lines],
+        [(dimension, *_cells(line)) for dimension, line in budget.dimensions.items()],
     )
     if reservations:
         rows = [
-            (run, dimension, core.show(amount), seconds(at))
-            for run, _, dimension, amount, at in reservations
+            (
+                reservation.run,
+                reservation.dimension,
+                f"{reservation.amount:f}",
+                seconds(reservation.since),
+            )
+            for reservation in reservations
         ]
         print_table(("RESERVED BY", "DIMENSION", "AMOUNT", "SINCE"), rows)
 
@@ -229,31 +237,7 @@ def _waiting_runs(database: OpenDatabase, name: str) -> list[str]:
     ]
 
 
-def _cells(line: BudgetLine) -> tuple[str, str, str, str, str]:
-    limits = tuple("-" if limit is None else core.show(limit) for limit in (line.soft, line.hard))
-    return (line.dimension, core.show(line.used), core.show(line.reserved), *limits)  # type: ignore[return-value]
-
-
-def _as_data(budget: Budget) -> dict[str, Any]:
-    return {
-        "name": budget.name,
-        "run": budget.run_id,
-        "on_breach": budget.on_breach,
-        "resets": core.show_reset(budget.resets, budget.zone),
-        "next_reset": iso(budget.reset_at),
-        "reset_count": budget.reset_count,
-        "breaches": budget.breaches,
-        "soft_breaches": budget.soft_breaches,
-        "last_breach": iso(budget.breached_at),
-        "breached": budget.breached,
-        "dimensions": {line.dimension: _line_as_data(line) for line in budget.lines},
-    }
-
-
-def _line_as_data(line: BudgetLine) -> dict[str, Any]:
-    return {
-        "used": core.amount(line.used),
-        "reserved": core.amount(line.reserved),
-        "soft": None if line.soft is None else core.amount(line.soft),
-        "hard": None if line.hard is None else core.amount(line.hard),
-    }
+def _cells(line: BudgetLineView) -> tuple[str, str, str, str]:
+    soft = "-" if line.soft is None else f"{line.soft:f}"
+    hard = "-" if line.hard is None else f"{line.hard:f}"
+    return (f"{line.used:f}", f"{line.reserved:f}", soft, hard)

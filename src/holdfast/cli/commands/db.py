@@ -1,11 +1,15 @@
-"""``holdfast db``: check and describe the database; the group of copy, unseal and rekey."""
+"""``holdfast db``: check and describe the database; the group of all commands that maintain it."""
 
 from __future__ import annotations
 
 import click
 
 from holdfast.cli.commands.copy import copy
+from holdfast.cli.commands.export import export
+from holdfast.cli.commands.keys import keys
+from holdfast.cli.commands.prune import prune
 from holdfast.cli.commands.rekey import rekey
+from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.unseal import unseal
 from holdfast.cli.context import (
     OpenDatabase,
@@ -18,17 +22,22 @@ from holdfast.cli.output import print_fields, print_json
 from holdfast.cli.progress import counting, measuring
 from holdfast.store.payloads.operations import ENCRYPTION
 
+OF_RUNS = ("export", "prune")
+"""The commands that concern runs, and not the whole installation."""
+
 
 @click.group(
-    short_help="Check, describe, copy, unseal or rekey the database.",
+    short_help="Check, copy, prune and export the database; rules and keys.",
     epilog="Example: holdfast db check",
     invoke_without_command=True,
 )
 @click.pass_context
 def db(ctx: click.Context) -> None:
-    """Maintain the database: `db check`, `db info`, `db copy`, `db unseal`, `db rekey`."""
+    """Maintain the database: check, describe, copy and encrypt it, export and delete runs, and
+    manage the keys of tokens."""
     need_command(ctx)
-    command_context().concerns_all("db")
+    if ctx.invoked_subcommand not in OF_RUNS:
+        command_context().concerns_all("db")
 
 
 @db.command(epilog="Example: holdfast --db orders.db db check")
@@ -99,6 +108,5 @@ def _payload_facts(database: OpenDatabase) -> dict[str, object]:
     return facts
 
 
-db.add_command(copy)
-db.add_command(unseal)
-db.add_command(rekey)
+for command in (copy, unseal, rekey, export, prune, retention, keys):
+    db.add_command(command)

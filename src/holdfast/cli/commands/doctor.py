@@ -11,12 +11,14 @@ import click
 import msgspec
 
 from holdfast.cli.context import OpenDatabase, command_context, printing, version
-from holdfast.cli.output import error_line, print_fields, print_json
+from holdfast.cli.output import print_fields, print_json
 from holdfast.connect.open_store import missing_rights
 from holdfast.core.status import Status
 from holdfast.core.why.workers import Liveness, WorkerFacts
 from holdfast.service.why import look_at_workers, unserved
 from holdfast.store.runs.list_query import RunFilter
+from holdfast.views import runs
+from holdfast.views.text import error_line
 
 SHOWN = 5
 """The maximum number of stuck runs that are listed."""
@@ -134,7 +136,7 @@ def _problems(database: OpenDatabase, workers: list[WorkerFacts]) -> Iterator[Do
     for law in store.check():
         yield DoctorFinding(law, "holdfast db check")
     stuck_runs = store.runs.find(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
-    for run in map(database.sealer.shown, stuck_runs):
+    for run in [runs.of(database.sealer.shown(run)) for run in stuck_runs]:
         yield DoctorFinding(
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",
             f"holdfast why {run.id}",

@@ -1,4 +1,4 @@
-"""``holdfast export``: copy a run with its descendants, or a whole graph, to a new database."""
+"""``holdfast db export``: copy a run with its descendants, or a whole graph, to a new database."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from holdfast.errors import GraphNotFound
 
 EPILOG = """\b
 Example:
-  holdfast export last broken-order.db
-  holdfast export release-7 release.db
+  holdfast db export last broken-order.db
+  holdfast db export release-7 release.db
   holdfast --db broken-order.db show last"""
 
 

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from holdfast.cli.context import command_context, printing
-from holdfast.cli.output import print_fields, print_json, print_table, print_tree, short
+from holdfast.cli.context import command_context, confirm, deleting, printing
+from holdfast.cli.output import print_fields, print_json, print_table, print_tree
 from holdfast.cli.params import DURATION, JSON, MOMENT
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus
 from holdfast.service.flows import Flow, FlowEvent, FlowStep
-from holdfast.views.text import Tree
+from holdfast.views.text import Tree, json_line, short
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,7 +158,7 @@ def show(flow: str) -> None:
             ("step", record.current_step),
             ("waits for", _wait(record)),
             ("to continue", "" if why.remedy is None else command_context().command(why.remedy)),
-            ("state", short(_json(record.state), 200)),
+            ("state", short(json_line(record.state), 200)),
             ("revision", str(record.revision)),
         ]
     )
@@ -346,17 +346,19 @@ def wake() -> None:
         print(f"{resumed} flows resumed, {cancelled} cancelled")
 
 
-@flows.command(epilog="Example: holdfast flows prune --older-than 30d")
+@flows.command(epilog="Example: holdfast flows prune --older-than 30d --yes")
 @click.option(
     "--older-than",
     required=True,
     metavar="TIME",
     help="Only flows that ended at least this long ago. E.g. --older-than 30d",
 )
+@deleting
 @printing
-def prune(older_than: str) -> None:
+def prune(older_than: str, yes: bool) -> None:
     """Delete flows that ended long ago, with their steps and audit trails."""
     with command_context().opened() as database:
+        confirm(f"Delete all flows that ended more than {older_than} ago?", yes=yes)
         deleted = database.engine.flows.prune(older_than)
     if command_context().as_json:
         print_json({"flows": deleted})
@@ -400,17 +402,15 @@ def _wait(flow: Flow) -> str:
 
 
 def _step_line(step: FlowStep) -> str:
-    return f"{step.run_id}  {step.status.value}  {step.task}  {short(_json(step.result))}".rstrip()
+    return (
+        f"{step.run_id}  {step.status.value}  {step.task}  {short(json_line(step.result))}".rstrip()
+    )
 
 
 def _event_line(event: FlowEvent) -> str:
-    payload = short(_json(event.payload), 100) if event.payload else ""
+    payload = short(json_line(event.payload), 100) if event.payload else ""
     return f"{_when(event.at)}  {event.kind}  {payload}".rstrip()
 
 
 def _when(time: Any) -> str:
     return str(time.strftime("%Y-%m-%d %H:%M:%S"))
-
-
-def _json(value: Any) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()

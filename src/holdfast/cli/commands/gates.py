@@ -1,4 +1,4 @@
-"""``holdfast gates, approve, reject, decide, delegate, reassign``: list and decide gates."""
+"""``holdfast gates, approve, reject``: list, decide, delegate and withdraw gates."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 import click
 
 from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, print_fields, print_json, print_table, seconds, short
-from holdfast.cli.params import JSON, MOMENT, ListValue
+from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.cli.params import JSON, MOMENT, many
 from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES, Gate
-from holdfast.core.gates.rules import told_who
-from holdfast.core.why.model import away
 from holdfast.errors import GateNotFound
-from holdfast.service.gates import LINK_LIVES, as_data
+from holdfast.service.gates import LINK_LIVES
 from holdfast.store.gates.operations import GateFilter
+from holdfast.views import gates as views
+from holdfast.views.gates import GateView, entry_line, state_line
+from holdfast.views.text import payload, seconds, short
+from holdfast.views.values import instant
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,9 +34,6 @@ Examples:
 GATE is the id of a gate, at least the first 6 characters of it, "last", or the id of a
 run that has one open gate."""
 
-_TIMES = ("opened_at", "deadline", "closed_at")
-_LIST = ListValue()
-
 
 @click.group(
     short_help="List the decisions that are asked of people.",
@@ -46,10 +45,9 @@ _LIST = ListValue()
     metavar="NAME",
     help="Only gates that NAME may decide and has not decided. E.g. --mine ann",
 )
-@click.option(
+@many(
     "--role",
     metavar="A,B",
-    type=_LIST,
     help="Only gates that one of these roles may decide. E.g. --role finance",
 )
 @click.option("--run", metavar="RUN", help="Only gates of this run. E.g. --run last")
@@ -61,12 +59,13 @@ _LIST = ListValue()
     is_flag=True,
     help="Only gates that are past their deadline, or for which a reminder was sent.",
 )
-@click.option(
+@many(
     "--status",
     metavar="A,B",
-    default=OPEN,
-    show_default=True,
-    help=f"Only these statuses: {', '.join(STATUSES)}, closed or any. E.g. --status closed",
+    help=(
+        f"Only these statuses: {', '.join(STATUSES)}, closed or any. E.g. --status closed"
+        " [default: open]"
+    ),
 )
 @click.option(
     "--after",
@@ -84,32 +83,27 @@ _LIST = ListValue()
 @printing
 @click.pass_context
 def gates(
-    ctx: click.Context, /, run: str | None, status: str, role: list[str] | None, **filters: Any
+    ctx: click.Context, /, run: str | None, status: list[str], role: list[str], **filters: Any
 ) -> None:
     """List the open gates with their prompts, deciders and deadlines."""
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
-        statuses: str | list[str] = "any"
-        if status != "any":
-            statuses = [word.strip() for word in status.split(",") if word.strip()]
-        page = database.engine.gates(run=run_id, status=statuses, role=role or (), **filters)
-        if command_context().as_json:
-            print_json([_as_data(database, gate) for gate in page])
-            return
-        now = database.store.now()
-        rows = [
-            (
-                gate.id,
-                gate.run_id,
-                _state(gate, now),
-                short(told_who(gate), 30),
-                short(gate.prompt, 60),
-            )
-            for gate in page
+        statuses: str | list[str] = "any" if "any" in status else status or OPEN
+        page = [
+            _view(database, gate)
+            for gate in database.engine.gates(run=run_id, status=statuses, role=role, **filters)
         ]
-        print_table(("GATE", "RUN", "STATE", "WHO", "PROMPT"), rows)
+        now = instant(database.store.now())
+    if command_context().as_json:
+        print_json(page)
+        return
+    rows = [
+        (gate.id, gate.run, state_line(gate, now), short(gate.who, 30), short(gate.prompt, 60))
+        for gate in page
+    ]
+    print_table(("GATE", "RUN", "STATE", "WHO", "PROMPT"), rows)
 
 
 @gates.command("show", epilog="Example: holdfast gates show last")
@@ -118,62 +112,32 @@ def gates(
 def show_gate(gate: str) -> None:
     """Show one gate, with its decisions and other entries."""
     with command_context().opened() as database:
-        record = _find(database, gate)
-        data = _as_data(database, record)
-        if command_context().as_json:
-            print_json(data)
-            return
-        now = database.store.now()
-        quorum = record.terms.quorum
-        fields = [
-            ("gate", record.id),
-            ("run", record.run_id),
-            ("prompt", record.prompt),
-            ("state", _state(record, now)),
-            ("choices", ", ".join(record.choices)),
-            ("who", told_who(record)),
-            ("quorum", "" if quorum == 1 else f"{quorum}, {data['missing']} missing"),
-            ("opened", seconds(record.opened_at)),
-            ("deadline", seconds(record.deadline)),
-            ("data", short(record.data, 200)),
-            ("hash", record.hash or ""),
-            ("reason", record.reason or ""),
-        ]
-        print_fields(fields)
-        for entry in data["entries"]:
-            print(f"  {entry['at']}  {_entry_line(entry)}")
+        view = _view(database, _find(database, gate))
+        now = instant(database.store.now())
+    if command_context().as_json:
+        print_json(view)
+        return
+    fields = [
+        ("gate", view.id),
+        ("run", view.run),
+        ("prompt", view.prompt),
+        ("state", state_line(view, now)),
+        ("choices", ", ".join(view.choices)),
+        ("who", view.who),
+        ("quorum", "" if view.quorum == 1 else f"{view.quorum}, {view.missing} missing"),
+        ("opened", seconds(view.opened_at)),
+        ("deadline", seconds(view.deadline)),
+        ("data", "" if view.data is None else payload(view.data, 200)),
+        ("hash", view.hash or ""),
+        ("reason", view.reason or ""),
+    ]
+    print_fields(fields)
+    for entry in view.entries:
+        print(f"  {seconds(entry.at)}  {entry_line(entry)}")
 
 
-def _entry_line(entry: dict[str, Any]) -> str:
-    parts = [entry["kind"]]
-    if entry.get("choice"):
-        parts.append(entry["choice"])
-    if entry.get("person"):
-        parts.append(f"by {entry['person']}")
-    if entry.get("names"):
-        parts.append(f"to {', '.join(entry['names'])}")
-    comment = entry.get("feedback") or entry.get("reason")
-    if comment:
-        parts.append(comment)
-    if entry.get("lapsed"):
-        parts.append("(lapsed)")
-    return " ".join(parts)
-
-
-def _state(gate: Gate, now: int) -> str:
-    if gate.status != OPEN:
-        return _closed(gate)
-    return "open" if gate.deadline is None else f"open, ends {away(gate.deadline, now)}"
-
-
-def _closed(gate: Gate) -> str:
-    return f"{gate.status}: {gate.choice}" if gate.choice else gate.status
-
-
-def _as_data(database: OpenDatabase, gate: Gate) -> dict[str, Any]:
-    data = as_data(gate, database.store)
-    entries = [{**entry, "at": iso(entry["at"])} for entry in data["entries"]]
-    return {**data, **{name: iso(data[name]) for name in _TIMES}, "entries": entries}
+def _view(database: OpenDatabase, gate: Gate) -> GateView:
+    return views.of(gate, database.store.gates.entries(gate.id))
 
 
 def _find(database: OpenDatabase, name: str) -> Gate:
@@ -217,25 +181,18 @@ def _deciding(command: F) -> F:
             type=JSON,
             help="The values of the form. E.g. --form '{\"amount\": 10}'",
         ),
-        click.option(
+        many(
             "--select",
             "selections",
-            metavar="OPTION",
-            multiple=True,
-            help="A selected option; repeatable. E.g. --select soup",
+            metavar="A,B",
+            help="The selected options. E.g. --select soup",
         ),
         click.option(
             "--feedback",
             metavar="TEXT",
             help="A comment for the workflow. E.g. --feedback 'not before Monday'",
         ),
-        click.option(
-            "--role",
-            "roles",
-            metavar="A,B",
-            type=_LIST,
-            help="Your roles. E.g. --role finance",
-        ),
+        many("--role", "roles", metavar="A,B", help="Your roles. E.g. --role finance"),
         click.option(
             "--by",
             metavar="NAME",
@@ -254,7 +211,7 @@ def _deciding(command: F) -> F:
 @_deciding
 def approve(gate: str, **answer: Any) -> None:
     """Choose the option that means yes. If the gate has none, name options with --select, or use
-    `holdfast decide`."""
+    `holdfast gates decide`."""
     _decide(gate, APPROVE, **answer)
 
 
@@ -270,25 +227,23 @@ def reject(gate: str, **answer: Any) -> None:
     _decide(gate, REJECT, **answer)
 
 
-@click.command(
-    short_help="Choose one of the options of a gate.",
-    epilog="Example: holdfast decide last express --by ann",
+@gates.command(
+    "decide",
+    epilog="Example: holdfast gates decide last express --by ann",
 )
 @click.argument("gate", metavar="GATE")
 @click.argument("choice", metavar="CHOICE")
 @_deciding
-def decide(gate: str, choice: str, **answer: Any) -> None:
+def decide_gate(gate: str, choice: str, **answer: Any) -> None:
     """Choose one of the options of a gate."""
     _decide(gate, choice, **answer)
 
 
-def _decide(
-    name: str, choice: str, *, by: str | None, roles: list[str] | None, **answer: Any
-) -> None:
+def _decide(name: str, choice: str, *, by: str | None, roles: list[str], **answer: Any) -> None:
     with command_context().opened() as database:
         gate = _find(database, name)
         changed = database.engine.decide(
-            gate, choice, by=by or getpass.getuser(), roles=roles or (), **answer
+            gate, choice, by=by or getpass.getuser(), roles=roles, **answer
         )
         _report(database, changed)
 
@@ -297,77 +252,58 @@ def _report(
     database: OpenDatabase, gate: Gate, outcome: str = "your decision was recorded"
 ) -> None:
     """Print a gate after a change; *outcome* is printed if the gate is still open."""
-    data = _as_data(database, gate)
+    view = _view(database, gate)
     if command_context().as_json:
-        print_json(data)
-    elif gate.status == OPEN:
-        missing = f"; {data['missing']} more must agree" if gate.terms.quorum > 1 else ""
-        print(f"gate {gate.id}: {outcome}{missing}")
+        print_json(view)
+    elif view.status == OPEN:
+        missing = f"; {view.missing} more must agree" if view.quorum > 1 else ""
+        print(f"gate {view.id}: {outcome}{missing}")
     else:
-        print(f"gate {gate.id} is {_closed(gate)}")
+        print(f"gate {view.id} is {state_line(view, view.opened_at)}")
 
 
 # Delegation
 
 
-@click.command(
-    short_help="Let another person decide in your place.",
-    epilog="Example: holdfast delegate last --to bob --by ann",
+@gates.command(
+    "delegate",
+    epilog="Example: holdfast gates delegate last --to bob --by ann",
 )
 @click.argument("gate", metavar="GATE")
 @click.option(
     "--to", metavar="NAME", required=True, help="The person who decides instead. E.g. --to bob"
 )
 @click.option("--by", metavar="NAME", help="In whose place; default: your user name. E.g. --by ann")
-@click.option(
-    "--role",
-    "roles",
-    metavar="A,B",
-    type=_LIST,
-    help="Your roles. E.g. --role finance",
-)
+@many("--role", "roles", metavar="A,B", help="Your roles. E.g. --role finance")
 @click.option("--reason", metavar="TEXT", help="The reason. E.g. --reason 'on holiday'")
 @printing
-def delegate(
-    gate: str, to: str, by: str | None, roles: list[str] | None, reason: str | None
-) -> None:
+def delegate_gate(gate: str, to: str, by: str | None, roles: list[str], reason: str | None) -> None:
     """Let another person decide in your place."""
     with command_context().opened() as database:
         changed = database.engine.delegate(
             _find(database, gate),
             to,
             by=by or getpass.getuser(),
-            roles=roles or (),
+            roles=roles,
             reason=reason,
         )
         _report(database, changed, f"{to} may decide")
 
 
-@click.command(
-    short_help="Replace the people who may decide a gate.",
-    epilog="Example: holdfast reassign last --to bob,carol --role finance",
+@gates.command(
+    "reassign",
+    epilog="Example: holdfast gates reassign last --to bob,carol --role finance",
 )
 @click.argument("gate", metavar="GATE")
-@click.option(
-    "--to",
-    metavar="A,B",
-    type=_LIST,
-    help="The people who may decide. E.g. --to bob,carol",
-)
-@click.option(
-    "--role",
-    "roles",
-    metavar="A,B",
-    type=_LIST,
-    help="The roles that may decide. E.g. --role finance",
-)
+@many("--to", metavar="A,B", help="The people who may decide. E.g. --to bob,carol")
+@many("--role", "roles", metavar="A,B", help="The roles that may decide. E.g. --role finance")
 @click.option(
     "--by", metavar="NAME", help="Who makes the change; default: your user name. E.g. --by root"
 )
 @click.option("--reason", metavar="TEXT", help="The reason. E.g. --reason 'ann is on holiday'")
 @printing
-def reassign(
-    gate: str, to: list[str] | None, roles: list[str] | None, by: str | None, reason: str | None
+def reassign_gate(
+    gate: str, to: list[str], roles: list[str], by: str | None, reason: str | None
 ) -> None:
     """Replace the people and roles who may decide a gate."""
     if not to and not roles:
@@ -375,12 +311,12 @@ def reassign(
     with command_context().opened() as database:
         changed = database.engine.reassign(
             _find(database, gate),
-            assignees=to or (),
-            roles=roles or (),
+            assignees=to,
+            roles=roles,
             by=by or getpass.getuser(),
             reason=reason,
         )
-        _report(database, changed, f"{told_who(changed)} may decide")
+        _report(database, changed, f"{_view(database, changed).who} may decide")
 
 
 # Withdrawal, update and links
@@ -430,13 +366,7 @@ def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> Non
     required=True,
     help="The person in whose name the token decides. E.g. --by ann",
 )
-@click.option(
-    "--role",
-    "roles",
-    metavar="A,B",
-    type=_LIST,
-    help="The roles of that person. E.g. --role finance",
-)
+@many("--role", "roles", metavar="A,B", help="The roles of that person. E.g. --role finance")
 @click.option(
     "--expires",
     metavar="WHEN",
@@ -446,12 +376,12 @@ def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> Non
     help="Until when the token is valid. E.g. --expires 2d",
 )
 @printing
-def link_gate(gate: str, choice: str, by: str, roles: list[str] | None, expires: Any) -> None:
+def link_gate(gate: str, choice: str, by: str, roles: list[str], expires: Any) -> None:
     """Print a token that decides a gate once, with this choice. Every holder of the token can use
     it to decide in that person's name."""
     with command_context().opened() as database:
         record = _find(database, gate)
-        token = database.engine.gate_link(record, choice, by=by, roles=roles or (), expires=expires)
+        token = database.engine.gate_link(record, choice, by=by, roles=roles, expires=expires)
     if command_context().as_json:
         print_json({"gate": record.id, "choice": choice, "by": by, "token": str(token)})
     else:

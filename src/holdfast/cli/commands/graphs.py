@@ -8,13 +8,22 @@ from typing import Any
 import click
 
 from holdfast.cli.commands.why import print_why
-from holdfast.cli.context import AFTER_OURS, OpenDatabase, command_context, printing
+from holdfast.cli.context import (
+    AFTER_OURS,
+    OpenDatabase,
+    command_context,
+    confirm,
+    deleting,
+    printing,
+)
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound
 from holdfast.views.graphs import GraphView, counts_line, trees
 from holdfast.views.text import json_line, seconds, short
+from holdfast.views.values import instant
+from holdfast.views.why import of as why_of
 
 EPILOG = """\b
 Examples:
@@ -178,7 +187,8 @@ def replay(graph: str, member: str) -> None:
 def why(graph: str, member: str) -> None:
     """Explain what a member waits for: the missing members, and the command that unblocks it."""
     with command_context().opened() as database:
-        print_why(database.engine.graphs.why(_find(database, graph), member), database.store.now())
+        explanation = database.engine.graphs.why(_find(database, graph), member)
+        print_why(why_of(explanation), instant(database.store.now()))
 
 
 @graphs.command(epilog="Example: holdfast graphs events last")
@@ -219,18 +229,20 @@ def wait(graph: str, timeout: str | None) -> None:
         print(json_line(result))
 
 
-@graphs.command(epilog="Example: holdfast graphs prune --older-than 30d")
+@graphs.command(epilog="Example: holdfast graphs prune --older-than 30d --yes")
 @click.option(
     "--older-than",
     required=True,
     metavar="TIME",
     help="Only graphs that ended at least this long ago. E.g. --older-than 30d",
 )
+@deleting
 @printing
-def prune(older_than: str) -> None:
-    """Delete graphs that ended long ago, without their runs; `holdfast prune` deletes them together
-    with their runs."""
+def prune(older_than: str, yes: bool) -> None:
+    """Delete graphs that ended long ago, without their runs; `holdfast db prune` deletes them
+    together with their runs."""
     with command_context().opened() as database:
+        confirm(f"Delete all graphs that ended more than {older_than} ago?", yes=yes)
         deleted = database.engine.graphs.prune(older_than)
     _report({"graphs": deleted}, f"{deleted} graphs deleted")
 

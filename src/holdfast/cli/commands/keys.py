@@ -1,22 +1,21 @@
-"""``holdfast keys``: list and rotate the keys that sign tokens. Secrets are never shown."""
+"""``holdfast db keys``: list and rotate the keys that sign tokens. Secrets are never shown."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import msgspec
 
 from holdfast.cli.context import command_context, printing
-from holdfast.cli.output import iso, print_json, print_table, seconds
+from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import DURATION
-from holdfast.service.keys import DEFAULT_GRACE, KeyInfo
+from holdfast.service.keys import DEFAULT_GRACE
+from holdfast.views import keys as views
+from holdfast.views.text import seconds
 
 EPILOG = """\b
 Examples:
-  holdfast keys
-  holdfast keys rotate --grace 7d
-  holdfast keys rotate --grace 0s    after a leak: all existing tokens become invalid"""
+  holdfast db keys
+  holdfast db keys rotate --grace 7d
+  holdfast db keys rotate --grace 0s    after a leak: all existing tokens become invalid"""
 
 
 @click.group(
@@ -27,14 +26,14 @@ Examples:
 @printing
 @click.pass_context
 def keys(ctx: click.Context) -> None:
-    """List the keys that sign tokens, without their secrets; `keys rotate` creates a new one."""
+    """List the keys that sign tokens, without their secrets; `db keys rotate` creates a new one."""
     command_context().concerns_all("keys")
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        signing_keys = database.engine.keys()
+        signing_keys = [views.of(key) for key in database.engine.keys()]
     if command_context().as_json:
-        print_json([_as_data(key) for key in signing_keys])
+        print_json(signing_keys)
         return
     rows = [
         (
@@ -48,7 +47,7 @@ def keys(ctx: click.Context) -> None:
     print_table(("KEY", "STATE", "CREATED", "VALID UNTIL"), rows)
 
 
-@keys.command(epilog="Example: holdfast keys rotate --grace 7d")
+@keys.command(epilog="Example: holdfast db keys rotate --grace 7d")
 @click.option(
     "--grace",
     metavar="TIME",
@@ -61,21 +60,12 @@ def keys(ctx: click.Context) -> None:
 def rotate(grace: str) -> None:
     """Create a new key that signs all tokens from now on."""
     with command_context().opened(create=True) as database:
-        rotation = database.engine.rotate_key(grace=grace)
+        rotation = views.rotation_of(database.engine.rotate_key(grace=grace))
     if command_context().as_json:
-        print_json({**msgspec.to_builtins(rotation), "good_until": iso(rotation.good_until)})
+        print_json(rotation)
         return
     print(f"key {rotation.kid} signs all tokens from now on")
     if rotation.previous is not None:
         print(f"key {rotation.previous} is valid until {seconds(rotation.good_until)}")
     if rotation.dropped:
         print(f"expired keys removed: {', '.join(rotation.dropped)}")
-
-
-def _as_data(key: KeyInfo) -> dict[str, Any]:
-    return {
-        "kid": key.kid,
-        "current": key.current,
-        "created_at": iso(key.created_at),
-        "expires_at": iso(key.expires_at),
-    }

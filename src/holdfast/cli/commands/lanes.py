@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import click
-import msgspec
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import TagValue
-from holdfast.core import rate_limits
-from holdfast.core.claiming import rate_of, share_rate_of
 from holdfast.core.sessions import Lane
 from holdfast.service.why import at_work, look_at_workers
 from holdfast.store.store import Store
+from holdfast.views import lanes as views
 
 WEIGHT = TagValue("weight", "gold=3")
 
@@ -106,16 +103,18 @@ def set_lane(
             " --pause or --drain"
         )
     with command_context().opened(create=True) as database:
-        lane = next(
-            (lane for lane in database.store.lanes.all() if lane.name == name), Lane(name=name)
+        lane = views.of(
+            next(
+                (lane for lane in database.store.lanes.all() if lane.name == name), Lane(name=name)
+            )
         )
         database.engine.lane(
             name,
             concurrency=_number("--concurrency", concurrency, lane.concurrency),
-            rate=_text(rate_text, _rate(rate_of(lane))),
+            rate=_text(rate_text, lane.rate),
             per_share=_number("--per-share", per_share, lane.per_share),
-            rate_per_share=_text(rate_per_share, _rate(share_rate_of(lane))),
-            weights=_weights(lane) | {share: _weight(text) for share, text in weights},
+            rate_per_share=_text(rate_per_share, lane.rate_per_share),
+            weights=lane.weights | {share: _weight(text) for share, text in weights},
             paused=lane.paused if paused is None else paused,
             draining=lane.draining if draining is None else draining,
         )
@@ -142,19 +141,11 @@ def _text(text: str | None, current: str | None) -> str | None:
     return None if text == NONE else text
 
 
-def _weights(lane: Lane) -> dict[str, float]:
-    return msgspec.json.decode(lane.weights, type=dict[str, float]) if lane.weights else {}
-
-
 def _weight(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="'--weight'") from None
-
-
-def _rate(limit: rate_limits.RateLimit | None) -> str | None:
-    return None if limit is None else rate_limits.show(limit)
 
 
 def _print(store: Store, only: str | None = None) -> None:
@@ -165,7 +156,7 @@ def _print(store: Store, only: str | None = None) -> None:
     configured = {lane.name: lane for lane in store.lanes.all()}
     names = sorted({*configured, *(route.lane for route in store.runs.routes().values())})
     listed = [
-        _as_data(configured.get(name, Lane(name=name)), running[name])
+        views.of(configured.get(name, Lane(name=name)), running=running[name])
         for name in names
         if only in (None, name)
     ]
@@ -174,40 +165,19 @@ def _print(store: Store, only: str | None = None) -> None:
         return
     rows = [
         (
-            lane["name"],
-            str(lane["running"]),
-            _or_dash(lane["concurrency"]),
-            _or_dash(lane["rate"]),
-            _or_dash(lane["per_share"]),
-            _or_dash(lane["rate_per_share"]),
-            lane["state"],
+            lane.name,
+            str(lane.running),
+            _or_dash(lane.concurrency),
+            _or_dash(lane.rate),
+            _or_dash(lane.per_share),
+            _or_dash(lane.rate_per_share),
+            lane.state,
         )
         for lane in listed
     ]
     print_table(
         ("LANE", "RUNNING", "CONCURRENCY", "RATE", "PER SHARE", "RATE PER SHARE", "STATE"), rows
     )
-
-
-def _as_data(lane: Lane, running: int) -> dict[str, Any]:
-    return {
-        "name": lane.name,
-        "concurrency": lane.concurrency,
-        "rate": _rate(rate_of(lane)),
-        "per_share": lane.per_share,
-        "rate_per_share": _rate(share_rate_of(lane)),
-        "weights": _weights(lane),
-        "paused": lane.paused,
-        "draining": lane.draining,
-        "state": _state(lane),
-        "running": running,
-    }
-
-
-def _state(lane: Lane) -> str:
-    if lane.paused:
-        return "paused"
-    return "draining" if lane.draining else "open"
 
 
 def _or_dash(value: object) -> str:

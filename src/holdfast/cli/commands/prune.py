@@ -1,19 +1,18 @@
-"""``holdfast prune``: delete runs that ended long ago."""
+"""``holdfast db prune``: delete runs that ended long ago."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import OpenDatabase, command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json
-from holdfast.cli.params import MOMENT, ListValue
+from holdfast.cli.params import MOMENT, STATUSES, many
 from holdfast.cli.progress import counting
 from holdfast.core.runs import RunRecord
-from holdfast.core.status import FINAL, Status
+from holdfast.core.status import FINAL
 from holdfast.service.export import tree
 from holdfast.service.runs import Moment, moment
 from holdfast.store.runs.list_query import RunFilter
@@ -21,8 +20,8 @@ from holdfast.store.store import Store
 
 EPILOG = """\b
 Examples:
-  holdfast prune --older-than 30d --dry-run
-  holdfast prune --older-than 30d --status completed,cancelled --yes"""
+  holdfast db prune --older-than 30d --dry-run
+  holdfast db prune --older-than 30d --status completed,cancelled --yes"""
 
 PAGE = 500
 
@@ -35,10 +34,10 @@ PAGE = 500
     required=True,
     help="Only runs that ended before this time, or this long ago. E.g. --older-than 30d",
 )
-@click.option(
+@many(
     "--status",
     metavar="A,B",
-    type=ListValue(Status),
+    type=STATUSES,
     help="Only runs with these final statuses; default: all. E.g. --status failed,expired",
 )
 @click.option(
@@ -47,18 +46,18 @@ PAGE = 500
     help="Only runs of this workflow; default: all. E.g. --workflow checkout",
 )
 @click.option("--dry-run", is_flag=True, help="Only show how many runs would be deleted.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@deleting
 @printing
 def prune(
     older_than: str | datetime,
-    status: list[str] | None,
+    status: list[str],
     workflow: str | None,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Delete finished runs that ended long ago, with all their descendants. A run with a live
     descendant is kept."""
-    not_final = [name for name in status or () if name not in FINAL]
+    not_final = [name for name in status if name not in FINAL]
     if not_final:
         raise click.UsageError(
             f"a run with the status {not_final[0]} has not ended: only finished runs can be pruned"
@@ -68,22 +67,14 @@ def prune(
             sizes = _prunable_trees(database.store, older_than, status or sorted(FINAL), workflow)
             _report(sum(sizes), "would be deleted", dry_run=True)
             return
-        if not yes and not _confirmed(older_than):
-            raise click.ClickException("nothing was deleted")
-        _report(_delete(database, older_than, status or (), workflow), "deleted", dry_run=False)
+        confirm(_question(older_than), yes=yes, preview="--dry-run")
+        _report(_delete(database, older_than, status, workflow), "deleted", dry_run=False)
 
 
-def _confirmed(older_than: str | datetime) -> bool:
-    if not sys.stdin.isatty():
-        raise click.UsageError(
-            "stdin is not a terminal, so you cannot be asked for confirmation: use --yes, or"
-            " --dry-run for a preview"
-        )
+def _question(older_than: str | datetime) -> str:
     if isinstance(older_than, datetime):
-        question = f"Delete all finished runs that ended before {older_than}?"
-    else:
-        question = f"Delete all finished runs that ended more than {older_than} ago?"
-    return click.confirm(question, err=True)
+        return f"Delete all finished runs that ended before {older_than}?"
+    return f"Delete all finished runs that ended more than {older_than} ago?"
 
 
 def _report(count: int, outcome: str, *, dry_run: bool) -> None:

@@ -1,28 +1,29 @@
-"""``holdfast retention``: list, set, preview and apply the rules that delete finished runs."""
+"""``holdfast db retention``: list, set and apply the rules that delete finished runs."""
 
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.params import ListValue
+from holdfast.cli.params import STATUSES, many
 from holdfast.cli.progress import counting
-from holdfast.core import duration
-from holdfast.core.retention import RetentionRule
-from holdfast.core.status import Status
+from holdfast.store.retention.batches import RetentionPreview
+from holdfast.views import retention as views
+from holdfast.views.retention import RetentionRuleView
+from holdfast.views.text import brief, size
 
 EPILOG = """\b
 Examples:
-  holdfast retention set old --older-than 30d
-  holdfast retention set mails --workflow send_mail --status completed --keep-last 1000
-  holdfast retention set room --max-size 2GB
-  holdfast retention set thin --what events --older-than 7d
-  holdfast retention preview"""
+  holdfast db retention set old --older-than 30d
+  holdfast db retention set mails --workflow send_mail --status completed --keep-last 1000
+  holdfast db retention set room --max-size 2GB
+  holdfast db retention set thin --what events --older-than 7d
+  holdfast db retention apply --dry-run"""
 
 _UNITS = {
     "": 1,
@@ -63,14 +64,12 @@ def retention(ctx: click.Context) -> None:
     command_context().concerns_all("retention")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database.store.retention.rules())
+            _print([views.of(rule) for rule in database.store.retention.rules()])
 
 
 @retention.command(
     "set",
-    epilog=(
-        "Example: holdfast retention set old --workflow checkout --older-than 30d --keep-last 100"
-    ),
+    epilog=("Example: holdfast db retention set old --workflow checkout --older-than 30d"),
 )
 @click.argument("name", metavar="NAME")
 @click.option(
@@ -84,10 +83,10 @@ def retention(ctx: click.Context) -> None:
     metavar="NAME",
     help="Only runs of this workflow; default: all. E.g. --workflow checkout",
 )
-@click.option(
+@many(
     "--status",
     metavar="A,B",
-    type=ListValue(Status),
+    type=STATUSES,
     help="Only runs with these final statuses. E.g. --status completed,cancelled",
 )
 @click.option(
@@ -112,7 +111,7 @@ def set_rule(
     name: str,
     what: str,
     workflow: str | None,
-    status: list[str] | None,
+    status: list[str],
     older_than: str | None,
     keep_last: int | None,
     max_size: int | None,
@@ -123,20 +122,22 @@ def set_rule(
             name,
             what=what,
             workflow=workflow,
-            status=status or (),
+            status=status,
             older_than=older_than,
             keep_last=keep_last,
             max_bytes=max_size,
         )
-        _print([rule for rule in database.store.retention.rules() if rule.name == name])
+        _print([views.of(rule) for rule in database.store.retention.rules() if rule.name == name])
 
 
-@retention.command("remove", epilog="Example: holdfast retention remove old")
+@retention.command("remove", epilog="Example: holdfast db retention remove old --yes")
 @click.argument("name", metavar="NAME")
+@deleting
 @printing
-def remove(name: str) -> None:
+def remove(name: str, yes: bool) -> None:
     """Remove the rule NAME. Data that it has deleted does not come back."""
     with command_context().opened() as database:
+        confirm(f"Remove the rule {name}?", yes=yes)
         database.engine.remove_retention(name)
         if command_context().as_json:
             print_json({"removed": name})
@@ -144,89 +145,52 @@ def remove(name: str) -> None:
             print(f"rule {name} removed")
 
 
-@retention.command("preview", epilog="Example: holdfast retention preview --json")
+@retention.command("apply", epilog="Example: holdfast db retention apply --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only show how much each rule would delete now.")
+@deleting
 @printing
-def preview() -> None:
-    """Show how much each rule would delete now; nothing is deleted."""
-    with command_context().opened() as database:
-        previews = database.engine.preview_retention()
-        if command_context().as_json:
-            print_json(previews)
-            return
-        rows = [
-            (preview.name, preview.what, str(preview.trees), str(preview.runs), size(preview.bytes))
-            for preview in previews
-        ]
-        print_table(("RULE", "WHAT", "TREES", "RUNS", "SIZE"), rows)
-
-
-@retention.command("run", epilog="Example: holdfast retention run --yes")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@printing
-def run(yes: bool) -> None:
+def apply(dry_run: bool, yes: bool) -> None:
     """Apply the rules now, in this process, without waiting for a worker."""
     with command_context().opened() as database:
-        if not yes:
-            _confirm(database)
+        previews = database.engine.preview_retention() if dry_run or not yes else []
+        if dry_run:
+            _print_previews(previews)
+            return
+        runs = sum(preview.runs for preview in previews)
+        confirm(f"Delete or trim {runs} runs?", yes=yes, preview="--dry-run")
         with counting("{} runs deleted or trimmed") as progress:
             deleted = database.engine.retain(progress)
-        if command_context().as_json:
-            print_json({"runs": deleted})
-        else:
-            print(f"{deleted} {'run' if deleted == 1 else 'runs'} deleted or trimmed")
-
-
-def _confirm(database: OpenDatabase) -> None:
-    """Ask for confirmation. Raises ClickException if the answer is no, UsageError without a
-    terminal."""
-
-    if not sys.stdin.isatty():
-        raise click.UsageError(
-            "stdin is not a terminal, so you cannot be asked for confirmation: use --yes, or"
-            " `holdfast retention preview` for a preview"
-        )
-    runs = sum(preview.runs for preview in database.engine.preview_retention())
-    if not click.confirm(f"Delete or trim {runs} runs?", err=True):
-        raise click.ClickException("nothing was deleted")
-
-
-def _print(rules: list[RetentionRule]) -> None:
     if command_context().as_json:
-        print_json([_as_data(rule) for rule in rules])
+        print_json({"runs": deleted})
+    else:
+        print(f"{deleted} {'run' if deleted == 1 else 'runs'} deleted or trimmed")
+
+
+def _print_previews(previews: Sequence[RetentionPreview]) -> None:
+    if command_context().as_json:
+        print_json(previews)
+        return
+    rows = [
+        (preview.name, preview.what, str(preview.trees), str(preview.runs), size(preview.bytes))
+        for preview in previews
+    ]
+    print_table(("RULE", "WHAT", "TREES", "RUNS", "SIZE"), rows)
+
+
+def _print(rules: list[RetentionRuleView]) -> None:
+    if command_context().as_json:
+        print_json(rules)
         return
     rows = [
         (
             rule.name,
             rule.what,
             rule.workflow or "all",
-            ", ".join(rule.statuses) or "all finished",
-            "-" if rule.older_than is None else duration.show(rule.older_than),
+            ", ".join(rule.status) or "all finished",
+            "-" if rule.older_than is None else brief(rule.older_than),
             "-" if rule.keep_last is None else str(rule.keep_last),
             "-" if rule.max_bytes is None else size(rule.max_bytes),
         )
         for rule in rules
     ]
     print_table(("RULE", "WHAT", "WORKFLOW", "STATUS", "OLDER THAN", "KEEP LAST", "MAX SIZE"), rows)
-
-
-def _as_data(rule: RetentionRule) -> dict[str, Any]:
-    return {
-        "name": rule.name,
-        "what": rule.what,
-        "workflow": rule.workflow,
-        "status": list(rule.statuses),
-        "older_than": None if rule.older_than is None else duration.show(rule.older_than),
-        "keep_last": rule.keep_last,
-        "max_bytes": rule.max_bytes,
-    }
-
-
-def size(count: int) -> str:
-    """Format a number of bytes for people."""
-    amount = float(count)
-    unit = "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 1000 or unit == "TB":
-            break
-        amount /= 1000
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

@@ -14,10 +14,11 @@ import click
 from holdfast.cli.commands.budgets import AMOUNT
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.loading import load_workflow
-from holdfast.cli.output import payload, print_json, print_line
-from holdfast.cli.params import JSON, MOMENT, NEGATIVE_NUMBERS, TAG
+from holdfast.cli.output import print_json, print_line
+from holdfast.cli.params import JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
 from holdfast.connect.engine import Engine, Run
 from holdfast.errors import ResultTimeout
+from holdfast.views.values import value
 
 EPILOG = """\b
 Examples:
@@ -66,27 +67,25 @@ EXPLAIN_AFTER = "5s"
     type=MOMENT,
     help="Cancel the run, with compensation, if it has not ended by then. E.g. --deadline 1d",
 )
-@click.option(
+@many(
     "--tag",
     "tags",
     metavar="NAME=VALUE",
-    type=TAG,
-    multiple=True,
-    help="A tag of the run; repeatable. E.g. --tag customer=7",
+    type=TAGS,
+    help="The tags of the run. E.g. --tag customer=7",
 )
 @click.option(
     "--share",
     metavar="NAME",
     help="The share of the run, in a lane with limits per share. E.g. --share customer-7",
 )
-@click.option(
+@many(
     "--budget",
     "budgets",
     metavar="NAME|DIMENSION=LIMIT",
-    multiple=True,
     help=(
-        "A shared budget, or a limit for this run and its descendants; repeatable. E.g. --budget"
-        " team --budget tokens=1000"
+        "Shared budgets, and limits for this run and its descendants. E.g. --budget"
+        " team,tokens=1000"
     ),
 )
 @click.option(
@@ -180,7 +179,7 @@ def _print_result(started: Run[Any]) -> None:
     if sys.stderr.isatty():
         print(f"run {started.id}", file=sys.stderr)
     _await_end(started)
-    print_line(payload(started.record.result))
+    print_line(value(started.record.result))
 
 
 def _await_end(started: Run[Any]) -> None:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.params import MOMENT, STATUSES, TAG
+from holdfast.cli.params import MOMENT, STATUSES, TAGS, many
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.store.store import Store
@@ -28,19 +28,18 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.option(
+@many(
     "--status", metavar="A,B", type=STATUSES, help="Only these statuses. E.g. --status failed,stuck"
 )
 @click.option(
     "--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout"
 )
-@click.option(
+@many(
     "--tag",
     "tags",
     metavar="NAME=VALUE",
-    type=TAG,
-    multiple=True,
-    help="Only runs with this tag; repeatable. E.g. --tag customer=7",
+    type=TAGS,
+    help="Only runs with these tags. E.g. --tag customer=7",
 )
 @click.option(
     "--since",
@@ -147,9 +146,9 @@ def _option_words(option: str, value: Any) -> list[str]:
     """Return an option with its value as words of a shell command."""
     if value is True:
         return [option]
-    if isinstance(value, tuple):
-        return [word for name, text in value for word in (option, shlex.quote(f"{name}={text}"))]
-    return [option, shlex.quote(",".join(value) if isinstance(value, list) else str(value))]
+    values = value if isinstance(value, list) else [value]
+    texts = ["=".join(item) if isinstance(item, tuple) else str(item) for item in values]
+    return [word for text in texts for word in (option, shlex.quote(text))]
 
 
 def view_of(store: Store, run: RunRecord) -> RunView:

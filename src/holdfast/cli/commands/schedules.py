@@ -1,4 +1,4 @@
-"""``holdfast schedules``: list, add, pause, trigger and backfill schedules."""
+"""``holdfast schedules``: list, set, pause, trigger and backfill schedules."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import Any
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import OpenDatabase, command_context, confirm, deleting, printing
 from holdfast.cli.loading import load_workflow
-from holdfast.cli.output import iso, payload, print_json, print_table, seconds
-from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAG
+from holdfast.cli.output import print_json, print_table
+from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
 from holdfast.connect.engine import Engine
-from holdfast.core import duration
-from holdfast.core.schedules import rules
-from holdfast.core.schedules.model import MISFIRES, OVERLAPS, Schedule, Tick
+from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.schedules.plan import MOST_TICKS
+from holdfast.views import schedules as views
+from holdfast.views.schedules import ScheduleView, TickView
+from holdfast.views.text import brief, seconds
+from holdfast.views.why import blocker_of
 
 EPILOG = """\b
 Examples:
   holdfast schedules
-  holdfast schedules add nightly shop.py:report --cron "0 2 * * *" --zone Europe/Berlin
+  holdfast schedules set nightly shop.py:report --cron "0 2 * * *" --zone Europe/Berlin
   holdfast schedules next nightly
   holdfast schedules pause nightly --reason "the printer is broken"
-  holdfast schedules backfill nightly --since 2026-12-01 --until 2026-12-24 --preview"""
+  holdfast schedules backfill nightly --since 2026-12-01 --until 2026-12-24 --dry-run"""
 
 
 @click.group(
@@ -40,16 +42,9 @@ def schedules(ctx: click.Context) -> None:
         _list()
 
 
-@schedules.command("list", epilog="Example: holdfast schedules list --json")
-@printing
-def list_schedules() -> None:
-    """List the schedules with their rules and their next ticks."""
-    _list()
-
-
 @schedules.command(
-    "add",
-    epilog='Example: holdfast schedules add nightly shop.py:report --cron "0 2 * * *"',
+    "set",
+    epilog='Example: holdfast schedules set nightly shop.py:report --cron "0 2 * * *"',
     context_settings=NEGATIVE_NUMBERS,
 )
 @click.argument("name", metavar="NAME")
@@ -65,12 +60,11 @@ def list_schedules() -> None:
     metavar="TIME",
     help="A fixed interval, counted from now. E.g. --interval 15m",
 )
-@click.option(
+@many(
     "--date",
     "dates",
     metavar="WHEN",
-    multiple=True,
-    help="A single time; repeatable. E.g. --date 2026-12-24T18:00",
+    help="Single times. E.g. --date 2026-12-24T18:00,2026-12-31T23:59",
 )
 @click.option(
     "--repeat",
@@ -136,17 +130,16 @@ def list_schedules() -> None:
     type=DURATION,
     help="The maximum duration of each run. E.g. --deadline 1h",
 )
-@click.option(
+@many(
     "--tag",
     "tags",
     metavar="NAME=VALUE",
-    type=TAG,
-    multiple=True,
-    help="A tag of the runs; repeatable. E.g. --tag team=7",
+    type=TAGS,
+    help="The tags of the runs. E.g. --tag team=7",
 )
-@click.option("--paused", is_flag=True, help="Add the schedule paused.")
+@click.option("--paused", is_flag=True, help="Create the schedule paused.")
 @printing
-def add(
+def set_schedule(
     name: str,
     target: str,
     args: Sequence[Any],
@@ -154,7 +147,7 @@ def add(
     tags: Sequence[tuple[str, str]],
     **options: Any,
 ) -> None:
-    """Add or change the schedule NAME, which starts runs of MODULE:WORKFLOW with these arguments.
+    """Create or change the schedule NAME, which starts runs of MODULE:WORKFLOW with arguments.
 
     Give exactly one of --cron, --interval, --date and --repeat."""
     workflow = load_workflow(target)
@@ -235,9 +228,9 @@ def resume(name: str) -> None:
 def trigger(name: str) -> None:
     """Start a run of a schedule now, as for a tick, and print its id."""
     with command_context().opened() as database:
-        tick = database.engine.trigger(name)
+        tick = views.tick_of(database.engine.trigger(name))
         if command_context().as_json:
-            print_json(_tick(tick))
+            print_json(tick)
         else:
             print(
                 tick.run
@@ -248,7 +241,7 @@ def trigger(name: str) -> None:
 
 @schedules.command(
     "backfill",
-    epilog="Example: holdfast schedules backfill nightly --since 2026-12-01 --until 1d --preview",
+    epilog="Example: holdfast schedules backfill nightly --since 2026-12-01 --until 1d --dry-run",
 )
 @click.argument("name", metavar="NAME")
 @click.option(
@@ -265,53 +258,59 @@ def trigger(name: str) -> None:
     default="0s",
     help="The end of the period; default: now. E.g. --until 1d",
 )
-@click.option("--preview", is_flag=True, help="Only show which runs would be started.")
+@click.option("--dry-run", is_flag=True, help="Only show which runs would be started.")
 @printing
-def backfill(name: str, since: str | datetime, until: str | datetime, preview: bool) -> None:
+def backfill(name: str, since: str | datetime, until: str | datetime, dry_run: bool) -> None:
     """Start a run for each tick of a period that has none."""
     with command_context().opened() as database:
-        ticks = database.engine.backfill(name, since, until, preview=preview)
+        ticks = [
+            views.tick_of(tick)
+            for tick in database.engine.backfill(name, since, until, preview=dry_run)
+        ]
         if command_context().as_json:
-            print_json([_tick(tick) for tick in ticks])
+            print_json(ticks)
         else:
             print_table(
                 ("TICK", "RUN", ""),
-                [(seconds(tick.at), tick.run or "-", _outcome(tick, preview)) for tick in ticks],
+                [
+                    (seconds(tick.at), tick.run or "-", _outcome(tick, dry_run=dry_run))
+                    for tick in ticks
+                ],
             )
 
 
-@schedules.command("remove", epilog="Example: holdfast schedules remove nightly")
+@schedules.command("remove", epilog="Example: holdfast schedules remove nightly --yes")
 @click.argument("name", metavar="NAME")
+@deleting
 @printing
-def remove(name: str) -> None:
+def remove(name: str, yes: bool) -> None:
     """Remove a schedule; its runs are kept."""
     with command_context().opened() as database:
+        confirm(f"Remove the schedule {name}?", yes=yes)
         database.engine.unschedule(name)
-        if command_context().as_json:
-            print_json({"removed": name})
+    if command_context().as_json:
+        print_json({"removed": name})
+    else:
+        print(f"schedule {name} removed")
 
 
-def _outcome(tick: Tick, preview: bool) -> str:
+def _outcome(tick: TickView, *, dry_run: bool) -> str:
     if tick.run is None:
-        return "would start" if preview else "not started"
+        return "would start" if dry_run else "not started"
     return "started" if tick.created else "has a run"
-
-
-def _tick(tick: Tick) -> dict[str, Any]:
-    return {"at": iso(tick.at), "run": tick.run, "created": tick.created}
 
 
 def _list() -> None:
     with command_context().opened() as database:
-        records = database.engine.schedules()
+        records = [views.of(schedule) for schedule in database.engine.schedules()]
         if command_context().as_json:
-            print_json([as_data(schedule) for schedule in records])
+            print_json(records)
             return
         rows = [
             (
                 schedule.name,
                 schedule.workflow,
-                rules.shown(schedule.rule),
+                schedule.text,
                 schedule.zone,
                 _state(database, schedule),
             )
@@ -320,7 +319,7 @@ def _list() -> None:
         print_table(("SCHEDULE", "WORKFLOW", "RULE", "ZONE", "NEXT"), rows)
 
 
-def _state(database: OpenDatabase, schedule: Schedule) -> str:
+def _state(database: OpenDatabase, schedule: ScheduleView) -> str:
     if schedule.paused is not None:
         return f"paused: {schedule.paused}"
     ticks = database.engine.next_ticks(schedule.name, 1)
@@ -328,17 +327,17 @@ def _state(database: OpenDatabase, schedule: Schedule) -> str:
 
 
 def _show(engine: Engine, name: str) -> None:
-    schedule = engine.find_schedule(name)
-    blockers = engine.why_schedule(name)
+    schedule = views.of(engine.find_schedule(name))
+    blockers = [blocker_of(blocker) for blocker in engine.why_schedule(name)]
     ticks = [tick.isoformat() for tick in engine.next_ticks(name)]
     if command_context().as_json:
-        print_json({**as_data(schedule), "next": ticks, "why": blockers})
+        fields = {field: getattr(schedule, field) for field in schedule.__struct_fields__}
+        print_json({**fields, "next": ticks, "why": blockers})
         return
     print(
-        f"{schedule.name}: {rules.shown(schedule.rule)}, time zone {schedule.zone}, starts"
-        f" {schedule.workflow}"
+        f"{schedule.name}: {schedule.text}, time zone {schedule.zone}, starts {schedule.workflow}"
     )
-    jitter = f", jitter {duration.show(schedule.jitter)}" if schedule.jitter else ""
+    jitter = f", jitter {brief(schedule.jitter)}" if schedule.jitter else ""
     print(f"overlap {schedule.overlap}, misfire {schedule.misfire}{jitter}")
     print(f"{schedule.started} runs started, {schedule.skipped} ticks skipped")
     if schedule.note:
@@ -348,36 +347,3 @@ def _show(engine: Engine, name: str) -> None:
         print(f"{blocker.text}{remedy}")
     for tick in ticks:
         print(f"  {tick}")
-
-
-def as_data(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule as plain data, with times as ISO 8601."""
-    return {
-        "name": schedule.name,
-        "namespace": schedule.namespace,
-        "workflow": schedule.workflow,
-        "version": schedule.version,
-        "lane": schedule.lane,
-        "capabilities": schedule.capabilities,
-        "arguments": payload(schedule.input),
-        "priority": schedule.priority,
-        "tags": schedule.tags,
-        "deadline": schedule.deadline and duration.show(schedule.deadline),
-        "rule": payload(schedule.rule.encode()),
-        "zone": schedule.zone,
-        "overlap": schedule.overlap,
-        "queue_limit": schedule.queue_limit,
-        "misfire": schedule.misfire,
-        "catch_up": schedule.catch_up,
-        "grace": duration.show(schedule.grace),
-        "jitter": duration.show(schedule.jitter),
-        "origin": schedule.origin,
-        "paused": schedule.paused,
-        "next_at": iso(schedule.next_at),
-        "last_at": iso(schedule.last_at),
-        "waiting": [iso(tick) for tick in schedule.queued],
-        "started": schedule.started,
-        "skipped": schedule.skipped,
-        "note": schedule.note,
-        "created_at": iso(schedule.created_at),
-    }

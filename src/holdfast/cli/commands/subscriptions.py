@@ -1,44 +1,66 @@
-"""``holdfast subscriptions``: list subscriptions, add webhooks, and redeliver dead letters."""
+"""``holdfast events subscriptions, unsubscribe, webhooks``: list named cursors and webhooks, set
+webhooks, and redeliver dead letters."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from holdfast.cli.commands.events import filtering, filters_from
-from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, payload, print_fields, print_json, print_table, seconds, short
-from holdfast.core.subscriptions import DeadLetter, EventFilter, Subscription, cursor_of
+from holdfast.cli.commands.event_filters import filtering, filters_from
+from holdfast.cli.context import command_context, confirm, deleting, printing
+from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.core.subscriptions import WEBHOOK
+from holdfast.views import subscriptions as views
+from holdfast.views.subscriptions import conditions_line
+from holdfast.views.text import seconds, short
 
 EPILOG = """\b
 Examples:
-  holdfast subscriptions
-  holdfast subscriptions add billing https://example.org/hook --kind completions
-  holdfast subscriptions dead billing
-  holdfast subscriptions replay billing
-  holdfast subscriptions remove billing"""
+  holdfast events webhooks
+  holdfast events webhooks set billing https://example.org/hook --kind completions
+  holdfast events webhooks dead-letters billing
+  holdfast events webhooks redeliver billing
+  holdfast events webhooks remove billing"""
+
+
+@click.command(
+    short_help="List named cursors and webhooks.", epilog="Example: holdfast events subscriptions"
+)
+@printing
+def subscriptions() -> None:
+    """List named cursors and webhooks, with their positions and last errors."""
+    _list(None)
+
+
+@click.command(
+    short_help="Remove a named cursor.", epilog="Example: holdfast events unsubscribe mirror --yes"
+)
+@click.argument("name", metavar="NAME")
+@deleting
+@printing
+def unsubscribe(name: str, yes: bool) -> None:
+    """Remove a named cursor; its reader begins again where it is told to."""
+    _remove(name, f"Remove the cursor {name}?", yes)
 
 
 @click.group(
-    short_help="List subscriptions; add and remove webhooks.",
+    short_help="List, set and remove webhooks.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
 @printing
 @click.pass_context
-def subscriptions(ctx: click.Context) -> None:
-    """List named cursors and webhooks, with their positions and last errors."""
+def webhooks(ctx: click.Context) -> None:
+    """List webhooks, with their positions and last errors."""
     if ctx.invoked_subcommand is None:
-        with command_context().opened() as database:
-            _list(database)
+        _list(WEBHOOK)
 
 
-@subscriptions.command(
-    "add",
+@webhooks.command(
+    "set",
     epilog=(
-        "Example: holdfast subscriptions add billing https://example.org/hook --kind completions"
+        "Example: holdfast events webhooks set billing https://example.org/hook --kind completions"
     ),
 )
 @click.argument("name", metavar="NAME")
@@ -61,17 +83,17 @@ def subscriptions(ctx: click.Context) -> None:
 )
 @filtering
 @printing
-def add(
+def set_webhook(
     name: str,
     url: str,
     after: str | None,
     attempts: int | None,
     secret_file: str | None,
-    kinds: tuple[str, ...],
+    kinds: list[str],
     workflow: str | None,
     namespace: str | None,
     run: str | None,
-    tags: tuple[str, ...],
+    tags: list[tuple[str, str]],
 ) -> None:
     """Deliver events to a URL, and print the secret that signs them. It is shown only once."""
     secret = None if secret_file is None else Path(secret_file).read_text("utf-8").strip()
@@ -87,32 +109,40 @@ def add(
             print_fields([("webhook", name), ("url", url), ("secret", signing_secret)])
 
 
-@subscriptions.command("remove", epilog="Example: holdfast subscriptions remove billing")
+@webhooks.command("remove", epilog="Example: holdfast events webhooks remove billing --yes")
 @click.argument("name", metavar="NAME")
+@deleting
 @printing
-def remove(name: str) -> None:
-    """Remove a named cursor, or a webhook with its dead letters."""
+def remove(name: str, yes: bool) -> None:
+    """Remove a webhook with its dead letters."""
+    _remove(name, f"Remove the webhook {name} with its dead letters?", yes)
+
+
+def _remove(name: str, question: str, yes: bool) -> None:
     with command_context().opened() as database:
+        confirm(question, yes=yes)
         database.engine.unsubscribe(name)
-        if command_context().as_json:
-            print_json({"removed": name})
-        else:
-            print(f"subscription {name} removed")
+    if command_context().as_json:
+        print_json({"removed": name})
+    else:
+        print(f"subscription {name} removed")
 
 
-@subscriptions.command("dead", epilog="Example: holdfast subscriptions dead billing --json")
+@webhooks.command(
+    "dead-letters", epilog="Example: holdfast events webhooks dead-letters billing --json"
+)
 @click.argument("name", metavar="NAME")
 @printing
-def dead(name: str) -> None:
+def dead_letters(name: str) -> None:
     """List the dead letters of a webhook: events that could not be delivered, oldest first."""
     with command_context().opened() as database:
-        letters = database.engine.dead_letters(name)
+        letters = [views.letter_of(letter) for letter in database.engine.dead_letters(name)]
         if command_context().as_json:
-            print_json([_letter_as_data(letter) for letter in letters])
+            print_json(letters)
             return
         rows = [
             (
-                letter.run_id,
+                letter.run,
                 str(letter.seq),
                 str(letter.attempts),
                 seconds(letter.at),
@@ -121,13 +151,13 @@ def dead(name: str) -> None:
             )
             for letter in letters
         ]
-        print_table(("RUN", "SEQ", "ATTEMPTS", "SINCE", "REPLAY", "ERROR"), rows)
+        print_table(("RUN", "SEQ", "ATTEMPTS", "SINCE", "QUEUED", "ERROR"), rows)
 
 
-@subscriptions.command("replay", epilog="Example: holdfast subscriptions replay billing")
+@webhooks.command("redeliver", epilog="Example: holdfast events webhooks redeliver billing")
 @click.argument("name", metavar="NAME")
 @printing
-def replay(name: str) -> None:
+def redeliver(name: str) -> None:
     """Queue the dead letters of a webhook for another delivery by a worker."""
     with command_context().opened() as database:
         count = database.engine.replay_dead_letters(name)
@@ -137,78 +167,33 @@ def replay(name: str) -> None:
             print(f"{count} dead letters queued for another delivery")
 
 
-def _list(database: OpenDatabase) -> None:
-    workers = {session.id: session.worker for session in database.engine.workers()}
-    installation = database.store.installation.id()
-    listed = [
-        _as_data(subscription, workers, installation)
-        for subscription in database.engine.subscriptions()
-    ]
+def _list(kind: str | None) -> None:
+    """Print the subscriptions of a kind, or all."""
+    with command_context().opened() as database:
+        workers = {session.id: session.worker for session in database.engine.workers()}
+        installation = database.store.installation.id()
+        listed = [
+            views.of(
+                subscription,
+                installation=installation,
+                worker=workers.get(subscription.session_id or ""),
+            )
+            for subscription in database.engine.subscriptions()
+            if kind in (None, subscription.kind)
+        ]
     if command_context().as_json:
         print_json(listed)
         return
     rows = [
         (
-            data["name"],
-            data["kind"],
-            _filter_text(data["which"]),
-            data["url"] or "-",
-            data["worker"] or "-",
-            str(data["attempts"]),
-            short(data["error"]) or "-",
+            subscription.name,
+            subscription.kind,
+            conditions_line(subscription.which),
+            subscription.url or "-",
+            subscription.worker or "-",
+            str(subscription.attempts),
+            short(subscription.error) or "-",
         )
-        for data in listed
+        for subscription in listed
     ]
     print_table(("NAME", "KIND", "EVENTS", "URL", "WORKER", "FAILED", "ERROR"), rows)
-
-
-def _as_data(
-    subscription: Subscription, workers: dict[str, str], installation: str
-) -> dict[str, Any]:
-    return {
-        "name": subscription.name,
-        "kind": subscription.kind,
-        "which": _filter_as_data(subscription.which),
-        "cursor": cursor_of(subscription.place, installation),
-        "url": subscription.url,
-        "worker": workers.get(subscription.session_id or ""),
-        "attempts": subscription.attempts,
-        "attempt_limit": subscription.attempt_limit or None,
-        "next_at": iso(subscription.next_at),
-        "error": subscription.error,
-        "created_at": iso(subscription.created_at),
-        "moved_at": iso(subscription.moved_at),
-    }
-
-
-def _filter_as_data(which: EventFilter) -> dict[str, Any]:
-    """Return the conditions that a filter sets."""
-    names = {"workflow": which.workflow, "namespace": which.namespace, "run": which.run_id}
-    data: dict[str, Any] = {name: value for name, value in names.items() if value is not None}
-    if which.kinds is not None:
-        data["kind"] = list(which.kinds)
-    if which.tags:
-        data["tags"] = which.tags
-    return data
-
-
-def _filter_text(which: dict[str, Any]) -> str:
-    parts = [
-        f"{name}={','.join(value) if isinstance(value, list) else value}"
-        for name, value in which.items()
-        if name != "tags"
-    ]
-    parts += [f"{name}={value}" for name, value in which.get("tags", {}).items()]
-    return short(" ".join(parts), 60) or "all"
-
-
-def _letter_as_data(letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "run": letter.run_id,
-        "seq": letter.seq,
-        "attempts": letter.attempts,
-        "error": letter.error,
-        "at": iso(letter.at),
-        "again": letter.again,
-        "body": payload(letter.body),
-    }

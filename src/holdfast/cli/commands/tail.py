@@ -9,11 +9,13 @@ import click
 import msgspec
 
 from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, print_line
+from holdfast.cli.output import print_line
 from holdfast.core.runs import RunRecord
-from holdfast.core.streams.model import Frame, FrameKind, StreamMode
+from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.streams.rules import split
 from holdfast.service.streams import PAGE
+from holdfast.views import streams as views
+from holdfast.views.streams import FrameView
 
 EPILOG = """\b
 Examples:
@@ -50,12 +52,12 @@ def tail(run: str, follow: bool, after: int, step: str | None, no_best_effort: b
         options: dict[str, Any] = {"step": step, "best_effort": not no_best_effort}
         if follow:
             for frame in database.engine.tail(record.id, after=after, **options):
-                show(frame)
+                show(views.of(frame))
             show.end()
             return
         while page := database.engine.read(record.id, after=after, limit=PAGE, **options):
             for frame in page:
-                show(frame)
+                show(views.of(frame))
             after = page[-1].seq
 
 
@@ -67,14 +69,14 @@ class _Printer:
         self._run: RunRecord = run
         self._seen_streams: set[int] = set()
 
-    def __call__(self, frame: Frame) -> None:
+    def __call__(self, frame: FrameView) -> None:
         if command_context().as_json:
-            print_line({**msgspec.to_builtins(frame), "at": iso(frame.at)})
+            print_line(frame)
         else:
             self._print(frame)
         sys.stdout.flush()
 
-    def _print(self, frame: Frame) -> None:
+    def _print(self, frame: FrameView) -> None:
         source = _source(frame)
         if frame.stream not in self._seen_streams:
             self._seen_streams.add(frame.stream)
@@ -93,12 +95,12 @@ class _Printer:
             print(f"-- the run is {run.status.value if run else 'deleted'}")
 
 
-def _source(frame: Frame) -> str:
+def _source(frame: FrameView) -> str:
     """Return the step that emitted a frame; empty for the workflow code."""
     return frame.step if frame.generation else frame.step.rstrip("/")
 
 
-def _text(frame: Frame) -> str:
+def _text(frame: FrameView) -> str:
     if frame.kind in (FrameKind.STDOUT, FrameKind.STDERR) and isinstance(frame.value, str):
         return frame.value.rstrip("\n")
     if isinstance(frame.value, bytes):
@@ -114,7 +116,7 @@ def _text(frame: Frame) -> str:
     return f"{frame.name} {text}" if frame.name else text
 
 
-def _changes(frame: Frame) -> str:
+def _changes(frame: FrameView) -> str:
     """Format the patch of a summary; list deleted paths apart from values that are set to null."""
     values, deleted = split(frame.value, frame.nulls or [])
     parts = []

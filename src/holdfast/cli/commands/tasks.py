@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-import msgspec
 
 from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, print_json, short
-from holdfast.cli.params import DURATION, JSON, MOMENT, TAG
+from holdfast.cli.output import print_json
+from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
 from holdfast.connect.lease import Lease
 from holdfast.connect.tasks import TaskWorker
 from holdfast.core.streams.model import StreamMode
@@ -18,6 +17,10 @@ from holdfast.core.tasks.policy import FailureKind
 from holdfast.core.tasks.suspension import ON_TIMEOUT
 from holdfast.errors import HoldfastError
 from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
+from holdfast.views import tasks as views
+from holdfast.views.tasks import LeaseView
+from holdfast.views.text import payload, seconds
+from holdfast.views.values import instant, optional_instant
 
 EPILOG = """\b
 Examples:
@@ -48,12 +51,11 @@ def tasks() -> None:
 @click.argument("workflow", metavar="NAME")
 @click.argument("values", metavar="[ARGS_JSON]...", type=JSON, nargs=-1)
 @click.option("--lane", metavar="LANE", help="The lane of the run. E.g. --lane gpu")
-@click.option(
+@many(
     "--capability",
     "capabilities",
-    multiple=True,
-    metavar="WORD",
-    help="A capability that the holder must offer; repeatable. E.g. --capability cuda",
+    metavar="A,B",
+    help="The capabilities that the holder must offer. E.g. --capability cuda",
 )
 @click.option(
     "--priority",
@@ -102,20 +104,19 @@ def tasks() -> None:
     metavar="WHEN",
     help="Cancel the run if it has not ended by then. E.g. --deadline 1d",
 )
-@click.option(
+@many(
     "--tag",
     "tags",
-    type=TAG,
+    type=TAGS,
     metavar="NAME=VALUE",
-    multiple=True,
-    help="A tag of the run; repeatable. E.g. --tag customer=7",
+    help="The tags of the run. E.g. --tag customer=7",
 )
 @printing
 def submit(
     workflow: str,
     values: tuple[Any, ...],
-    capabilities: tuple[str, ...],
-    tags: tuple[tuple[str, str], ...],
+    capabilities: list[str],
+    tags: list[tuple[str, str]],
     **options: Any,
 ) -> None:
     """Start a run of the task NAME, which workers that serve it can lease, and print its id."""
@@ -126,7 +127,7 @@ def submit(
         if option in start_options
     }
     if capabilities:
-        start_options["capabilities"] = list(capabilities)
+        start_options["capabilities"] = capabilities
     with command_context().opened(create=True) as database:
         run = database.engine.start(
             workflow, *values, policy=policy, tags=dict(tags), **start_options
@@ -135,26 +136,23 @@ def submit(
 
 
 @tasks.command(epilog="Example: holdfast tasks claim --workflow render --limit 5 --wait 30s --json")
-@click.option(
+@many(
     "--workflow",
     "workflows",
-    multiple=True,
-    metavar="NAME",
-    help="Only runs of this workflow; repeatable. E.g. --workflow render",
+    metavar="A,B",
+    help="Only runs of these workflows. E.g. --workflow render",
 )
-@click.option(
+@many(
     "--lane",
     "lanes",
-    multiple=True,
-    metavar="LANE",
-    help="Only runs of this lane; repeatable. E.g. --lane gpu",
+    metavar="A,B",
+    help="Only runs of these lanes. E.g. --lane gpu",
 )
-@click.option(
+@many(
     "--capability",
     "capabilities",
-    multiple=True,
-    metavar="WORD",
-    help="A capability that you offer; repeatable. E.g. --capability cuda",
+    metavar="A,B",
+    help="The capabilities that you offer. E.g. --capability cuda",
 )
 @click.option(
     "--limit",
@@ -178,10 +176,10 @@ def submit(
     "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
 )
 @printing
-def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: tuple[str, ...]) -> None:
+def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str]) -> None:
     """Lease runs and print one lease per run, in the order of the queue."""
     options: dict[str, Any] = {
-        name: list(values) or None for name, values in offer.items() if name != "capabilities"
+        name: values or None for name, values in offer.items() if name != "capabilities"
     }
     options |= {"capabilities": offer["capabilities"], "claims": wait is not None}
     with command_context().opened() as database:
@@ -192,10 +190,10 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: tuple[st
         elif wait is not None:
             task_worker.rest()  # this process ends now, so its session claims no more runs
         if command_context().as_json:
-            print_json([_as_data(lease) for lease in leases])
+            print_json([_view(lease) for lease in leases])
             return
         for lease in leases:
-            print(f"{lease.proof}  {lease.run.workflow}  {short(lease.run.input)}")
+            print(f"{lease.proof}  {lease.run.workflow}  {payload(lease.input)}")
 
 
 @tasks.command(epilog="Example: holdfast tasks renew LEASE --ttl 60s")
@@ -303,7 +301,7 @@ def wait(lease: str, name: str, expires: Any) -> None:
             "wait": created.id,
             "name": created.name,
             "token": str(created.token),
-            "until": iso(created.until),
+            "until": optional_instant(created.until),
         }
         _report(data, f"{created.id}  {created.token!s}")
 
@@ -390,12 +388,11 @@ def cancel(lease: str, reason: str) -> None:
 
 @tasks.command(epilog="Example: holdfast tasks reclaim last --capability cuda")
 @click.argument("run", metavar="RUN")
-@click.option(
+@many(
     "--capability",
     "capabilities",
-    multiple=True,
-    metavar="WORD",
-    help="A capability that you offer; repeatable. E.g. --capability cuda",
+    metavar="A,B",
+    help="The capabilities that you offer. E.g. --capability cuda",
 )
 @click.option(
     "--ttl",
@@ -409,7 +406,7 @@ def cancel(lease: str, reason: str) -> None:
     "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
 )
 @printing
-def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> None:
+def reclaim(run: str, capabilities: list[str], ttl: str, worker: str) -> None:
     """Lease this run, whose holder is gone. A run that has reached its limit of reclaims fails."""
     with command_context().opened() as database:
         record = database.find(run, mine=True)
@@ -432,8 +429,8 @@ def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> N
             )
         else:
             _report(
-                _as_data(answer),
-                f"{answer.proof}  {answer.run.workflow}  {short(answer.run.input)}",
+                _view(answer),
+                f"{answer.proof}  {answer.run.workflow}  {payload(answer.input)}",
             )
 
 
@@ -509,7 +506,7 @@ def _answer(
     return {
         "run": held.run.id,
         "status": database.engine.run(held.run.id).status.value,
-        "until": iso(until),
+        "until": optional_instant(until),
     }
 
 
@@ -517,38 +514,25 @@ def _line(held: Lease, answer: RunEnded | Retried | Deferred) -> str:
     if isinstance(answer, RunEnded):
         return f"run {held.run.id} is {answer.status.value}"
     if isinstance(answer, Retried):
-        return f"run {held.run.id} will be retried at {iso(answer.at)}"
+        return f"run {held.run.id} will be retried at {seconds(instant(answer.at))}"
     return f"run {held.run.id} is {answer.status.value}" + (
-        f" until {iso(answer.until)}" if answer.until else ""
+        f" until {seconds(instant(answer.until))}" if answer.until else ""
     )
 
 
-def _as_data(lease: Lease) -> dict[str, Any]:
-    run = lease.run
-    return {
-        "lease": lease.proof,
-        "run": run.id,
-        "workflow": run.workflow,
-        "lane": run.lane,
-        "input": lease.input,
-        "attempt": lease.attempt,
-        "generation": run.generation,
-        "signals": [
-            {
-                "name": signal.name,
-                "payload": msgspec.Raw(signal.payload),
-                "source": signal.source,
-                "wait": signal.wait_id,
-            }
-            for signal in lease.signals
-        ],
-        "timed_out": lease.timed_out,
-        "released_by": None if lease.waited is None else lease.waited.by,
-        "cancel_reason": run.cancel_reason,
-    }
+def _view(lease: Lease) -> LeaseView:
+    return views.of(
+        lease.run,
+        proof=lease.proof,
+        arguments=lease.input,
+        attempt=lease.attempt,
+        signals=lease.signals,
+        timed_out=lease.timed_out,
+        released_by=None if lease.waited is None else lease.waited.by,
+    )
 
 
-def _report(data: dict[str, Any], line: str) -> None:
+def _report(data: dict[str, Any] | LeaseView, line: str) -> None:
     if command_context().as_json:
         print_json(data)
     else:

@@ -1,34 +1,35 @@
-"""``holdfast waits``, ``holdfast release``: list waits, print their tokens, and release them."""
+"""``holdfast waits``: list waits, print their tokens, and release runs from them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
-import msgspec
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, print_json, print_table, seconds, short
+from holdfast.cli.context import command_context, printing
+from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import JSON
-from holdfast.service.waits import WaitInfo
+from holdfast.views import waits as views
+from holdfast.views.text import seconds, short
 
-WAITS = """\b
+EPILOG = """\b
 Examples:
   holdfast waits                       all open waits
   holdfast waits --escalated           waits that need an operator
-  holdfast waits last                  the waits of a run, open and closed
-  holdfast waits --token 01m7ge8gkb... the token of a wait"""
+  holdfast waits --run last            the waits of a run, open and closed
+  holdfast waits token 01m7ge8gkb...   the token of a wait
+  holdfast waits release last          let a run continue without what it waits for"""
 
 
-@click.command(short_help="List what runs wait for; print tokens of waits.", epilog=WAITS)
-@click.argument("run", metavar="[RUN]", required=False)
-@click.option("--escalated", is_flag=True, help="Only waits that timed out and need an operator.")
-@click.option(
-    "--token",
-    "wait",
-    metavar="WAIT",
-    help="Print the token of this wait, for an outside program. E.g. --token 01m7ge8gkb...",
+@click.group(
+    short_help="List what runs wait for, print tokens, release runs.",
+    epilog=EPILOG,
+    invoke_without_command=True,
 )
+@click.option(
+    "--run", metavar="RUN", help="The waits of this run, open and closed. E.g. --run last"
+)
+@click.option("--escalated", is_flag=True, help="Only waits that timed out and need an operator.")
 @click.option(
     "--limit",
     metavar="N",
@@ -38,50 +39,50 @@ Examples:
     help="The maximum number of waits. E.g. --limit 1000",
 )
 @printing
-def waits(run: str | None, escalated: bool, wait: str | None, limit: int) -> None:
-    """List the waits of a run, or all open waits. Tokens are not shown, only their fingerprints and
+@click.pass_context
+def waits(ctx: click.Context, run: str | None, escalated: bool, limit: int) -> None:
+    """List all open waits, or the waits of a run. Tokens are not shown, only their fingerprints and
     the names of their keys."""
+    if ctx.invoked_subcommand is not None:
+        return
     with command_context().opened() as database:
-        if wait is not None:
-            _print_token(database, wait)
-            return
         run_id = None if run is None else database.find(run).id
-        listed = database.engine.waits(run_id, escalated=escalated, limit=limit)
+        listed = [
+            views.of(wait)
+            for wait in database.engine.waits(run_id, escalated=escalated, limit=limit)
+        ]
     if command_context().as_json:
-        print_json([_as_data(info) for info in listed])
+        print_json(listed)
         return
     rows = [
         (
-            info.run_id,
-            info.step,
-            info.state,
-            short(info.name, 50),
-            info.id or "-",
-            seconds(info.until) or "-",
-            info.fingerprint or "-",
+            wait.run_id,
+            wait.step,
+            wait.state,
+            short(wait.name, 50),
+            wait.id or "-",
+            seconds(wait.until) or "-",
+            wait.fingerprint or "-",
         )
-        for info in listed
+        for wait in listed
     ]
     print_table(("RUN", "STEP", "STATE", "WAITS FOR", "WAIT", "UNTIL", "FINGERPRINT"), rows)
 
 
-def _print_token(database: OpenDatabase, wait: str) -> None:
-    token = database.engine.wait_token(wait)
+@waits.command("token", epilog="Example: holdfast waits token 01m7ge8gkb...")
+@click.argument("wait", metavar="WAIT")
+@printing
+def print_token(wait: str) -> None:
+    """Print the token of a wait, for an outside program."""
+    with command_context().opened() as database:
+        token = database.engine.wait_token(wait)
     if command_context().as_json:
         print_json({"wait": wait, "token": str(token)})
     else:
         print(token)
 
 
-def _as_data(wait: WaitInfo) -> dict[str, Any]:
-    times = ("opened_at", "until", "escalated_at", "closed_at")
-    return {**msgspec.to_builtins(wait), **{name: iso(getattr(wait, name)) for name in times}}
-
-
-@click.command(
-    short_help="Release a run from its wait, sleep, retry delay or start delay.",
-    epilog="Example: holdfast release last --by ann --payload true",
-)
+@waits.command("release", epilog="Example: holdfast waits release last --by ann --payload true")
 @click.argument("run", metavar="RUN")
 @click.option(
     "--step", metavar="STEP", help="The waiting step, if there are several. E.g. --step wait"

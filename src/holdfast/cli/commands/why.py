@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
 
 import click
-import msgspec
 
 from holdfast.cli.context import OpenDatabase, command_context, printing
-from holdfast.cli.output import iso, print_json
-from holdfast.core.why.model import Blocker, Why, until
+from holdfast.cli.output import print_json
+from holdfast.core.why.model import Why
 from holdfast.errors import FlowNotFound, RunNotFound
 from holdfast.service.why import why as explain
+from holdfast.views import why as views
+from holdfast.views.text import until
+from holdfast.views.values import instant
+from holdfast.views.why import BlockerView, WhyView
 
 EPILOG = """\b
 Examples:
@@ -26,7 +29,7 @@ def why(run: str) -> None:
     """Explain the status of a run or a managed flow: the exact blocker, its holder, since when, and
     the command that unblocks it."""
     with command_context().opened() as database:
-        print_why(_explain(database, run), database.store.now())
+        print_why(views.of(_explain(database, run)), instant(database.store.now()))
 
 
 def _explain(database: OpenDatabase, name: str) -> Why:
@@ -44,24 +47,15 @@ def _explain(database: OpenDatabase, name: str) -> Why:
     return explain(database.store, run, only=command_context().namespace)
 
 
-def print_why(explanation: Why, now: int) -> None:
+def print_why(explanation: WhyView, now: datetime) -> None:
     """Print an explanation, for people or as JSON."""
     if command_context().as_json:
-        print_json(_as_data(explanation))
+        print_json(explanation)
     else:
         _print(explanation, now)
 
 
-def _as_data(explanation: Why) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(explanation)
-    data["since"] = iso(explanation.since)
-    for blocker in data["blockers"]:
-        blocker["since"] = iso(blocker["since"])
-        blocker["until"] = iso(blocker["until"])
-    return data
-
-
-def _print(explanation: Why, now: int) -> None:
+def _print(explanation: WhyView, now: datetime) -> None:
     since = ""
     if explanation.since is not None:
         since = f" since {until(explanation.since, now)}"
@@ -73,7 +67,7 @@ def _print(explanation: Why, now: int) -> None:
         _print_blocker(blocker)
 
 
-def _print_blocker(blocker: Blocker) -> None:
+def _print_blocker(blocker: BlockerView) -> None:
     print(f"  {blocker.text}")
     if blocker.remedy is not None:
         print(f"    $ {command_context().command(blocker.remedy)}")

@@ -16,24 +16,24 @@ import msgspec
 
 from holdfast.cli.context import command_context, shared, without_secret
 from holdfast.cli.loading import known_workflows, load_module, load_name, split
-from holdfast.cli.output import error_line
-from holdfast.cli.params import DURATION, LIST
+from holdfast.cli.params import DURATION, many
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.components import Components, EngineOptions, settings_from
 from holdfast.connect.engine import Engine
 from holdfast.core.program import is_definition
 from holdfast.core.status import Status
-from holdfast.core.why.model import brief
 from holdfast.engine.worker.worker import Worker
 from holdfast.errors import NamespaceBound
 from holdfast.store.database import Hints
+from holdfast.views import runs as views
+from holdfast.views.text import brief, error_line
 
 log = logging.getLogger("holdfast")
 
 EPILOG = """\b
 Examples:
   holdfast worker shop.py
-  holdfast worker shop.flows --lanes default,slow --capabilities gpu --concurrency 50 --name gpu-1
+  holdfast worker shop.flows --lane default,slow --capability gpu --concurrency 50 --name gpu-1
   holdfast worker shop.flows:app    app is an Engine, a workflow, or a list of workflows"""
 
 LOG_EACH = 20
@@ -45,17 +45,17 @@ LOG_INTERVAL = 0.2
 
 @click.command(short_help="Run a worker in the foreground.", epilog=EPILOG)
 @click.argument("target", metavar="MODULE[:NAME]")
-@click.option(
-    "--lanes",
+@many(
+    "--lane",
+    "lanes",
     metavar="A,B",
-    type=LIST,
-    help="Serve only these lanes; default: all. E.g. --lanes default,slow",
+    help="Serve only these lanes; default: all. E.g. --lane default,slow",
 )
-@click.option(
-    "--capabilities",
+@many(
+    "--capability",
+    "capabilities",
     metavar="A,B",
-    type=LIST,
-    help="The capabilities that this worker offers. E.g. --capabilities gpu",
+    help="The capabilities that this worker offers. E.g. --capability gpu",
 )
 @click.option(
     "--concurrency",
@@ -79,13 +79,13 @@ LOG_INTERVAL = 0.2
     type=DURATION,
     help="How long running steps may take to end on shutdown. E.g. --grace 1m",
 )
-@click.option(
-    "--webhook-hosts",
+@many(
+    "--webhook-host",
+    "webhook_hosts",
     metavar="A,B",
-    type=LIST,
     help=(
         "Deliver webhooks to these hosts even if their addresses are not public. E.g."
-        " --webhook-hosts hooks.internal [env: HOLDFAST_WEBHOOK_HOSTS]"
+        " --webhook-host hooks.internal [env: HOLDFAST_WEBHOOK_HOSTS]"
     ),
 )
 @click.option(
@@ -101,7 +101,7 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
     are released. On the second the worker stops at once; interrupted steps run again on another
     worker."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
-    settings = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value not in (None, [])}
     bound = command_context().namespace
     if bound is not None and settings.setdefault("namespace", bound) != bound:
         raise NamespaceBound(namespace=bound, asked=settings["namespace"])
@@ -307,10 +307,10 @@ class RunPrinter:
             self._log_run(run_id)
 
     def _log_run(self, run_id: str) -> None:
-        run = self._parts.store.runs.get(run_id)
-        if run is None:
+        record = self._parts.store.runs.get(run_id)
+        if record is None:
             return
-        run = self._parts.sealer.shown(run)
+        run = views.of(self._parts.sealer.shown(record))
         took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
         error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
         log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)

@@ -57,7 +57,7 @@ def _pending(facts: RunFacts) -> Why:
     later = _later_blockers(facts)
     # a release helps only if a worker could start the run; remote workers come and go
     is_startable = not later or facts.leased
-    remedy = f"holdfast release {facts.run.id}" if is_startable else None
+    remedy = f"holdfast waits release {facts.run.id}" if is_startable else None
     blocker = Blocker(kind="delay", text=text, since=last_at(facts), until=wake_at, remedy=remedy)
     return explanation(facts, [blocker, *later], since=last_at(facts))
 

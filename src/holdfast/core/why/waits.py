@@ -121,7 +121,7 @@ def _gate(facts: RunFacts, wait: Wait) -> Blocker:
 def _command(gate_id: str, choices: tuple[str, ...]) -> str:
     if APPROVE in choices and REJECT in choices:
         return f"holdfast approve {gate_id} --by NAME"
-    return f"holdfast decide {gate_id} {shlex.quote(choices[0])} --by NAME"
+    return f"holdfast gates decide {gate_id} {shlex.quote(choices[0])} --by NAME"
 
 
 def _retry(facts: RunFacts, wait: Wait) -> Blocker:
@@ -336,7 +336,7 @@ def _release(facts: RunFacts, step: str) -> str:
     releasable = [
         wait for wait in facts.waits if wait.get("kind") in ("wait", "timer", "retry", CHILDREN_END)
     ]
-    command = f"holdfast release {facts.run.id}"
+    command = f"holdfast waits release {facts.run.id}"
     return f"{command} --step {shlex.quote(step)}" if len(releasable) > 1 else command
 
 

@@ -146,9 +146,9 @@ def start_command(offers: Sequence[WorkerOffer], route: Route) -> str:
     defines the workflow."""
     command = "holdfast worker MODULE"
     if offers and not any(_any_or(offer.lanes, route.lane) for offer in offers):
-        command += f" --lanes {route.lane}"
+        command += f" --lane {route.lane}"
     if route.capabilities:
-        command += f" --capabilities {','.join(route.capabilities)}"
+        command += f" --capability {','.join(route.capabilities)}"
     return command
 
 

@@ -132,7 +132,7 @@ def _check_public(host: str, address: str) -> None:
     raise DeliveryRefused(
         f"{subject} is {kind} and not public: to deliver there, allow the host by name on the"
         " workers, with "
-        f'Engine(..., webhook_hosts=["{name}"]), `holdfast worker --webhook-hosts {name}` or'
+        f'Engine(..., webhook_hosts=["{name}"]), `holdfast worker --webhook-host {name}` or'
         f" HOLDFAST_WEBHOOK_HOSTS={name}"
     )
 
