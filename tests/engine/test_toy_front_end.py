@@ -13,6 +13,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.history import live_events
 from holdfast.core.status import Status
 from holdfast.engine.worker.claimed_runs import history_to_load
+from holdfast.service.copy import copy_store
 from holdfast.store.runs.operations import EndSession
 from holdfast.testing import Lab
 from tests.engine.toy_front_end import ListDefinition
@@ -105,7 +106,7 @@ def test_a_list_of_instructions_is_a_workflow_with_a_child_in_python(lab):
     assert lab.finish(run_id) == 42
     assert calls == [5, 21]
     assert kinds(lab, run_id).count(EventKind.CHECKPOINT_WRITTEN) == 2
-    steps = toy.steps(lab.engine.run(run_id).record, lab.history(run_id))
+    steps = lab.engine._parts.client.steps(run_id)
     assert [(step.id, step.status) for step in steps] == [
         ("double#0", "completed"),
         ("double#6", "completed"),
@@ -222,17 +223,35 @@ def test_a_fork_leaves_out_a_checkpoint_that_knows_an_open_child(lab):
     assert EventKind.CHECKPOINT_WRITTEN not in kinds(lab, fork.id)
 
 
-@pytest.mark.sqlite_only
-def test_the_state_is_sealed_like_every_value(database, tmp_path):
+def test_the_state_is_sealed_like_every_value_and_moves_to_a_new_key(database):
     keys = {"k1": b"1" * 32, "k2": b"2" * 32}
     with closing(Lab(database, workflows=SERVED, codec=Encrypted(keys, "k1"))) as lab:
         run_id = to_the_signal(lab, id="sealed")
         stored = lab.engine._parts.store.runs.history(run_id)
         data = next(e.data for e in stored if e.kind == EventKind.CHECKPOINT_WRITTEN)
         assert b"state" not in data
-        take_over(lab)
+    with closing(Engine(database, workflows=[], codec=Encrypted(keys, "k2"))) as engine:
+        assert engine.rekey().unreadable == {}
+
+    only = Encrypted({"k2": keys["k2"]}, "k2")
+    with closing(Lab(database, workflows=SERVED, codec=only, clock=lab.clock)) as lab:
         lab.signal(run_id, "go", 20)
         assert lab.finish(run_id) == 42
+
+
+def test_a_copy_of_the_database_continues_from_the_checkpoint(database, tmp_path):
+    lab = Lab(database, workflows=SERVED)
+    run_id = to_the_signal(lab)
+    lab.abandon()
+    target = str(tmp_path / "copy.db")
+    with closing(open_store(lab.path, clock=lab.clock)) as store:
+        store.apply([EndSession(session.id, crashed=True) for session in store.runs.sessions()])
+        copy_store(store, lambda: open_store(target, clock=lab.clock, half_copied=True))
+
+    with closing(Lab(target, workflows=SERVED, clock=lab.clock)) as copy:
+        checkpoint = loaded(copy, run_id)[0]
+        copy.signal(run_id, "go", 20)
+        assert (checkpoint.kind, copy.finish(run_id)) == (EventKind.CHECKPOINT_WRITTEN, 42)
 
 
 def test_a_list_is_served_by_its_name_alone(database):

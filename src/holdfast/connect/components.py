@@ -16,7 +16,7 @@ from holdfast.core import duration
 from holdfast.core.addresses import checked_hosts
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.program import is_definition, is_workflow_code
+from holdfast.core.program import Definition, is_definition, is_workflow_code
 from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.schedules.model import GONE
 from holdfast.core.sessions import Session
@@ -112,7 +112,7 @@ class EngineOptions:
                 option="large", value=large, why="the limit must be a number of bytes, 0 or more"
             )
         self.large: int = large
-        self.workflows: dict[str, Any] | None = None
+        self.workflows: dict[str, Definition] | None = None
         if workflows is not None:
             checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
             self.workflows = {workflow.name: workflow for workflow in checked}
@@ -134,7 +134,7 @@ class Components:
         self.codec = plan.codec
         self.settings = plan.settings
         self._workflows = plan.workflows
-        self._started: dict[str, Any] = {}
+        self._started: dict[str, Definition] = {}
         self.store = plan.store or open_store(
             plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
         )
@@ -242,7 +242,7 @@ class Components:
             if isinstance(answer, BaseException):
                 raise answer
 
-    def definitions(self) -> Mapping[str, Any]:
+    def definitions(self) -> Mapping[str, Definition]:
         """Return the workflows that this engine can execute, by name: the workflows passed to it,
         or else all workflows that the process defines, and in both cases the workflows started
         here."""

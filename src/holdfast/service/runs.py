@@ -18,7 +18,9 @@ from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.events import Event
 from holdfast.core.fairness import checked_weights
+from holdfast.core.history import live_events
 from holdfast.core.payload import Fetch, Payload
+from holdfast.core.program import Definition, StepRecord, is_definition, recorded_steps
 from holdfast.core.rate_limits import parse_rate
 from holdfast.core.runs import DEFAULT_NAMESPACE, NewRun, Route, RunRecord
 from holdfast.core.sessions import Lane
@@ -102,13 +104,13 @@ class RunService:
         self,
         store: Store,
         codec: Codec,
-        definitions: Callable[[], Mapping[str, Any]],
+        definitions: Callable[[], Mapping[str, Definition]],
         namespace: str | None = None,
         sealer: PayloadSealer | None = None,
     ) -> None:
         self.store: Store = store
         self.codec: Codec = codec
-        self.definitions: Callable[[], Mapping[str, Any]] = definitions
+        self.definitions: Callable[[], Mapping[str, Definition]] = definitions
         self.namespace: str = namespace or DEFAULT_NAMESPACE
         """The namespace of the runs that are started here."""
         self.only: str | None = namespace
@@ -235,7 +237,7 @@ class RunService:
             name = workflow
             version = "1"
             lane = "default"
-            capabilities = ()
+            capabilities: tuple[str, ...] = ()
             if known is None and (not name.strip() or not checked_text("workflow", name)):
                 raise BadOption(option="workflow", value=name, why="give the name of a workflow")
         else:
@@ -245,7 +247,7 @@ class RunService:
             if known is None:
                 raise UnknownWorkflow(workflow=None, why="give a workflow or its name")
         if known is not None:
-            if not hasattr(known, "program"):
+            if not is_definition(known):
                 raise UnknownWorkflow(
                     workflow=getattr(known, "__name__", shown(known)),
                     why="this is not a workflow: decorate the function with @workflow",
@@ -379,6 +381,14 @@ class RunService:
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, opened. Raises RunNotFound, KeyMissing."""
         return self.sealer.events(run_id, self.store.runs.history(self.get(run_id).id))
+
+    def steps(self, run_id: str) -> list[StepRecord]:
+        """Return the steps of a run as its definition shows them; if this process does not know
+        the definition, as the history records them. Raises RunNotFound, KeyMissing."""
+        run = self.get(run_id)
+        history = live_events(self.history(run_id))
+        definition = self.definitions().get(run.workflow)
+        return recorded_steps(history) if definition is None else definition.steps(run, history)
 
     def find(self, **filters: Any) -> list[RunRecord]:
         """Return the runs that match, from new to old. Values that are kept apart are not
