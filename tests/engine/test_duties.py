@@ -102,7 +102,7 @@ def die(engine):
     async def vanish():
         for job in worker._jobs:
             job.cancel()
-        worker.store.release_liveness(worker._slot)
+        worker.store.release_liveness(worker.session.slot)
 
     import asyncio
 
@@ -183,7 +183,7 @@ def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere
 
         def take_over():
             store.store.apply([EndSession(worker.session_id, crashed=False)])
-            worker._sure_until = (
+            worker.session._sure_until = (
                 0.0  # as it is for one that was stopped for longer than it may be silent
             )
 
@@ -193,14 +193,14 @@ def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere
 
 
 def be_silent(worker):
-    worker._sure_until = 0.0
+    worker.session._sure_until = 0.0
 
 
 def doubt_twice(worker):
     worker.loop.call_soon_threadsafe(
         lambda: worker.verify_session().add_done_callback(lambda _: worker.verify_session())
     )
-    worker._sure_until = 0.0
+    worker.session._sure_until = 0.0
 
 
 @pytest.mark.parametrize("interrupt", [be_silent, doubt_twice])
@@ -242,7 +242,7 @@ def test_two_beats_that_find_the_session_gone_open_one_session(database):
         store.store.apply([EndSession(worker.session_id, crashed=False)])
 
         async def beat_twice():
-            await asyncio.gather(worker._beat(), worker._beat())
+            await asyncio.gather(worker.session.beat(), worker.session.beat())
 
         asyncio.run_coroutine_threadsafe(beat_twice(), worker.loop).result(20)
 
@@ -280,7 +280,7 @@ def test_routes_that_could_not_be_read_are_read_again(database, question):
     engine, store = open_engine(database, poll="1h")
     with engine, closing(Engine(database)) as elsewhere:
         run = elsewhere.start(noting, 1, delay="1d")
-        wait_until(lambda: engine._parts.worker._route_cache._routes)
+        wait_until(lambda: engine._parts.worker.claims.route_cache._routes)
         trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
         other = elsewhere.start(noting, 2, lane="another")
 

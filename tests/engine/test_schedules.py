@@ -341,7 +341,7 @@ def test_a_worker_that_is_full_still_fires(place):
         run = engine.start(blocker)
         assert lab._worker.capacity.room() <= 0 or run.status in ("running", "waiting")
         lab.clock.advance("1h")
-        lab._worker.loop.call_soon_threadsafe(lab._worker._ready.set)
+        lab._worker.loop.call_soon_threadsafe(lab._worker.claims.ready.set)
         lab.settle()
         assert len(keys(lab)) == 1
 

@@ -72,7 +72,7 @@ def is_idle(worker: Worker) -> bool:
 
 def _is_idle(worker: Worker) -> bool:
     """Return whether the worker itself has nothing to write, to claim or to wake."""
-    writer, ready = worker.writer, worker._ready
+    writer, ready = worker.writer, worker.claims.ready
     timers = worker.timers._heap
     claims = ready.is_set() or not ready._waiters
     due = any(

@@ -18,7 +18,6 @@ from holdfast.core.codec import Codec
 from holdfast.core.events import Event
 from holdfast.core.program import Definition
 from holdfast.core.runs import NewRun, Route, RunRecord, leased_at_start
-from holdfast.core.sessions import Session
 from holdfast.core.waits import Signal
 from holdfast.engine.execution.execution import RunExecution, notify_all
 from holdfast.engine.maintenance import retention as house
@@ -27,18 +26,17 @@ from holdfast.engine.maintenance.webhooks import WebhookDispatcher
 from holdfast.engine.runtime.capacity import Capacity
 from holdfast.engine.runtime.eager_task import EagerTasks, eager_tasks_of
 from holdfast.engine.runtime.group_commit import ENCRYPTED_SINCE, GroupCommit
-from holdfast.engine.runtime.ids import new_id
 from holdfast.engine.runtime.inline_task import InlineTask
 from holdfast.engine.runtime.long_steps import LongSteps
 from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.runtime.thread_pool import ThreadPool
-from holdfast.engine.runtime.timer_queue import TimerHandle, TimerQueue
-from holdfast.engine.worker.claimed_runs import Unheld, hold_claimed
+from holdfast.engine.runtime.timer_queue import TimerQueue
+from holdfast.engine.worker.claim_loop import ClaimLoop
+from holdfast.engine.worker.claimed_runs import Unheld
 from holdfast.engine.worker.leader import Leader, end_session
-from holdfast.engine.worker.route_cache import RouteCache
-from holdfast.engine.worker.session import session_of
+from holdfast.engine.worker.session_keeper import SessionKeeper
 from holdfast.errors import (
     EngineClosed,
     HoldfastError,
@@ -50,28 +48,20 @@ from holdfast.errors import (
 )
 from holdfast.payloads.compose import composer
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.clock import Clock, uptime
+from holdfast.store.clock import Clock
 from holdfast.store.database import Hints, Operation, SignalArrived
-from holdfast.store.runs.operations import Claim, ClaimedRuns, Heartbeat, OpenSession
-from holdfast.store.runs.queries import NextDue
 from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
 
-BATCH = 200
-"""How many runs are claimed at once."""
-
 SEALED_PAUSE = 30.0
 """Seconds between two attempts at a job while the store is sealed."""
-
-KEEP_EVERY = 0.5
-"""Seconds between two checks of the lock by which others see that this process is alive."""
 
 
 class Worker:
     """Claims runs for one session and executes them on one loop."""
 
-    def __init__(  # noqa: PLR0915 -- the list of attributes documents the object
+    def __init__(
         self,
         store: Store,
         writer: GroupCommit,
@@ -100,12 +90,16 @@ class Worker:
         self.stream_window = settings.stream_window / 1_000_000
         self.captures = settings.capture
         self.executions: dict[str, RunExecution] = {}
+        self.claims = ClaimLoop(self, store)
+        self.session = SessionKeeper(self)
+        # Assigned, not wrapped: each step asks, and this saves a call.
+        self.session_is_certain: Callable[[], bool] = self.session.is_certain
         self.capacity = Capacity(
             settings.concurrency,
             settings.threads,
             self.executions,
             definitions,
-            lambda: self._ready.set(),
+            self.claims.ready.set,
         )
         self.declare: Callable[[], list[Operation]] = list
         """Returns operations that write what the code declares, such as schedules."""
@@ -118,19 +112,7 @@ class Worker:
         self.eager_tasks: EagerTasks
         self._tasks: set[InlineTask] = set()
         self._jobs: list[asyncio.Task[None]] = []
-        self._ready = asyncio.Event()
         self._poller = writer.notifier.poller
-        self._slot = -1
-        self._seen_notification = 0
-        self._behind = False
-        """Whether runs wait for a place in their lane."""
-        self._freed = False
-        """Whether a place was freed since the last claim was submitted."""
-        self._wake: TimerHandle | None = None
-        self._route_cache = RouteCache(store)
-        self._served: tuple[str, ...] = ()
-        self._sure_until = 0.0
-        self._verification: asyncio.Task[None] | None = None
         self._orphans = Unheld(store, writer, self.executions)
         self.settler = GraphResolver(
             writer,
@@ -143,7 +125,7 @@ class Worker:
             writer,
             lifetime=settings.lifetime,
             mine=lambda: self.session_id,
-            freed=self._ready.set,
+            freed=self.claims.ready.set,
             settle=self.settler.wake,
         )
 
@@ -162,10 +144,10 @@ class Worker:
         self._poller.attach()
         self.writer.closing.append(self.settler.closing_operation)
         self.writer.capacity = self.capacity
-        self._slot = self.store.acquire_liveness()
+        self.session.slot = self.store.acquire_liveness()
         try:
-            await self._open_session()
-            await self._declare()
+            await self.session.open()
+            await self.declare_all()
             await self.duties.run_all()
             await self.duties.tick()
             await house.unlock(self)
@@ -174,15 +156,15 @@ class Worker:
             self._withdraw()
             raise
         jobs = (
-            self._claim_forever,
+            self.claims.forever,
             self._watch_forever,
-            self._beat_forever,
+            self.session.beat_forever,
             self.duties.forever,
             self.settler.forever,
             self.webhooks.forever,
             partial(house.run_forever, self),
         )
-        self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
+        self._jobs = [self.loop.create_task(self.guarded(job)) for job in jobs]
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Claim nothing more, let running steps end, park or hand back all runs, and end the
@@ -214,7 +196,8 @@ class Worker:
     async def kill(self) -> None:
         """Stop at once, and free all runs for other workers."""
         self.stopping = True
-        jobs = [*self._jobs, self._verification] if self._verification is not None else self._jobs
+        verification = self.session.verification
+        jobs = self._jobs if verification is None else [*self._jobs, verification]
         for job in jobs:
             job.cancel()
         self.webhooks.close()
@@ -243,22 +226,14 @@ class Worker:
             self.writer.closing.remove(self.settler.closing_operation)
         if self.writer.capacity is self.capacity:
             self.writer.capacity = None
-        self.store.release_liveness(self._slot)
+        self.store.release_liveness(self.session.slot)
         self.timers.close()
         self.eager_tasks.close()
         self.threads.close()
         if self.program_loop is not None:
             self.program_loop.close()
 
-    async def _open_session(self) -> None:
-        self.session_id = new_id()
-        self._seen_notification = 0
-        sure_until = self._lease_from_now()
-        await self.writer.submit(OpenSession(self._session()))
-        self._poller.is_notified = self.store.listen(self.session_id, self._on_remote_commit)
-        self._sure_until = sure_until
-
-    async def _declare(self) -> None:
+    async def declare_all(self) -> None:
         """Write what the code declares: its schedules."""
         declared = self.declare() if self.settings.schedules else []
         for answer in await asyncio.gather(
@@ -269,12 +244,7 @@ class Worker:
             elif isinstance(answer, BaseException):
                 raise answer
 
-    def _session(self) -> Session:
-        definitions = self.definitions()
-        self._served = tuple(sorted(definitions))
-        return session_of(self.session_id, self._slot, self.settings, definitions, self.store.now())
-
-    async def _guarded(self, job: Callable[[], Any]) -> None:
+    async def guarded(self, job: Callable[[], Any]) -> None:
         """Run a job for ever, whatever it raises; errors are logged and the job is started
         again."""
         while True:
@@ -298,7 +268,7 @@ class Worker:
 
     def _on_commit(self, hints: Hints) -> None:
         """Dispatch the notifications of a commit of this process. May be called by any thread."""
-        self._route_cache.hinted(hints)
+        self.claims.route_cache.hinted(hints)
         if not (
             hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs
         ):
@@ -317,7 +287,7 @@ class Worker:
         self, ready: bool, runs: Iterable[str], delivered: Iterable[SignalArrived] = ()
     ) -> None:
         if ready:
-            self._ready.set()
+            self.claims.ready.set()
         notify_all(
             self.store,
             [
@@ -330,7 +300,7 @@ class Worker:
             if (execution := self.executions.get(arrival.run_id)) is not None:
                 execution.receive_signal(arrival)
 
-    def _on_remote_commit(self, run_id: str | None) -> None:
+    def on_remote_commit(self, run_id: str | None) -> None:
         """Dispatch a notification of another process: for a run of this worker, or for anything
         else.
 
@@ -347,95 +317,15 @@ class Worker:
             await self._poller.wait(self.settings.watch, self.settings.idle_watch)
             if not self._poller.poll():
                 continue
-            self._route_cache.stale = True
-            self._ready.set()
+            self.claims.route_cache.stale = True
+            self.claims.ready.set()
             for number, run_id in self.store.runs.notifications(
-                self.session_id, self._seen_notification
+                self.session_id, self.session.seen_notification
             ):
-                self._seen_notification = number
+                self.session.seen_notification = number
                 self._dispatch(False, [run_id])
 
-    # Claiming
-
-    async def _claim_forever(self) -> None:
-        while not self.stopping:
-            self._ready.clear()  # before the claim: work that comes meanwhile must set it again
-            began = self.store.now()
-            if self.duties.is_leader:
-                await self.duties.run_due()
-            await self._claim()
-            self._wake_for_timers(began)
-            try:
-                async with asyncio.timeout(self.settings.poll / 1_000_000):
-                    await self._ready.wait()
-            except TimeoutError:
-                self._route_cache.stale = True
-
-    async def _claim(self) -> None:
-        """Claim as long as there is work and room."""
-        claim = self._submit_claim()
-        while claim is not None:
-            runs = await claim
-            claim = None
-            self._behind = runs.behind
-            if self._behind and self._freed:
-                self._ready.set()  # the freed place may be the one that they wait for
-            if not runs:
-                return
-            if self.store.overlaps_commits and len(runs) == BATCH:
-                # Fast path: the next claim is committed while these executions start.
-                claim = self._submit_claim(in_thread=True)
-            definitions = self.definitions()
-            await hold_claimed(self.store, self.writer, runs, definitions, self.start_execution)
-            await asyncio.sleep(0)
-            claim = claim or self._submit_claim()
-
-    def _submit_claim(self, *, in_thread: bool = False) -> asyncio.Future[ClaimedRuns] | None:
-        self._freed = False
-        op = self._claim_request()
-        if op is None:
-            return None
-        return self.writer.submit_to_thread(op) if in_thread else self.writer.submit(op)
-
-    def _claim_request(self) -> Claim | None:
-        """Return the claim to submit now; None if there is no room, or nothing to serve."""
-        room = min(self.capacity.room(), BATCH)
-        self.capacity.is_full = room <= 0
-        taken = {
-            number: route
-            for number, route in self._route_cache.routes().items()
-            if self.can_start(route)
-        }
-        self.capacity.claims_blocking = any(
-            self.definitions()[route.workflow].needs_thread for route in taken.values()
-        )
-        if self.capacity.claims_blocking:
-            room = min(room, self.capacity.free_threads())
-        routes = [(number, route.lane) for number, route in taken.items()]
-        if room <= 0 or not routes or self.stopping:
-            return None
-        return Claim(self.session_id, routes, room)
-
-    def serves(self, route: Route) -> bool:
-        """Return whether this worker can execute runs of that route."""
-        definition = self.definitions().get(route.workflow)
-        settings = self.settings
-        return (
-            definition is not None
-            and (
-                definition.accepts_versions is None or route.version in definition.accepts_versions
-            )
-            and (settings.lanes is None or route.lane in settings.lanes)
-            and (settings.namespace is None or route.namespace == settings.namespace)
-            and set(route.capabilities) <= set(settings.capabilities)
-        )
-
-    def can_start(self, route: Route) -> bool:
-        """Return whether this worker can start a run of that route now: a blocking one needs a
-        thread."""
-        return self.serves(route) and (
-            not self.definitions()[route.workflow].needs_thread or self.capacity.free_threads() > 0
-        )
+    # Runs of this session
 
     async def ask(self, op: Operation) -> Any:
         """Commit an operation for a coroutine of user code, on whichever loop it runs; return
@@ -455,7 +345,7 @@ class Worker:
         """
         if self.stopping or not self.capacity.has_birthplace():
             return None
-        return self.session_id if self.can_start(route) else None
+        return self.session_id if self.claims.can_start(route) else None
 
     def lease_member(self, route: Route) -> str | None:
         """Return the same for a graph member, which starts inside a transaction."""
@@ -474,7 +364,7 @@ class Worker:
         """Return whether runs of that lane may wait in memory: not where they occupy a limited
         place."""
         return (
-            not self._route_cache.is_limited(lane)
+            not self.claims.route_cache.is_limited(lane)
             and len(self.executions) < 10 * self.settings.concurrency
         )
 
@@ -523,67 +413,30 @@ class Worker:
                 exc_info=task.error,
             )
             self.writer.had_errors = True
-        self._freed = True
-        behind = self._behind and self._route_cache.is_limited(execution.run.lane)
-        if (
-            not execution.finished
-            or execution.blocking
-            or self.capacity.is_full
-            or behind
-            or execution.run.crashes
-        ):
-            # The run may be claimable again at once, or others may have waited for its place.
-            self._ready.set()
-
-    # Timers and heartbeats
-
-    def _wake_for_timers(self, looked_at: int) -> None:
-        """Schedule the next claim for when a parked run, or maintenance of the leader, is due.
-
-        In a millisecond, if it was due at *looked_at* already: then another process is about to
-        handle it.
-        """
-        if self._wake is not None:
-            self._wake.cancel()
-        due = self.store.runs.next_due()
-        if self.capacity.room() <= 0:
-            due.work = None  # the execution that makes room triggers the next claim
-        if not self.duties.is_leader:
-            due = NextDue(work=due.work)
-        if due.at is not None:
-            self._wake = self.timers.at(
-                due.at if due.at > looked_at else self.store.now() + 1000, self._ready.set
-            )
-
-    async def _beat_forever(self) -> None:
-        interval = self.settings.lifetime / 3_000_000
-        due = self.loop.time() + interval
-        while True:
-            await asyncio.sleep(min(interval, KEEP_EVERY))
-            if self.store.keep_liveness(self._slot) and self.loop.time() < due:
-                continue  # without the lock only heartbeats show that this process is alive
-            due = self.loop.time() + interval
-            await self._beat()
-            if self.capacity.forget_lost() or self.writer.had_errors:
-                self._orphans.find(self.session_id, self.definitions(), self.start_execution)
-
-    async def _beat(self) -> None:
-        sure_until = self._lease_from_now()
-        session_id = self.session_id
-        alive = await self.writer.submit(
-            Heartbeat(session_id, self.settings.lifetime, self._seen_notification)
+        self.claims.place_freed(
+            execution.run.lane,
+            is_claimable=bool(
+                not execution.finished or execution.blocking or execution.run.crashes
+            ),
         )
-        if session_id != self.session_id:
-            return  # a concurrent heartbeat has found out, and opened the next session
-        if not alive:
-            await self._replace_session()
-            return
-        self._sure_until = sure_until
-        if tuple(sorted(self.definitions())) != self._served:
-            await self.writer.submit(OpenSession(self._session()))
-            await self._declare()
 
-    async def _replace_session(self) -> None:
+    # The session
+
+    def verify_session(self) -> asyncio.Task[None]:
+        """Verify that this session is alive; if it is not, drop all its executions."""
+        return self.session.verify()
+
+    async def ensure_session(self) -> None:
+        """Return when this session is certainly alive; otherwise the caller is cancelled. Raises
+        EngineClosed."""
+        await self.session.ensure()
+
+    def recover_orphans(self) -> None:
+        """Start runs that are leased to this session but have no execution, if there may be any."""
+        if self.capacity.forget_lost() or self.writer.had_errors:
+            self._orphans.find(self.session_id, self.definitions(), self.start_execution)
+
+    async def replace_session(self) -> None:
         """Drop all executions and open a new session: the old one was taken over while the
         process hung."""
         log.warning(
@@ -595,40 +448,9 @@ class Worker:
             execution.close()
         for task in list(self._tasks):
             task.cancel()
-        await self._open_session()
-        self._ready.set()
-
-    # Certainty of the session
-
-    def _lease_from_now(self) -> float:
-        """Return until when no other worker can take over a session that sends a heartbeat now.
-
-        By this process's own clock; a fifth of the lifetime is kept as a margin.
-        """
-        return uptime() + 0.8 * self.settings.lifetime / 1_000_000
-
-    def session_is_certain(self) -> bool:
-        """Return whether this session is certainly alive: its last heartbeat is recent.
-
-        A process that was suspended meanwhile is not certain.
-        """
-        return uptime() < self._sure_until
+        await self.session.open()
+        self.claims.ready.set()
 
     def is_abandoned(self) -> bool:
         # A loop that ends cancels all its tasks: those of the jobs, and with them those of steps.
         return any(job.cancelling() for job in self._jobs)
-
-    def verify_session(self) -> asyncio.Task[None]:
-        """Verify that this session is alive; if it is not, drop all its executions."""
-        self._sure_until = 0.0
-        if self._verification is None or self._verification.done():
-            self._verification = self.loop.create_task(self._guarded(self._beat))
-        return self._verification
-
-    async def ensure_session(self) -> None:
-        """Return when this session is certainly alive; otherwise the caller is cancelled. Raises
-        EngineClosed."""
-        # A loop: the session may be in doubt again before this coroutine resumes.
-        while not self.session_is_certain():
-            self.writer.refuse_when_closed()
-            await asyncio.shield(self.verify_session())
