@@ -130,6 +130,21 @@ def longest_chain() -> str:
     return f"{len(longest)} ({' < '.join(longest)})"
 
 
+def adapter_verbs() -> dict[str, int]:
+    """Return how many methods a database adapter and its transaction must implement."""
+    tree = ast.parse((PACKAGE / "store" / "database.py").read_text("utf-8"))
+    counts = {node.name: _verbs(node) for node in classes(tree)}
+    return {
+        "database": counts["RowSource"] + counts["Database"],
+        "transaction": counts["Transaction"],
+    }
+
+
+def _verbs(node: ast.ClassDef) -> int:
+    """Return the number of methods of a protocol; properties are no verbs."""
+    return sum(isinstance(item, Function) and not item.decorator_list for item in node.body)
+
+
 def largest_object() -> str:
     """Return the class with the most methods of its own."""
     counts = {
@@ -212,6 +227,7 @@ def main() -> None:
         ("class names used twice", len(class_names_used_twice())),
         ("longest chain of classes", longest_chain()),
         ("methods of the largest class", largest_object()),
+        ("verbs of an adapter", adapter_verbs()),
         ("fields of Advance", fields_of("Advance")),
         ("exports of holdfast", exports()),
         ("docstrings with banned words", share_of_docstrings_with_banned_words()),

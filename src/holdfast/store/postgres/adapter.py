@@ -21,9 +21,10 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import process_fork, transitions
+from holdfast.store.batch import CollectedHints, forget_missing_routes
 from holdfast.store.clock import Clock
 from holdfast.store.damage import DamageBypass
-from holdfast.store.database import NO_HINTS, Database, Hints, Operation, Started
+from holdfast.store.database import Database, Hints, Operation, Started
 from holdfast.store.instants import newest
 from holdfast.store.postgres import address, claim, migrate
 from holdfast.store.postgres.batch import BatchAttempt, ResolutionFailed
@@ -134,9 +135,8 @@ class PostgresDatabase:
         self._limited: set[str] = set()
         """Lanes in which a new run could not be leased at once, since other processes last
         announced a change."""
-        self._hints = Hints()
-        self._hints_guard = threading.Lock()
-        self._has_hints: bool = False
+        self._hints = CollectedHints()
+        self.hints: Callable[[], Hints] = self._hints.take
         self._notifier = Notifier(self.address)
         self._uncertain: UncertainWrite | None = None
         self._markers = CommitMarkers()
@@ -300,7 +300,7 @@ class PostgresDatabase:
         if delivered is not None:
             self.commits += 1
             self._record([(signal.op, delivered[0])])
-            self._hint(delivered[1])
+            self._hints.add(delivered[1])
             if delivered[1].ready and announcer.speaks:
                 self._notifier.announce()
         return delivered is not None
@@ -369,14 +369,9 @@ class PostgresDatabase:
         self._routes.update(attempt.tx.new_routes)
         self._publish(attempt.tx.hints)
 
-    def _hint(self, hints: Hints) -> None:
-        with self._hints_guard:
-            self._hints.add(hints)
-            self._has_hints = True
-
     def _publish(self, hints: Hints) -> None:
         if hints.frames or hints.routes or _worth_announcing(hints):
-            self._hint(hints)
+            self._hints.add(hints)
         if _worth_announcing(hints) and self._notifier.running:
             self._notifier.announce()
 
@@ -459,22 +454,10 @@ class PostgresDatabase:
 
     # Notifications
 
-    def hints(self) -> Hints:
-        """Return what the commits since the last call have changed."""
-        if not self._has_hints:
-            return NO_HINTS
-        with self._hints_guard:
-            hints = self._hints
-            self._hints = Hints()
-            self._has_hints = False
-        return hints
-
     def keep_routes(self, numbers: Collection[int]) -> None:
         """Forget the cached numbers of routes whose rows are damaged or deleted: the next start of
         such a route creates another one."""
-        for route, number in list(self._routes.items()):
-            if number not in numbers:
-                self._routes.pop(route, None)
+        forget_missing_routes(self._routes, numbers)
 
     def changed(self) -> bool:
         """Return whether another process has committed since the last call, or may have."""

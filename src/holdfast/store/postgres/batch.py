@@ -18,6 +18,7 @@ from holdfast.core.graphs.model import graph_of
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, RowDamaged, StoreError
+from holdfast.store.batch import RestorePoint
 from holdfast.store.budgets.operations import ReserveBudget, SpendRunBudget
 from holdfast.store.database import Hints, Operation
 from holdfast.store.gates.operations import (
@@ -308,21 +309,15 @@ class BatchAttempt:
 
     def _apply_carefully(self, op: Operation) -> Any:
         tx = self.tx
-        hints = tx.hints.copy()
-        outcomes = list(tx.news)
-        routes = dict(tx.new_routes)
-        woken_parents = set(tx.told)
+        restore_point = RestorePoint(tx)
         self._db.execute("SAVEPOINT holdfast_op")
         try:
             answer = _APPLY[type(op)](tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
-            tx.hints = hints
-            tx.news = outcomes
-            tx.new_routes = routes
+            restore_point.restore()
             answer = refused
-            tx.told = woken_parents
         self._db.execute("RELEASE SAVEPOINT holdfast_op")
         return answer
 

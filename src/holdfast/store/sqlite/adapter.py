@@ -35,9 +35,10 @@ from holdfast.errors import (
     WriteConflict,
 )
 from holdfast.store import process_fork, transitions
+from holdfast.store.batch import CollectedHints, RestorePoint, forget_missing_routes
 from holdfast.store.clock import Clock, WallClock
 from holdfast.store.damage import DamageBypass
-from holdfast.store.database import NO_HINTS, Database, Hints, MemberOutcome, Operation, Started
+from holdfast.store.database import Database, Hints, MemberOutcome, Operation, Started
 from holdfast.store.instants import newest
 from holdfast.store.runs.operations import Advance, Advanced, StartRuns
 from holdfast.store.runs.queries import route_values
@@ -200,9 +201,8 @@ class SqliteDatabase:
         self._is_broken = False
         """Whether user code has broken the writing connection, which has not been replaced yet."""
         self._routes: dict[Route, int] = {}
-        self._hints: Hints = Hints()
-        self._hints_guard = threading.Lock()
-        self._has_hints: bool = False
+        self._hints = CollectedHints()
+        self.hints: Callable[[], Hints] = self._hints.take
         try:
             self._db = migrate.open_writer(self._open, self.path, self._begin, codec, create=create)
             self._open_writer = partial(
@@ -325,9 +325,7 @@ class SqliteDatabase:
         self._refuse_when_gone()  # before the commit is acknowledged
         self.commits += 1
         self._routes.update(tx.new_routes)
-        with self._hints_guard:
-            self._hints.add(tx.hints)
-            self._has_hints = True
+        self._hints.add(tx.hints)
         return answers
 
     def _answers(self, tx: SqliteTransaction, batch: Sequence[Operation]) -> list[Any]:
@@ -371,10 +369,7 @@ class SqliteDatabase:
 
     def _answer_in_savepoint(self, tx: SqliteTransaction, op: Operation) -> Any:
         """Apply an operation that may be refused after its first write."""
-        hints = tx.hints.copy()
-        news = list(tx.news)
-        routes = dict(tx.new_routes)
-        told = set(tx.told)
+        restore_point = RestorePoint(tx)
         self._db.change(SAVEPOINT % "holdfast_op")
         try:
             answer = transitions.APPLY[type(op)](tx, op)
@@ -384,10 +379,7 @@ class SqliteDatabase:
             if not self._db.in_transaction():
                 translate(refused, self.path)  # the database itself has rolled everything back
             self._db.change(ROLLBACK_TO % "holdfast_op")
-            tx.hints = hints
-            tx.news = news
-            tx.new_routes = routes
-            tx.told = told
+            restore_point.restore()
             answer = translate_error(refused, op)
         self._db.change(RELEASE % "holdfast_op")
         return answer
@@ -428,22 +420,10 @@ class SqliteDatabase:
         except Exception:  # the connection is unusable; the caller raises the error behind it
             return
 
-    def hints(self) -> Hints:
-        """Return and reset what the commits since the last call have changed."""
-        if not self._has_hints:
-            return NO_HINTS
-        with self._hints_guard:
-            hints = self._hints
-            self._hints = Hints()
-            self._has_hints = False
-        return hints
-
     def keep_routes(self, numbers: Collection[int]) -> None:
         """Forget the cached numbers of routes whose rows are damaged or gone: the next run of such
         a route gets another row."""
-        for route, number in list(self._routes.items()):
-            if number not in numbers:
-                self._routes.pop(route, None)
+        forget_missing_routes(self._routes, numbers)
 
     def fetch(self, sql: str, values: Any = ()) -> list[Any]:
         """Return the rows of a statement, on a connection that does not block the writer."""
