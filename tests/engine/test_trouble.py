@@ -25,7 +25,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store.runs.operations import Advance, EndSession
-from holdfast.store.streams.operations import AppendFrames
+from holdfast.store.streams.operations import AppendFrames, AppendOutput
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for
 
@@ -462,7 +462,7 @@ def test_output_does_not_overtake_a_commit_that_carries_earlier_output(engine, m
     commit_done.clear()
 
     def fail_first_commits(batch):
-        carries_output = any(isinstance(op, Advance) and op.output is not None for op in batch)
+        carries_output = any(isinstance(op, Advance) and op.of(AppendOutput) for op in batch)
         if carries_output and next(failures, None) is not None:
             commit_failed.set()
             raise StoreUnavailable(reason="the store is in trouble")

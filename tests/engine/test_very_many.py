@@ -190,8 +190,8 @@ def sizes(engine, monkeypatch):
             if isinstance(op, StartRuns):
                 found.append(len(op.runs))
             elif isinstance(op, Advance):
-                found.append(len(op.children))
-                found.append(sum(len(growth.patch.members) for growth in op.grows))
+                found.append(len(op.children()))
+                found.append(sum(len(growth.patch.members) for growth in op.of(AddMembers)))
             elif isinstance(op, WriteStagePart):
                 found.append(len(op.members))
         answers = apply(batch)

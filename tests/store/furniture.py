@@ -17,7 +17,7 @@ from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.store.graphs.operations import GraphStage, ResolveGraphs, StageGraphs
 from holdfast.store.postgres import PostgresDatabase
-from holdfast.store.runs.operations import Advance, Claim, OpenSession, StartRuns
+from holdfast.store.runs.operations import Advance, Claim, OpenSession, StartChildren, StartRuns
 from holdfast.store.store import Store
 
 ROUTE = Route("default", "greet", "1", "default")
@@ -121,7 +121,7 @@ def furnished(url, through=None):
         store.apply(
             [
                 StartRuns(held),
-                advance("parent", children=[child], fanouts=[Fanout("map", 1, False)]),
+                advance("parent", effects=[StartChildren([child], [Fanout("map", 1, False)])]),
             ]
         )
         store.apply([StartRuns([new("ready")])])

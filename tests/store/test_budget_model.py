@@ -27,11 +27,13 @@ from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
+    ReleaseReservations,
     ReserveBudget,
     ResetBudget,
     SetBudget,
     SpendBudget,
     SpendRunBudget,
+    spending_effects,
 )
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import (
@@ -157,10 +159,13 @@ class BudgetMachine(RuleBasedStateMachine):
     def step_ends(self, data, amount, key, stale, fact, settles):
         run = self.some(data)
         whose = self.whose(run)
+        budgets = whose.pop("budgets")
         whose["generation"] += stale
         spends = [SpendEntry({"tokens": amount * UNIT}, key, None, fact)]
         op = Advance(
-            events=[self.event(run, EventKind.MARKED)], spends=spends, settles=settles, **whose
+            events=[self.event(run, EventKind.MARKED)],
+            effects=[*spending_effects(budgets, spends), ReleaseReservations(settles)],
+            **whose,
         )
         with pytest.raises(LeaseLost) if stale else nullcontext():
             answer = self.do(op)
@@ -247,14 +252,14 @@ class BudgetMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def run_ends(self, data):
         run = self.some(data)
-        whose = self.whose(run)
         self.do(
             Advance(
-                **whose,
+                run_id=run,
+                generation=self.store.runs.get(run).generation,
                 status=Status.COMPLETED,
                 result=b"1",
                 events=[self.event(run, EventKind.RUN_COMPLETED)],
-                settles_all=True,
+                effects=[ReleaseReservations(None)],
             )
         )
         self.drop(lambda owner, what: owner == run)

@@ -32,6 +32,7 @@ from holdfast.errors import (
     RunNotFinished,
     RunNotFound,
 )
+from holdfast.store.effects import RevisionChanged
 from holdfast.store.runs.operations import (
     Advance,
     Claim,
@@ -41,7 +42,6 @@ from holdfast.store.runs.operations import (
     ReplayRun,
     RequestCancel,
     ResumeRun,
-    RevisionChanged,
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
@@ -283,7 +283,7 @@ class StoreMachine(RuleBasedStateMachine):
             "append": {},
             "park": {"status": Status.WAITING, "waits": WAITS, "revision": run.revision},
             "finish": {"status": Status.COMPLETED, "result": b"1"},
-            "release": {"status": Status.PENDING, "keep": False},
+            "release": {"status": Status.PENDING, "release": True},
         }[how]
         with pytest.raises(LeaseLost):
             self.advance(run, stale, **options)
@@ -306,7 +306,7 @@ class StoreMachine(RuleBasedStateMachine):
         status = after(run.status, Move.PARK)
 
         answer = self.advance(
-            run, status=status, waits=WAITS, wake_at=wake_at, keep=keep, revision=revision
+            run, status=status, waits=WAITS, wake_at=wake_at, revision=revision, release=not keep
         )
 
         if not seen:
@@ -323,7 +323,7 @@ class StoreMachine(RuleBasedStateMachine):
     def go_on_without_having_looked(self, data, keep):
         """The holder does not know whether the run was asked to stop meanwhile."""
         run = self.some(data, self.held())
-        self.advance(run, status=Status.RUNNING if keep else Status.PENDING, keep=keep)
+        self.advance(run, status=Status.RUNNING if keep else Status.PENDING, release=not keep)
         run.move(Move.GO_ON)
         run.sleep(None, None)
         run.seen_revision = None if keep else run.seen_revision
@@ -342,7 +342,7 @@ class StoreMachine(RuleBasedStateMachine):
         run = self.some(data, self.held())
         status = after(run.status, move)
         said = {"result": b"1"} if status is Status.COMPLETED else {"error": ERROR}
-        self.advance(run, status=status, keep=status is not Status.STUCK, **said)
+        self.advance(run, status=status, release=not status is not Status.STUCK, **said)
         run.end(move, EventKind.MARKED)
 
     @rule(name=st.sampled_from(["s1", "s2"]), crashed=st.booleans())

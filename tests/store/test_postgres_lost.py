@@ -21,14 +21,18 @@ from holdfast.store.postgres import PostgresDatabase, reader
 from holdfast.store.postgres import adapter as postgres_store
 from holdfast.store.runs.operations import (
     Advanced,
+    Body,
+    EndRun,
     EndSession,
     Heartbeat,
     OpenSession,
     RequestCancel,
+    StartChildren,
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
+from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import LeasedTask
 from tests.store.furniture import (
     WAITS,
@@ -52,20 +56,26 @@ KINDS = {
     "many steps": lambda store: [advance("a", (1, 2)), advance("b"), advance("c")],
     "an end": lambda store: [advance("a", status=Status.COMPLETED, result=b"1")],
     "parking": lambda store: [
-        advance("a", status=Status.WAITING, waits=WAITS, revision=0, keep=False)
+        advance("a", status=Status.WAITING, waits=WAITS, revision=0, release=True)
     ],
     "parking in memory": lambda store: [
         advance("a", status=Status.WAITING, waits=WAITS, revision=0)
     ],
     "letting go": lambda store: [
-        advance("a", (), status=Status.WAITING, waits=WAITS, revision=0, keep=False)
+        advance("a", (), status=Status.WAITING, waits=WAITS, revision=0, release=True)
     ],
-    "giving back": lambda store: [advance("a", (), status=Status.PENDING, keep=False)],
+    "giving back": lambda store: [advance("a", (), status=Status.PENDING, release=True)],
     "giving back a lease": lambda store: [
-        advance("a", (), status=Status.PENDING, keep=False, closes=CloseReason.RETRIED)
+        advance(
+            "a",
+            (),
+            status=Status.PENDING,
+            release=True,
+            effects=[CloseStreams(CloseReason.RETRIED)],
+        )
     ],
     "giving back many": lambda store: [
-        advance(run_id, (), status=Status.PENDING, keep=False) for run_id in "abc"
+        advance(run_id, (), status=Status.PENDING, release=True) for run_id in "abc"
     ],
     "going on": lambda store: [advance("a", (), status=Status.RUNNING, revision=0)],
     "a start": lambda store: [StartRuns([new(session_id="s1")])],
@@ -75,11 +85,16 @@ KINDS = {
     "many starts": lambda store: [StartRuns([new("n1"), new("n2", tags={"a": "b"})])],
     "a signal": lambda store: [SignalRun("a", "paid", b"1")],
     "a signal with a key": lambda store: [SignalRun("a", "paid", b"1", key="k")],
-    "a transactional step": lambda store: [advance("a", body=note)],
+    "a transactional step": lambda store: [advance("a", body=Body(note))],
     "the end of a child": lambda store: [
-        advance("child", status=Status.COMPLETED, result=b"1", parent=("parent", "map", 0))
+        advance(
+            "child",
+            status=Status.COMPLETED,
+            result=b"1",
+            effects=[EndRun(parent=("parent", "map", 0))],
+        )
     ],
-    "a birth": lambda store: [advance("a", children=[new("second", **CHILD)])],
+    "a birth": lambda store: [advance("a", effects=[StartChildren([new("second", **CHILD)])])],
     "a cancel": lambda store: [RequestCancel("parent", "enough")],
     "a claim": lambda store: [claim(store)],
     "graphs": lambda store: [stage("g", "h")],
@@ -279,7 +294,7 @@ class TestKilled:
                 connection.execute("SELECT 1")
             return b"7"
 
-        answers = store.apply([advance("a", body=body), advance("b")])
+        answers = store.apply([advance("a", body=Body(body)), advance("b")])
 
         assert [type(answer) for answer in answers] == [Advanced, Advanced]
         assert (len(calls), picture(url)["notes"]) == (2, [("paid",)])

@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.store import sql_files
 from holdfast.store.postgres import PostgresDatabase, address, connection
-from holdfast.store.runs.operations import Advanced, StartRuns
+from holdfast.store.runs.operations import Advanced, Body, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.postgres import name_of
@@ -488,7 +488,7 @@ class TestInTheMiddle:
         def write(store, body=None):
             seq = len(store.runs.history("c")) + 1
             lines = [advance(run, (2 * seq - 1, 2 * seq)) for run in ("a", "b")]
-            answers = store.apply([*lines, advance("c", (seq,), body=body or note)])
+            answers = store.apply([*lines, advance("c", (seq,), body=Body(body or note))])
             return [type(answer) for answer in answers]
 
         with furnished(url) as store:

@@ -19,17 +19,20 @@ from holdfast.core.runs import Fanout, Route
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import BadOption, EngineClosed, LeaseLost
-from holdfast.store.budgets.operations import SetBudget
+from holdfast.store.budgets.operations import SetBudget, spending_effects
 from holdfast.store.lanes.operations import SetLane
 from holdfast.store.postgres import PostgresDatabase, connection, notifier
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Advance,
     Advanced,
+    Body,
     DebounceStart,
+    EndRun,
     EndSession,
     OpenSession,
     RequestCancel,
+    StartChildren,
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
@@ -82,7 +85,7 @@ def finished(run, seq=1, parent=None):
         events=events,
         status=Status.COMPLETED,
         result=b"1",
-        parent=parent,
+        effects=[EndRun(parent=parent)],
     )
 
 
@@ -207,7 +210,7 @@ class TestTouching:
                     status=Status.WAITING,
                     waits=WAITS,
                     revision=0,
-                    keep=number % 2 == 0,
+                    release=number % 2 != 0,
                 )
                 stores[0].apply([op])
 
@@ -253,7 +256,9 @@ class TestTouching:
             )
             for number in range(40)
         ]
-        stores[0].apply([advance("parent", children=children, fanouts=[Fanout("map", 40, False)])])
+        stores[0].apply(
+            [advance("parent", effects=[StartChildren(children, [Fanout("map", 40, False)])])]
+        )
         stores[0].apply(
             [
                 advance(
@@ -262,7 +267,7 @@ class TestTouching:
                     status=Status.WAITING,
                     waits=b'[{"kind":"map"}]',
                     revision=0,
-                    keep=False,
+                    release=True,
                 )
             ]
         )
@@ -290,7 +295,9 @@ class TestTouching:
                 "session_id": "s0",
             }
             born = [new(f"p{turn}c{number}", parent_index=number, **below) for number in range(6)]
-            stores[0].apply([advance(f"p{turn}", children=born, fanouts=[Fanout("map", 6, True)])])
+            stores[0].apply(
+                [advance(f"p{turn}", effects=[StartChildren(born, [Fanout("map", 6, True)])])]
+            )
 
             def end(turn=turn, born=born):
                 for run in born:
@@ -351,7 +358,7 @@ class TestTouching:
 class TestGraphs:
     @pytest.mark.parametrize(
         "more",
-        [[], [SignalRun("g::x", "paid", b"1")], [advance("a", body=note)]],
+        [[], [SignalRun("g::x", "paid", b"1")], [advance("a", body=Body(note))]],
         ids=["alone", "beside a signal", "beside a step"],
     )
     def test_whoever_ends_members_locks_their_graphs_before_the_runs(self, url, more):
@@ -556,7 +563,7 @@ class TestGuarded:
     def test_it_cannot_end_the_transaction(self, url, use):
         with furnished(url) as store:
             answers = store.apply(
-                [advance("b"), advance("a", body=lambda db: use(db) or b"1"), advance("c")]
+                [advance("b"), advance("a", body=Body(lambda db: use(db) or b"1")), advance("c")]
             )
 
             assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
@@ -575,7 +582,10 @@ class TestGuarded:
             return str(db.execute("SELECT text FROM note").fetchall()).encode()
 
         with furnished(url) as store:
-            assert store.apply([advance("a", body=body)])[0].data == b"[{'text': 'kept; commit'}]"
+            assert (
+                store.apply([advance("a", body=Body(body))])[0].data
+                == b"[{'text': 'kept; commit'}]"
+            )
             assert isinstance(store.apply([advance("b")])[0], Advanced)
 
     def test_an_error_that_it_passes_over_is_told(self, url):
@@ -585,7 +595,7 @@ class TestGuarded:
             return b"1"
 
         with furnished(url) as store:
-            answers = store.apply([advance("a", body=body), advance("b")])
+            answers = store.apply([advance("a", body=Body(body)), advance("b")])
             assert isinstance(answers[0], BadOption) and isinstance(answers[1], Advanced)
 
 
@@ -639,7 +649,9 @@ class TestSpending:
         def work(number):
             for place in range(12):
                 spends = [SpendEntry({"tokens": UNIT})]
-                op = Advance(run_id=f"r{number}", generation=1, budgets=names, spends=spends)
+                op = Advance(
+                    run_id=f"r{number}", generation=1, effects=spending_effects(names, spends)
+                )
                 op.events = [
                     Event(
                         EventKind.MARKED, f"m{place}", seq=1 + sum(one == number for one in taken)

@@ -37,7 +37,7 @@ from holdfast.store import clock as clocks
 from holdfast.store import database as store_database
 from holdfast.store import sql_files
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import Advance, Advanced, OpenSession, StartRuns
+from holdfast.store.runs.operations import Advance, Advanced, Body, OpenSession, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.sqlite import SqliteDatabase, liveness
 from holdfast.store.sqlite import adapter as store_module
@@ -473,7 +473,7 @@ class TestAFullDisk:
             run_id="held",
             generation=1,
             events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
-            body=body,
+            body=Body(body),
         )
         with pytest.raises(Exception, match="full"):
             answer = store.apply([step])[0]
@@ -830,7 +830,7 @@ class TestTransactionalSteps:
                     run_id="r1",
                     generation=1,
                     events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
-                    body=body,
+                    body=Body(body),
                 )
             ]
         )
@@ -858,7 +858,7 @@ class TestTransactionalSteps:
             run_id="r1",
             generation=1,
             events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
-            body=body,
+            body=Body(body),
         )
         answers = store.apply([StartRuns([new("r2")]), step, StartRuns([new("r3")])])
 
@@ -892,7 +892,7 @@ class TestTransactionalSteps:
             run_id="r1",
             generation=1,
             events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
-            body=body,
+            body=Body(body),
         )
         with pytest.raises(StoreError if swallows else StoreFull):
             store.apply([StartRuns([new("r2")]), step])
@@ -915,7 +915,7 @@ class TestTransactionalSteps:
                 run_id="r1",
                 generation=1,
                 events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
-                body=body,
+                body=Body(body),
             )
             (answer,) = store.apply([step])
 
@@ -945,7 +945,7 @@ class TestTransactionalSteps:
                     run_id="r1",
                     generation=1,
                     events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
-                    body=body,
+                    body=Body(body),
                 )
             ]
         )

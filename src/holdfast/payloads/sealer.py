@@ -30,8 +30,9 @@ from holdfast.payloads.codecs import Cipher, Compression
 from holdfast.payloads.reread import Rereading, opened_again
 from holdfast.payloads.signing_secrets import SigningSecrets
 from holdfast.payloads.value_format import HEAVY, LARGE, ValueFormat
-from holdfast.store.runs.operations import Advance, DebounceStart, StartRuns
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.effects import Effect
+from holdfast.store.runs.operations import Advance, DebounceStart, StartChildren, StartRuns
+from holdfast.store.signals.operations import SignalOtherRun, SignalRun
 from holdfast.store.store import View
 from holdfast.store.tasks.operations import OverrideRun
 from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
@@ -203,7 +204,7 @@ class PayloadSealer:
         # The body adds its event to this very operation, in the transaction: there is nothing to
         # seal before, and a copy of the operation would miss the event.
         if op.body is not None:
-            op.seal = partial(
+            op.body.seal = partial(
                 self.values.value,
                 place=associated_data.event(op.run_id, op.events[0].kind, op.events[0].step),
             )
@@ -218,18 +219,18 @@ class PayloadSealer:
             events=[self._event(op.run_id, event, payloads) for event in op.events],
             result=seal(op.result, place=associated_data.run_result(op.run_id)),
             error=error,
-            signals=[
-                (
-                    run_id,
-                    name,
-                    self.values.value(payload, payloads, associated_data.signal(run_id, name)),
-                    key,
-                )
-                for run_id, name, payload, key in op.signals
-            ],
-            children=self.seal_runs(op.children),
+            effects=[self._effect(effect, payloads) for effect in op.effects],
             payloads=payloads,
         )
+
+    def _effect(self, effect: Effect, payloads: list[Payload]) -> Effect:
+        if isinstance(effect, StartChildren):
+            return StartChildren(self.seal_runs(effect.children), effect.fanouts)
+        if isinstance(effect, SignalOtherRun):
+            place = associated_data.signal(effect.run_id, effect.name)
+            payload = self.values.value(effect.payload, payloads, place)
+            return msgspec.structs.replace(effect, payload=payload)
+        return effect
 
     def is_light(self, op: Advance) -> bool:
         """Return whether all values of *op* are stored unchanged.
@@ -247,11 +248,9 @@ class PayloadSealer:
             op.error is not None and len(op.error) > small
         ):
             return False
-        if op.signals or op.children or op.body is not None:
-            return op.body is None and all(
-                value is None or len(value) <= small for value in _values_of_advance(op)
-            )
-        return True
+        if op.body is not None:
+            return False
+        return not op.effects or all(len(value) <= small for value in _values_of_effects(op))
 
     def _event(self, run_id: str, event: Event, payloads: list[Payload]) -> Event:
         data = event.data
@@ -592,10 +591,15 @@ def _values_of_advance(op: Advance) -> Iterable[bytes | None]:
         yield event.error
     yield op.result
     yield op.error
-    for _, _, payload, _ in op.signals:
-        yield payload
-    for child in op.children:
-        yield child.input
+    yield from _values_of_effects(op)
+
+
+def _values_of_effects(op: Advance) -> Iterable[bytes]:
+    for effect in op.effects:
+        if isinstance(effect, SignalOtherRun):
+            yield effect.payload
+        elif isinstance(effect, StartChildren):
+            yield from (child.input for child in effect.children)
 
 
 _SEALERS: dict[type, Callable[[PayloadSealer, Any], Any]] = {

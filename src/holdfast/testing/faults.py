@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from holdfast.core.events import EventKind
 from holdfast.errors import EngineClosed
 from holdfast.store.database import Operation
+from holdfast.store.effects import RevisionChanged
 from holdfast.store.payloads.operations import SaveSetting
 from holdfast.store.runs.operations import (
     Advance,
@@ -18,7 +19,6 @@ from holdfast.store.runs.operations import (
     ExpireRuns,
     Heartbeat,
     OpenSession,
-    RevisionChanged,
 )
 from holdfast.testing.recorder import CommitRecorder
 
@@ -109,7 +109,7 @@ class FaultyStore:
             if isinstance(op, OpenSession):
                 self._session_id = op.session.id
             elif side == WITHIN and isinstance(op, Advance) and op.body is not None:
-                op.body = self._fatal(op.body)
+                op.body.call = self._fatal(op.body.call)
         if side == BEFORE:
             self._die()
         elif side == ZOMBIE and self._session_id and self._become_zombie():

@@ -81,7 +81,7 @@ class Bench:
             "status": Status.WAITING,
             "waits": msgspec.json.encode(waits),
             "wake_at": until,
-            "keep": keep,
+            "release": not keep,
         }
         self.advance(id, **options)
 

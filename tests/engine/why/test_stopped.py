@@ -52,7 +52,7 @@ def stuck(bench, error):
     bench.begun()
     data = msgspec.json.encode(error)
     bench.advance(
-        "r1", Event(EventKind.RUN_STUCK, error=data), status=Status.STUCK, keep=False, error=data
+        "r1", Event(EventKind.RUN_STUCK, error=data), status=Status.STUCK, error=data, release=True
     )
     return bench.why()
 

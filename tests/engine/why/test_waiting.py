@@ -9,6 +9,7 @@ from holdfast.core.runs import Fanout
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import StartChildren
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.waits.operations import ReleaseWait
 
@@ -139,7 +140,11 @@ def test_a_child_that_has_ended_blocks_nobody(bench):
 
 def test_children_of_a_map_are_counted(bench):
     bench.begun()
-    bench.advance("r1", status=Status.RUNNING, fanouts=[Fanout("map pack", 2, eager=False)])
+    bench.advance(
+        "r1",
+        status=Status.RUNNING,
+        effects=[StartChildren((), [Fanout("map pack", 2, eager=False)])],
+    )
     for number in (2, 3):
         bench.start(
             f"r{number}",

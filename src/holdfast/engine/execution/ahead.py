@@ -18,6 +18,7 @@ from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.execution.updates import must_check
 from holdfast.engine.runtime.program_loop import PlacedProgram
+from holdfast.store.signals.operations import TakeSignals
 
 
 def follows_from_signal(run: Execution, event: Event) -> bool:
@@ -36,7 +37,7 @@ def wants_plain_steps(run: Execution) -> bool:
     """Return whether the next commit has only the signal, and only plain steps are to begin, to
     which the time of its reception means nothing."""
     commit = run.commit
-    if commit.finish is not None or len(commit.events) > 1 or not commit.has_only("taken"):
+    if commit.finish is not None or len(commit.events) > 1 or not commit.has_only(TakeSignals):
         return False
     are_plain = all(
         isinstance(pending, PendingStep) and not pending.command.transactional

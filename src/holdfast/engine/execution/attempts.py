@@ -22,7 +22,9 @@ from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.program_loop import FeedAhead, ProgramLoop
 from holdfast.engine.runtime.timer_queue import TimerHandle
 from holdfast.errors import EngineClosed, StepTimeout
+from holdfast.store.budgets.operations import spending_effects
 from holdfast.store.runs.operations import Advance
+from holdfast.store.streams.operations import AppendOutput
 
 TEARDOWN = 0.1
 """Seconds after which a loop that cancelled a step from outside counts as alive: ``asyncio.run``
@@ -324,5 +326,10 @@ def _transact(
         if isinstance(raised, KeyboardInterrupt):
             run.context.writer.interrupt()
         raise as_exception(raised, "step") from raised
-    op.output = run.output.take_attempt(command.id, step.attempt)
+    # The effects of an earlier call are replaced: it was rolled back.
+    effects = spending_effects(run.state.run.budgets, spending.entries)
+    output = run.output.take_attempt(command.id, step.attempt)
+    if output is not None:
+        effects.append(AppendOutput(output))
+    op.effects = effects
     return data

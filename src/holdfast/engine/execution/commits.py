@@ -15,9 +15,9 @@ import msgspec
 from holdfast.core.commands import Finish
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import BY_END, Event, EventKind
-from holdfast.core.schedules.model import tick_of
 from holdfast.core.status import FINAL, Status
-from holdfast.engine.execution.commit_buffer import LISTS, CommitBuffer
+from holdfast.core.streams.model import Output
+from holdfast.engine.execution.commit_buffer import CommitBuffer
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.budgets import block_run
 from holdfast.engine.execution.pending.gates import withdraw_all
@@ -25,9 +25,13 @@ from holdfast.engine.execution.pending.graph_growth import fills_a_commit
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import StoreError
 from holdfast.payloads.offload import sealed
+from holdfast.store.budgets.operations import ReleaseReservations, RequireBudget
 from holdfast.store.database import Operation
-from holdfast.store.runs.operations import Advance, Advanced
-from holdfast.store.streams.operations import AppendFrames
+from holdfast.store.effects import Effect
+from holdfast.store.graphs.operations import AddMembers
+from holdfast.store.runs.operations import Advance, Advanced, CancelOtherRun, end_of
+from holdfast.store.streams.operations import AppendFrames, AppendOutput
+from holdfast.store.waits.operations import CloseWait
 
 log = logging.getLogger("holdfast")
 
@@ -53,11 +57,9 @@ def progress(run: Execution, commit: CommitBuffer, *, parks: bool) -> Advance | 
         run_id=state.run.id,
         generation=state.run.generation,
         events=commit.events,
-        budgets=state.run.budgets,
     )
-    if commit.more:
-        for name in LISTS:
-            setattr(op, name, getattr(commit, name))
+    if commit.has_effects:
+        op.effects = commit.effects
     if commit.finish is not None:
         finish(run, op, commit.finish)
     elif parks:
@@ -69,8 +71,14 @@ def progress(run: Execution, commit: CommitBuffer, *, parks: bool) -> Advance | 
         return None
     state.number(op.events)
     if run.output.is_used:
-        op.output = run.output.take(op.status.value if op.status in FINAL else None)
+        add_output(op, run.output.take(op.status.value if op.status in FINAL else None))
     return op
+
+
+def add_output(op: Advance, output: Output | None) -> None:
+    """Let the write append output."""
+    if output is not None:
+        op.effects = [*op.effects, AppendOutput(output)]
 
 
 def finish(run: Execution, op: Advance, command: Finish) -> None:
@@ -88,15 +96,23 @@ def finish(run: Execution, op: Advance, command: Finish) -> None:
         op.error = msgspec.json.encode({"type": status.value, "message": message, "facts": facts})
     op.status = status
     op.result = command.result
-    op.had_children = state.had_children
-    op.settles_all = run.budget.has_code_reservation or bool(run.budget.reserved_steps)
-    op.scheduled = tick_of(state.run.key) is not None
-    if state.waited:
-        op.closed = [*op.closed, *((step, BY_END) for step in sorted(state.waited))]
-    if state.run.parent_id is not None:
-        op.parent = (state.run.parent_id, state.run.parent_step or "", state.run.parent_index)
+    effects = _effects_of_end(run)
+    if effects:
+        op.effects = [*op.effects, *effects]
     withdraw_all(run, op)
     op.events.append(_last_event(run, op, status))
+
+
+def _effects_of_end(run: Execution) -> list[Effect]:
+    """Return the effects of the end of a run; most runs have none."""
+    state = run.state
+    effects: list[Effect] = [CloseWait(step, BY_END) for step in sorted(state.waited)]
+    if run.budget.has_code_reservation or run.budget.reserved_steps:
+        effects.append(ReleaseReservations(None))
+    end = end_of(state.run, had_children=state.had_children)
+    if end is not None:
+        effects.append(end)
+    return effects
 
 
 def _last_event(run: Execution, op: Advance, status: Status) -> Event:
@@ -126,7 +142,7 @@ def park(run: Execution, op: Advance) -> None:
         (wait["until"] for wait in waits if wait.get("until") is not None), default=None
     )
     op.revision = run.state.revision
-    op.keep = _stays_in_memory(run, op.wake_at)
+    op.release = not _stays_in_memory(run, op.wake_at)
     block_run(run, op)
 
 
@@ -147,8 +163,8 @@ def without_parking(run: Execution, op: Advance) -> Advance:
     op.revision = None
     op.waits = None
     op.wake_at = None
-    op.keep = True
-    op.demands = ()
+    op.release = False
+    op.effects = [effect for effect in op.effects if type(effect) is not RequireBudget]
     if not op.events or run.state.waiting:
         stored = run.context.store.runs.get(run.state.run.id)
         is_cancelled = stored is not None and stored.status is Status.CANCELLING
@@ -160,7 +176,7 @@ def is_portion(commit: CommitBuffer) -> bool:
     """Return whether the children and new graph members so far are enough for one commit."""
     if len(commit.children) >= PORTION:
         return True
-    return bool(commit.grows) and fills_a_commit(commit)
+    return bool(commit.of(AddMembers)) and fills_a_commit(commit)
 
 
 # Writing
@@ -171,11 +187,12 @@ async def persist(run: Execution, op: Operation) -> Any:
     the output of this write."""
     written = op
     ends_member = False
+    has_output = type(op) is AppendFrames
     if type(op) is Advance:
         ends_member = run.state.in_graph and op.status in FINAL
+        has_output = bool(op.of(AppendOutput))
         if not run.context.sealer.is_light(op):
             written = await sealed(op, run.context.sealer, run.context.threads)
-    has_output = isinstance(op, Advance | AppendFrames) and op.output is not None
     if has_output:
         run.output.hold()
     try:
@@ -223,12 +240,11 @@ async def cancel_in_portions(run: Execution, commit: CommitBuffer) -> None:
     After a crash in between, the next holder is led to the same cancellations, because nothing else
     is recorded yet.
     """
-    while len(commit.cancels) > PORTION:
+    while len(commit.of(CancelOtherRun)) > PORTION:
         op = Advance(
             run_id=run.state.run.id,
             generation=run.state.run.generation,
             status=run.state.active_status(),
-            cancels=commit.cancels[:PORTION],
+            effects=commit.drop(CancelOtherRun, PORTION),
         )
-        commit.cancels = commit.cancels[PORTION:]
         await persist(run, op)

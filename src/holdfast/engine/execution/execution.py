@@ -92,11 +92,14 @@ from holdfast.errors import (
 )
 from holdfast.payloads.offload import opened
 from holdfast.store.database import SignalArrived
-from holdfast.store.gates.operations import ExpireGates
+from holdfast.store.effects import RevisionChanged
+from holdfast.store.gates.operations import ChangeGate, ExpireGates
+from holdfast.store.graphs.operations import AddMembers
 from holdfast.store.keys.operations import NeedKey
-from holdfast.store.runs.operations import Advance, Advanced, RevisionChanged
+from holdfast.store.runs.operations import Advance, Advanced, CancelChildren, CancelOtherRun
 from holdfast.store.runs.queries import RunUpdate
 from holdfast.store.store import Store
+from holdfast.store.streams.operations import AppendOutput
 
 log = logging.getLogger("holdfast")
 
@@ -332,13 +335,13 @@ class RunExecution:
         outcomes: list[Event] = []
         recorded = 0
         for command in commands:
-            if self.commit.more and self.commit.grows and is_large_growth(command):
+            if self.commit.of(AddMembers) and is_large_growth(command):
                 # It is checked against the members that are in the graph by then.
                 recorded = await self._record_portion(outcomes, recorded)
             event = execute(self, command)
             if event is not None:
                 outcomes.append(event)
-                is_open = self.commit.more and self.commit.finish is None
+                is_open = self.commit.has_effects and self.commit.finish is None
                 if is_open and commits.is_portion(self.commit):
                     recorded = await self._record_portion(outcomes, recorded)
             if self.state.is_over:
@@ -615,7 +618,7 @@ class RunExecution:
             await self.output.wait_until_written()
         commit = self.commit
         self.commit = CommitBuffer()
-        if commit.more and len(commit.cancels) > commits.PORTION:
+        if commit.has_effects and len(commit.of(CancelOtherRun)) > commits.PORTION:
             await commits.cancel_in_portions(self, commit)
         is_open = rests and commit.finish is None
         if is_open and not self.pending.by_step and not self.pending.launches:
@@ -630,7 +633,7 @@ class RunExecution:
         if isinstance(answer, RevisionChanged):
             self.state.revision = answer.revision
             self.notify()
-            if commit.is_empty and op.output is None:
+            if commit.is_empty and not op.of(AppendOutput):
                 return
             answer = await self.write(commits.without_parking(self, op))
         self._applied(op, answer)
@@ -641,7 +644,7 @@ class RunExecution:
         mailbox = self.mailbox
         if mailbox.is_notified or mailbox.has_new_signals or mailbox.findings:
             return True
-        if commit.more and commit.child_cancels:
+        if commit.of(CancelChildren):
             return True
         return self.state.had_children and bool(unstarted_maps(self))
 
@@ -651,7 +654,7 @@ class RunExecution:
         state = self.state
         try:
             if (
-                op.output is None
+                not (op.effects and op.of(AppendOutput))
                 and not (state.in_graph or state.had_children)
                 and self.context.sealer.is_light(op)
             ):
@@ -660,7 +663,7 @@ class RunExecution:
                     return answer
                 except StoreError as error:
                     commits.log_retry(self, error)
-            if op.grows:
+            if op.of(AddMembers):
                 answer = await write_growth(self, op, self._persist)
             else:
                 answer = await persist(self, op)
@@ -675,11 +678,10 @@ class RunExecution:
         """End the run as failed, because its commit was refused."""
         if op.events:
             self.state.seq = op.events[0].seq - 1
-        failed = Advance(run_id=op.run_id, generation=op.generation, output=op.output)
+        failed = Advance(run_id=op.run_id, generation=op.generation, effects=op.of(AppendOutput))
         commits.finish(self, failed, Finish("failed", error=error))
         self.state.number(failed.events)
-        op.children = ()
-        op.grows = ()
+        op.effects = ()
         op.status = failed.status
         self.state.is_over = True
         answer: Advanced | RevisionChanged = await persist(self, failed)
@@ -699,14 +701,19 @@ class RunExecution:
         state.is_finished = op.status in FINAL
         if answer.breach is not None:
             self.set_breach(answer.breach)
-        if op.child_cancels:
+        state.is_over = state.is_over or state.is_finished or op.release
+        if op.effects:
+            self._note_effects(op, answer)
+
+    def _note_effects(self, op: Advance, answer: Any) -> None:
+        """Note the effects of a commit: open gates, and runs that are leased to this worker."""
+        cancels = op.of(CancelChildren)
+        if cancels:
             self.notify()  # the children may have ended before this commit
             if answer.unasked:
-                self.commit.child_cancels.append(op.child_cancels[-1])
-        if op.gates:
-            note_stored(self, op.gates)
-        state.is_over = state.is_over or state.is_finished or not op.keep
-        for child, started in zip(op.children, answer.started, strict=False):
+                self.commit.add(cancels[-1])
+        note_stored(self, op.of(ChangeGate))
+        for child, started in zip(op.children(), answer.started, strict=False):
             if started.leased:
                 self.context.adopt(child, answer.now)
         for member, created_at in answer.born:

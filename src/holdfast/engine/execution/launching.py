@@ -11,7 +11,7 @@ from holdfast.engine.execution.pending.budgets import PendingSpend, may_launch
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.errors import EngineClosed, LeaseLost, WriteConflict
 from holdfast.store.budgets.operations import BudgetRefused
-from holdfast.store.runs.operations import Advance, Advanced
+from holdfast.store.runs.operations import Advance, Advanced, Body
 
 
 async def launch(run: Execution) -> None:
@@ -73,10 +73,8 @@ async def _transact(run: Execution, pending: PendingStep) -> None:
         run_id=run.state.run.id,
         generation=run.state.run.generation,
         events=[event],
-        spends=spending.entries,
-        budgets=run.state.run.budgets,
     )
-    op.body = body_of(run, pending, op, spending)
+    op.body = Body(body_of(run, pending, op, spending))
     try:
         answer: Advanced = await persist(run, op)
     except (LeaseLost, EngineClosed, WriteConflict):

@@ -14,7 +14,9 @@ from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import EngineClosed, HoldfastError, LeaseLost
-from holdfast.store.runs.operations import Advance, RevisionChanged
+from holdfast.store.budgets.operations import ReleaseReservations
+from holdfast.store.effects import RevisionChanged
+from holdfast.store.runs.operations import Advance
 
 log = logging.getLogger("holdfast")
 
@@ -33,12 +35,12 @@ async def leave_memory(run: Execution) -> None:
     """Park the run in the store alone, or hand it to another worker."""
     op = Advance(run_id=run.state.run.id, generation=run.state.run.generation)
     commits.park(run, op)
-    op.keep = False
+    op.release = True
     if not run.pending:
         op.status = run.state.active_status()
         op.waits = None
     await run.output.wait_until_written()
-    op.output = run.output.take()
+    commits.add_output(op, run.output.take())
     answer = await run.write(op)
     if isinstance(answer, RevisionChanged):
         run.state.revision = answer.revision
@@ -62,9 +64,9 @@ async def release(run: Execution) -> None:
     await run.output.wait_until_written()
     status = Status.CANCELLING if run.state.cancelling else Status.PENDING
     op = Advance(
-        run_id=run.state.run.id, generation=run.state.run.generation, status=status, keep=False
+        run_id=run.state.run.id, generation=run.state.run.generation, status=status, release=True
     )
-    op.output = run.output.take(CloseReason.RELEASED, only_steps=True)
+    commits.add_output(op, run.output.take(CloseReason.RELEASED, only_steps=True))
     await run.write(op)
     run.state.is_over = True
 
@@ -100,11 +102,12 @@ async def mark_stuck(run: Execution, error: Exception) -> None:
         run_id=run.state.run.id,
         generation=run.state.run.generation,
         status=Status.STUCK,
-        keep=False,
+        release=True,
         error=data,
         events=[event],
-        settles=sorted(run.budget.reserved_steps),
-        output=run.output.take(CloseReason.STUCK, only_steps=True),
     )
+    if run.budget.reserved_steps:
+        op.effects = (ReleaseReservations(sorted(run.budget.reserved_steps)),)
+    commits.add_output(op, run.output.take(CloseReason.STUCK, only_steps=True))
     with suppress(LeaseLost, EngineClosed):
         await run.write(op)

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.budgets.model import Breach
 from holdfast.core.events import Event
-from holdfast.engine.execution.commits import persist
+from holdfast.engine.execution.commits import add_output, persist
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.budgets import refused_attempt, spending_commit
 from holdfast.store.budgets.operations import BudgetRefused
@@ -42,13 +42,14 @@ async def _spend_for(run: Execution, attempts: list[tuple[Event, Any]]) -> Breac
     for number, event in enumerate(op.events, run.state.seq + 1):
         event.seq = number
         output.ended(event)
-    op.output = output.take()
+    frames = output.take()
+    add_output(op, frames)
     answer = await persist(run, op)
     if isinstance(answer, BudgetRefused):
         for event in op.events:
-            output.reopen(op.output, event)
-        if op.output is not None:  # the output of the attempts is not refused with them
-            await persist(run, AppendFrames(run.state.run.id, run.state.run.generation, op.output))
+            output.reopen(frames, event)
+        if frames is not None:  # the output of the attempts is not refused with them
+            await persist(run, AppendFrames(run.state.run.id, run.state.run.generation, frames))
         return answer.breach
     run.state.seq += len(op.events)
     run.state.steps += len(attempts)

@@ -28,10 +28,12 @@ from holdfast.store.graphs.operations import (
     StageGraphs,
     StartedMember,
 )
-from holdfast.store.runs.operations import Advance, Advanced, Claim, StartRuns
+from holdfast.store.runs.operations import Advance, Advanced, Claim, StartChildren, StartRuns
 
-_LEASING = frozenset({StartRuns, Claim, AddMembers, ReplayMember, ResolveGraphs, StageGraphs})
-"""Operations that may lease runs, whatever their fields are."""
+_LEASING = frozenset(
+    {StartRuns, StartChildren, Claim, AddMembers, ReplayMember, ResolveGraphs, StageGraphs}
+)
+"""Operations and effects that may lease runs."""
 
 
 class Holder(Protocol):
@@ -134,7 +136,7 @@ class Capacity:
             self._leases.clear()
         for op in ops:
             if type(op) is Advance:
-                self._admit(op.children)
+                self._admit(op.children())
             elif type(op) is StartRuns:
                 self._admit(op.runs)
             elif type(op) is Claim:
@@ -231,7 +233,9 @@ class Capacity:
 
 def _may_lease(op: Operation) -> bool:
     """Return whether an operation may lease runs. Most record a step, which leases none."""
-    return bool(op.children or op.grows) if type(op) is Advance else type(op) in _LEASING
+    if type(op) is not Advance:
+        return type(op) in _LEASING
+    return bool(op.effects) and any(type(effect) in _LEASING for effect in op.effects)
 
 
 def _leased(op: Operation, answer: Any) -> list[tuple[str, str]]:
@@ -244,7 +248,7 @@ def _leased(op: Operation, answer: Any) -> list[tuple[str, str]]:
     if isinstance(op, Advance):
         if not isinstance(answer, Advanced):
             return []
-        started = zip(op.children, answer.started, strict=False)
+        started = zip(op.children(), answer.started, strict=False)
         children = [(run.id, run.route.workflow) for run, start in started if start.leased]
         return [*children, *((run.id, run.route.workflow) for run, _ in answer.born)]
     if isinstance(op, StageGraphs):

@@ -22,7 +22,6 @@ from holdfast.core.claiming import CRASH_LIMIT
 from holdfast.core.duration import Duration
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import Route, RunRecord
-from holdfast.core.schedules.model import tick_of
 from holdfast.core.sessions import Session
 from holdfast.core.status import FINAL, Status
 from holdfast.core.stored_json import decoded, object_of
@@ -56,8 +55,10 @@ from holdfast.service.tasks.output import TaskOutput
 from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import LeaseTerms, lifetime_of
 from holdfast.store.database import Operation
+from holdfast.store.effects import RevisionChanged
 from holdfast.store.liveness import heartbeat_is_overdue
-from holdfast.store.runs.operations import Advance, EndSession, ExpireRuns, RevisionChanged
+from holdfast.store.runs.operations import Advance, EndSession, ExpireRuns, end_of
+from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import (
     ClaimLeases,
     ExpireAttempts,
@@ -412,7 +413,7 @@ class TaskService(Suspensions, LeaseTerms):
             ended,
             status=Status.COMPLETED,
             result=data,
-            closes=CloseReason.COMPLETED,
+            effects=[CloseStreams(CloseReason.COMPLETED)],
         )
 
     def is_small(self, data: bytes) -> bool:
@@ -438,9 +439,9 @@ class TaskService(Suspensions, LeaseTerms):
         if until is not None:
             place = {
                 "status": Status.PENDING,
-                "keep": False,
+                "release": True,
                 "wake_at": until if wait else None,
-                "closes": CloseReason.RETRIED,
+                "effects": [CloseStreams(CloseReason.RETRIED)],
             }
             return self._write(held, [failed], Retried(until), **place)
         status = Status.FAILED
@@ -454,7 +455,12 @@ class TaskService(Suspensions, LeaseTerms):
             end = Event(EventKind.RUN_EXPIRED if late else EventKind.RUN_CANCELLED, error=error)
         closes = CloseReason.FAILED if status is Status.FAILED else status.value
         return self._write(
-            held, [failed, end], RunEnded(status), status=status, error=error, closes=closes
+            held,
+            [failed, end],
+            RunEnded(status),
+            status=status,
+            error=error,
+            effects=[CloseStreams(closes)],
         )
 
     def _failure(self, kind: str, message: str, details: Mapping[str, Any] | None) -> bytes:
@@ -477,9 +483,9 @@ class TaskService(Suspensions, LeaseTerms):
         event = Event(EventKind.RUN_DELAYED, None, msgspec.json.encode({"until": at}))
         place = {
             "status": Status.PENDING,
-            "keep": False,
+            "release": True,
             "wake_at": at,
-            "closes": CloseReason.RELEASED,
+            "effects": [CloseStreams(CloseReason.RELEASED)],
         }
         return self._write(held, [event], Deferred(Status.PENDING, at), **place)
 
@@ -490,9 +496,9 @@ class TaskService(Suspensions, LeaseTerms):
             event.seq = number
         run = held.run
         if place.get("status") in FINAL:
-            place["scheduled"] = tick_of(run.key) is not None
-            if run.parent_id is not None:
-                place["parent"] = (run.parent_id, run.parent_step or "", run.parent_index)
+            end = end_of(run, had_children=False)
+            if end is not None:
+                place["effects"] = [*place["effects"], end]
         op = Advance(run_id=run.id, generation=held.proof.generation, events=events, **place)
 
         def decode(answer: Any) -> Any:

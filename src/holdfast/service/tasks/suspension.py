@@ -39,6 +39,11 @@ from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitNotFound
 from holdfast.service.runs import Moment, Request, RunService, instant
 from holdfast.service.tasks.lease_state import Deferred, LeaseState, WaitResult
+from holdfast.store.effects import Effect
+from holdfast.store.signals.operations import TakeSignals
+from holdfast.store.streams.operations import CloseStreams
+from holdfast.store.tasks.operations import SetAttemptDeadline
+from holdfast.store.waits.operations import CloseWait, OpenWait
 
 
 class LeaseWait:
@@ -105,7 +110,7 @@ class Suspensions:
         )
         data = {"id": wait.id, "name": name, "kid": key.kid, "until": until}
         event = Event(EventKind.WAIT_CREATED, step, msgspec.json.encode(data))
-        return self._write(held, [event], self._issued(wait), opened=[wait])
+        return self._write(held, [event], self._issued(wait), effects=[OpenWait(wait)])
 
     def _until(self, option: str, when: Moment | None, now: int) -> int | None:
         if when is None:
@@ -184,8 +189,10 @@ class Suspensions:
             until=wanted.until,
         )
         revision = None if run is None else run.revision
-        more = {"opened": [row], "closes": CloseReason.RELEASED, "revision": revision}
-        return self._park(held, wanted, self._addressed(held), [event], **more)
+        effects = [OpenWait(row), CloseStreams(CloseReason.RELEASED)]
+        return self._park(
+            held, wanted, self._addressed(held), [event], effects=effects, revision=revision
+        )
 
     def _park(
         self,
@@ -193,7 +200,9 @@ class Suspensions:
         wanted: Suspension,
         addressed: list[Signal],
         events: list[Event],
-        **more: Any,
+        *,
+        effects: Sequence[Effect] = (),
+        revision: int | None = None,
     ) -> Request:
         """Park the run on its suspension, or leave it claimable if its condition is met already."""
         now = self.store.now()
@@ -203,18 +212,19 @@ class Suspensions:
         if progress.met:  # the signals came before the wait
             ready = Deferred(Status.PENDING, wanted.until)
             return self._write(
-                held, events, ready, status=Status.PENDING, keep=False, **{**more, "revision": None}
+                held, events, ready, status=Status.PENDING, release=True, effects=effects
             )
         sealed = self.codec.name != "json" or self._client.sealer.cipher is not None
+        due = wanted.due(now)
         return self._write(
             held,
             events,
             Deferred(Status.WAITING, wanted.until),
             status=Status.WAITING,
-            keep=False,
+            release=True,
+            revision=revision,
             waits=wanted.waits(now, sealed=sealed),
-            alarm=wanted.due(now),
-            **more,
+            effects=effects if due is None else [*effects, SetAttemptDeadline(due)],
         )
 
     # Resuming
@@ -290,8 +300,10 @@ class Suspensions:
             held,
             [event],
             _resumed(event),
-            taken=[signal.id for signal in consumed],
-            closed=[(step, by) for step in steps],
+            effects=[
+                TakeSignals([signal.id for signal in consumed]),
+                *(CloseWait(step, by) for step in steps),
+            ],
         )
 
     def _addressed(self, held: LeaseState) -> list[Signal]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import msgspec
 
-from holdfast.core.budgets.model import Breach
+from holdfast.core.budgets.model import Breach, SpendEntry
 from holdfast.core.events import Event
 from holdfast.core.runs import Limits
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect, Phase
 
 
 class SetBudget(Operation, kw_only=True):
@@ -129,3 +133,68 @@ class BudgetRefused(msgspec.Struct):
     """A hard limit leaves no room; nothing was counted."""
 
     breach: Breach
+
+
+class ChargeBudget(Effect):
+    """Spend the entries that are not facts: all of them, or none if a hard limit does not allow it.
+
+    Reservations that the same commit releases count as room. The commit has events and no status.
+
+    Answers:
+        BudgetRefused   the commit is refused
+    Raises:
+        LeaseLost       the run has another holder, or none
+        BudgetExceeded  the commit would be refused, but has a transactional body
+    """
+
+    phase: ClassVar[Phase] = Phase.BEFORE_EVENTS
+
+    budgets: Sequence[str]
+    entries: Sequence[SpendEntry]
+
+
+class RequireBudget(Effect):
+    """Park the run until its budgets have room for one of these demands, which are amounts by
+    dimension; one per step. An empty demand requires only that no limit is exceeded.
+
+    Answers:
+        RevisionChanged  the commit is refused, because all demands have room now
+    Raises:
+        LeaseLost        the run has another holder, or none
+    """
+
+    phase: ClassVar[Phase] = Phase.BEFORE_EVENTS
+
+    budgets: Sequence[str]
+    demands: Sequence[dict[str, int]]
+
+
+class RecordSpending(Effect):
+    """Count the entries that are facts, regardless of the limits."""
+
+    phase: ClassVar[Phase] = Phase.BUDGETS
+    answers: ClassVar[str | None] = "breach"
+
+    budgets: Sequence[str]
+    entries: Sequence[SpendEntry]
+
+
+class ReleaseReservations(Effect):
+    """Release the reservations of the run under these keys, or all of them."""
+
+    phase: ClassVar[Phase] = Phase.BUDGETS
+
+    keys: Sequence[str] | None
+    """None: all reservations of the run."""
+
+
+def spending_effects(budgets: Sequence[str], entries: Sequence[SpendEntry]) -> list[Effect]:
+    """Return the effects that charge and record these entries."""
+    effects: list[Effect] = []
+    asked = [entry for entry in entries if not entry.fact]
+    if asked:
+        effects.append(ChargeBudget(budgets, asked))
+    if len(asked) < len(entries):
+        facts = [entry for entry in entries if entry.fact]
+        effects.append(RecordSpending(budgets, facts))
+    return effects

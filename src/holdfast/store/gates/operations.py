@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.gates.model import Gate
 from holdfast.core.gates.rules import GateDecision
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect
 
 
 class GateChange(msgspec.Struct, kw_only=True):
@@ -144,5 +145,7 @@ class GateFilter(msgspec.Struct, kw_only=True):
     limit: int = 100
 
 
-GateMove = Gate | GateChange
-"""What an Advance does to a gate: open a new one, or change an existing one."""
+class ChangeGate(Effect):
+    """Open a new gate of the run, or change one of its gates."""
+
+    change: Gate | GateChange

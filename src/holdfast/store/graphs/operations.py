@@ -6,6 +6,7 @@ Members are added from outside, or by a member with its own Advance.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from holdfast.core.graphs.model import (
 from holdfast.core.payload import Fetch, Payload
 from holdfast.core.runs import NewRun, Route
 from holdfast.store.database import Operation, Started
+from holdfast.store.effects import Effect, Phase
 from holdfast.store.runs.operations import ReplayRun
 
 Compose = Callable[
@@ -50,8 +52,9 @@ class PreparedMember(msgspec.Struct):
     stops: bool = False
 
 
-class AddMembers(Operation, kw_only=True):
-    """Add members and dependencies to a graph that has not ended.
+class AddMembers(Operation, Effect, kw_only=True):
+    """Add members and dependencies to a graph that has not ended: as an operation of its own, or as
+    an effect of the progress of a member.
 
     Answers:
         StagedGraph    the graph after the change
@@ -61,8 +64,13 @@ class AddMembers(Operation, kw_only=True):
         GraphChanged   *revision* is given and is not the revision of the graph, or the stage of
                        *prepared* is not complete
         MemberStarted  a new dependency belongs to a member that has started
+        BadGraph       it is an effect of a run that is not a member of a graph
         what StageGraphs raises
     """
+
+    phase: ClassVar[Phase] = Phase.GRAPH
+    may_refuse: ClassVar[bool] = True
+    answers: ClassVar[str | None] = "born"
 
     graph_id: str
     namespace: str

@@ -366,10 +366,8 @@ def _touched_by(op: Operation) -> Iterator[str]:
     """Yield the existing runs that an operation is known to write."""
     if isinstance(op, Advance):
         yield op.run_id
-        yield from (signal[0] for signal in op.signals)
-        yield from (cancel[0] for cancel in op.cancels)
-        if op.parent is not None:
-            yield op.parent[0]
+        for effect in op.effects:
+            yield from effect.locks
     elif isinstance(op, CompleteLeases):
         yield from (completion.run_id for completion in op.done)
     elif isinstance(op, ReplayRun):

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from holdfast.core.budgets.model import SpendEntry
 from holdfast.core.runs import Route
-from holdfast.core.status import FINAL, Status
+from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
+from holdfast.store.budgets.operations import ChargeBudget, RecordSpending
 from holdfast.store.database import Hints, MemberOutcome, Operation
+from holdfast.store.effects import Effect
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL
@@ -31,9 +32,13 @@ from holdfast.store.postgres.transaction import (
     PostgresTransaction,
     columns,
 )
-from holdfast.store.runs.operations import Advance, Advanced, StartRuns
+from holdfast.store.runs.operations import Advance, Advanced, EndRun, StartRuns
+from holdfast.store.signals.operations import TakeSignals
+from holdfast.store.streams.operations import CloseStreams
+from holdfast.store.tasks.operations import SetAttemptDeadline
 from holdfast.store.transitions import APPLY, ended, guarded, is_end, is_one_event, line, news_of
 from holdfast.store.transitions.touching import notify_or_wake
+from holdfast.store.waits.operations import CloseWait, EscalateWait, OpenWait, ReopenWait
 
 _PLACE: Kinds = {
     "run_id": Texts,
@@ -98,23 +103,20 @@ LINES: Kinds = {
 }
 
 
-_RICH = attrgetter(
-    "body",
-    "children",
-    "fanouts",
-    "signals",
-    "cancels",
-    "child_cancels",
-    "had_children",
-    "gates",
-    "scheduled",
-    "payloads",
-    "grows",
-    "settles",
-    "settles_all",
-    "demands",
+_WRITES_ONLY = frozenset(
+    {
+        TakeSignals,
+        OpenWait,
+        ReopenWait,
+        EscalateWait,
+        CloseWait,
+        CloseStreams,
+        SetAttemptDeadline,
+    }
 )
-"""Fields that make an `Advance` more than events and a new status."""
+"""Effects that write without reading, so that they can be planned."""
+
+_SPENDING_EFFECTS = (ChargeBudget, RecordSpending)
 
 _PAID: Kinds = {"run_id": Texts, "dimension": Texts, "amount": Numbers}
 _SOURCE: Kinds = {"run_id": Texts, "budget": Texts}
@@ -143,7 +145,9 @@ class PlannedWrite:
         "news",
         "now",
         "op",
+        "parent",
         "row",
+        "sources",
         "spending",
         "taken",
     )
@@ -162,17 +166,16 @@ class PlannedWrite:
         """The signals that its events consume."""
         self.extras: list[tuple[str, Sequence[dict[str, object]]]] = []
         self.spending: SpendEntry | None = None
+        self.sources: Sequence[str] = ()
+        """The budgets that it spends from."""
+        self.parent: tuple[str, str, int | None] | None = None
+        """The parent to be notified of the end of the run."""
 
     @property
     def run_id(self) -> str:
         """Return the run that the operation writes."""
         run_id: str = self.row["id"] if self.head == "insert_run" else self.row["run_id"]
         return run_id
-
-    @property
-    def parent(self) -> tuple[str, str, int | None] | None:
-        """Return the parent to be notified, or None."""
-        return self.op.parent if type(self.op) is Advance and self.op.status in FINAL else None
 
     @property
     def simple(self) -> bool:
@@ -250,32 +253,49 @@ def plan_write(
     if type(op) is Advance:
         if is_end(op) or is_one_event(op):
             return None if op.run_id in taken else _plan_plain(op, now, routes)
-        if (
-            op.run_id in taken
-            or op.output is not None
-            or any(_RICH(op))
-            or (op.spends and not _spends_simply(op))
-        ):
+        if op.run_id in taken or op.body is not None or op.payloads:
             return None
-        reduced: Operation = op
-        if op.parent is not None or op.spends:
-            reduced = msgspec.structs.replace(op, parent=None, spends=())
-    elif type(op) is StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
+        return _plan_effects(op, now, routes)
+    if type(op) is StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
         if op.runs[0].session_id is not None and op.runs[0].route.lane in limited:
             return None
-        reduced = op
-    else:
-        return None
-    planned = PlannedWrite(op, now, routes)
+        return _plan(PlannedWrite(op, now, routes), op)
+    return None
+
+
+def _plan(planned: PlannedWrite, op: Operation) -> PlannedWrite | None:
+    """Apply an operation to its plan. Return None if it must read."""
     try:
-        planned.answer = APPLY[type(op)](planned, reduced)
+        planned.answer = APPLY[type(op)](planned, op)
     except Exception:  # it must read first, or it is faulty: the general way tells which
         return None
-    if type(op) is Advance and op.spends:
+    return planned
+
+
+def _plan_effects(op: Advance, now: int, routes: dict[Route, int]) -> PlannedWrite | None:
+    """Plan an `Advance` with effects, if all of them can be planned. The statements for many
+    writes also spend and notify parents, so these effects are left out of the plan itself."""
+    planned = PlannedWrite(op, now, routes)
+    rest: list[Effect] = []
+    for effect in op.effects:
+        if type(effect) in _WRITES_ONLY:
+            rest.append(effect)
+        elif isinstance(effect, EndRun) and effect.notifies_only_parent:
+            planned.parent = effect.parent
+        elif isinstance(effect, _SPENDING_EFFECTS) and _spends_simply(op, effect):
+            if effect.entries:
+                planned.spending = effect.entries[0]
+                planned.sources = effect.budgets
+        else:
+            return None
+    if len(rest) == len(op.effects):
+        return _plan(planned, op)
+    if _plan(planned, msgspec.structs.replace(op, effects=rest)) is None:
+        return None
+    if planned.spending is not None:
         if planned.head != "append_guarded" or planned.taken:
             return None
         planned.head = SPENDING
-        planned.spending = op.spends[0]
     return planned
 
 
@@ -307,18 +327,21 @@ def lanes_refused(writes: Iterable[PlannedWrite]) -> set[str]:
     return {run.route.lane for run in starts if run.session_id is not None}
 
 
-def _spends_simply(op: Advance) -> bool:
-    """Return whether all spending is one entry, without key and reservation.
+def _spends_simply(op: Advance, effect: ChargeBudget | RecordSpending) -> bool:
+    """Return whether all spending of *op* is one entry, without key and reservation.
 
     A fact may exceed a limit, so it is simple only if the run has no budgets.
     """
-    (first, *more) = op.spends
+    entries = [entry for charge in op.of(ChargeBudget) for entry in charge.entries]
+    entries += [entry for record in op.of(RecordSpending) for entry in record.entries]
+    if len(entries) != 1:
+        return not entries
+    (entry,) = entries
     return (
-        not more
-        and op.status is None
-        and first.key is None
-        and first.under is None
-        and first.fact is not bool(op.budgets)
+        op.status is None
+        and entry.key is None
+        and entry.under is None
+        and entry.fact is not bool(effect.budgets)
     )
 
 
@@ -367,14 +390,14 @@ def _payments(writes: Sequence[PlannedWrite]) -> dict[str, object]:
     paid = []
     sources = []
     for write in writes:
-        assert write.spending is not None and type(write.op) is Advance
+        assert write.spending is not None
         amounts = write.spending.amounts
         run_id = write.run_id
         paid += [
             {"run_id": run_id, "dimension": name, "amount": amount}
             for name, amount in amounts.items()
         ]
-        sources += [{"run_id": run_id, "budget": name} for name in write.op.budgets]
+        sources += [{"run_id": run_id, "budget": name} for name in write.sources]
     return {
         "now": max((write.now for write in writes), default=0),
         **columns(_PAID, paid, "paid_"),

@@ -7,24 +7,21 @@ and durations are microseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from holdfast.core.budgets.model import Breach, SpendEntry
+from holdfast.core.budgets.model import Breach
 from holdfast.core.events import Event
 from holdfast.core.payload import Fetch, Payload, Seal
 from holdfast.core.runs import Cell, Fanout, NewRun, RunRecord, RunSnapshot
+from holdfast.core.schedules.model import tick_of
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
-from holdfast.core.streams.model import Output
-from holdfast.core.waits import Signal, WaitRecord
+from holdfast.core.waits import Signal
 from holdfast.errors import RowDamaged
 from holdfast.store.database import Operation, Started
-from holdfast.store.gates.operations import GateMove
-
-if TYPE_CHECKING:
-    from holdfast.store.graphs.operations import AddMembers
+from holdfast.store.effects import E, Effect, Phase
 
 
 class StartRuns(Operation):
@@ -68,6 +65,15 @@ class DebounceStart(Operation, kw_only=True):
     payloads. Stored and returned input may both be sealed."""
 
 
+class Body(msgspec.Struct):
+    """A transactional step of the user. ``call`` gets a connection of the transaction; its result
+    becomes the data of the first event."""
+
+    call: Callable[[Any], bytes]
+    seal: Callable[[bytes, list[Payload]], bytes] | None = None
+    """Seals the result, and adds its payloads to the list."""
+
+
 class Advance(Operation, kw_only=True):
     """Record progress of a run, as the holder of its lease: events, the new status, and the effects
     that are committed together with them.
@@ -75,15 +81,11 @@ class Advance(Operation, kw_only=True):
     Answers:
         Advanced         the write was committed
         RevisionChanged  nothing was written: *revision* was given and the run has changed since, or
-                         the run was to be blocked and its budgets now have room for all *demands*
-        BudgetRefused    nothing was written: an entry of *spends* would exceed a hard limit
+                         RequireBudget refuses
+        BudgetRefused    nothing was written: ChargeBudget would exceed a hard limit
     Raises:
         LeaseLost        *generation* is not the run's current generation, or the run has no holder
-        BudgetExceeded   *body* was given and *spends* exceed a hard limit; the body is rolled back
-        BadGraph         *grows* was given and the run is not a member of a graph
-
-    Entries of *spends* that are facts are counted regardless of the limits. An operation with other
-    entries has events and no status.
+        what its effects raise
     """
 
     run_id: str
@@ -94,62 +96,95 @@ class Advance(Operation, kw_only=True):
     revision: int | None = None
     """The revision that the holder has seen. A write with a body, or with a status that is not
     final, is refused if the run has another one by now."""
-    keep: bool = True
-    """Whether the holder keeps the lease."""
+    release: bool = False
+    """Whether the holder gives up the lease."""
     waits: bytes | None = None
     """The waits on which the run is parked, as JSON."""
     wake_at: int | None = None
     result: bytes | None = None
     error: bytes | None = None
-    children: Sequence[NewRun] = ()
-    fanouts: Sequence[Fanout] = ()
-    taken: Sequence[int] = ()
-    """The ids of the signals that this write consumes."""
-    body: Callable[[Any], bytes] | None = None
-    """A transactional step of the user. It is called with a connection of this transaction; its
-    result becomes the data of the first event."""
-    signals: Sequence[tuple[str, str, bytes, str]] = ()
-    """Signals to other runs: run id, name, payload and key."""
-    cancels: Sequence[tuple[str, str]] = ()
-    """Other runs that are asked to stop, each with the reason."""
-    child_cancels: Sequence[str] = ()
-    """The reasons for which the run cancels its open children. Children that may outlive their
-    parent are not cancelled."""
-    opened: Sequence[WaitRecord] = ()
-    """Waits that are opened. The next three fields name waits by their steps."""
-    reopened: Sequence[str] = ()
-    escalated: Sequence[str] = ()
-    closed: Sequence[tuple[str, str]] = ()
-    """Waits that are closed, each with the cause."""
-    parent: tuple[str, str, int | None] | None = None
-    """The parent to notify of the end: its run id, the step, and the index in a map."""
-    had_children: bool = False
-    """Whether the run has started children, which are stopped when it ends."""
-    budgets: tuple[str, ...] = ()
-    spends: Sequence[SpendEntry] = ()
-    settles: Sequence[str] = ()
-    """The keys of reservations that are released."""
-    settles_all: bool = False
-    """Whether all reservations of the run are released."""
-    demands: Sequence[dict[str, int]] = ()
-    """The amounts that a blocked run waits for, by dimension; one dict per step."""
-    gates: Sequence[GateMove] = ()
-    scheduled: bool = False
-    """Whether a schedule started the run, which ends here: other ticks of the schedule may wait for
-    that."""
-    grows: Sequence[AddMembers] = ()
-    """Members that the run adds to the graph to which it belongs."""
-    output: Output | None = None
-    closes: str | None = None
-    """The reason for which the streams of the attempt are closed. The holder of a lease may not
-    know all streams that its helper processes have opened."""
-    alarm: int | None = None
-    """When ExpireAttempts must check a wait of a run that is parked without a holder."""
+    effects: Sequence[Effect] = ()
+    body: Body | None = None
     payloads: Sequence[Payload] = ()
     """The payloads of the values in this operation, signals included: values that are stored
     separately."""
-    seal: Callable[[bytes, list[Payload]], bytes] | None = None
-    """Seals the data that ``body`` returns, and adds its payloads to the list."""
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the effects of a kind."""
+        return [effect for effect in self.effects if type(effect) is kind]
+
+    def children(self) -> list[NewRun]:
+        """Return the children that it starts."""
+        return [child for effect in self.of(StartChildren) for child in effect.children]
+
+
+class StartChildren(Effect):
+    """Start children of the run, and count those of its maps."""
+
+    phase: ClassVar[Phase] = Phase.NEW_RUNS
+    may_refuse: ClassVar[bool] = True
+    answers: ClassVar[str | None] = "started"
+
+    children: Sequence[NewRun] = ()
+    fanouts: Sequence[Fanout] = ()
+
+
+class CancelOtherRun(Effect):
+    """Ask another run to stop, or the run itself. A run that has ended ignores it."""
+
+    phase: ClassVar[Phase] = Phase.OTHER_RUNS
+
+    run_id: str
+    reason: str
+
+    @property
+    def locks(self) -> Sequence[str]:
+        return (self.run_id,)
+
+
+class CancelChildren(Effect):
+    """Ask the open children of the run to stop. Children that may outlive their parent go on."""
+
+    phase: ClassVar[Phase] = Phase.OTHER_RUNS
+    answers: ClassVar[str | None] = "unasked"
+
+    reason: str
+
+
+class EndRun(Effect):
+    """Report the end of the run. An end that concerns only the graph of the run does not need it.
+
+    A final status ends the run; this effect says what must be notified then.
+    """
+
+    phase: ClassVar[Phase] = Phase.END
+
+    parent: tuple[str, str, int | None] | None = None
+    """The parent to notify: its run id, the step, and the index in a map."""
+    had_children: bool = False
+    """Whether the run has started children, which are stopped."""
+    scheduled: bool = False
+    """Whether a schedule started the run: other ticks of the schedule may wait for its end."""
+
+    @property
+    def locks(self) -> Sequence[str]:
+        return () if self.parent is None else (self.parent[0],)
+
+    @property
+    def notifies_only_parent(self) -> bool:
+        """Whether the parent is all that this end concerns."""
+        return not (self.had_children or self.scheduled)
+
+
+def end_of(run: RunRecord, *, had_children: bool) -> EndRun | None:
+    """Return the effect that reports the end of a run; None if it concerns only its graph."""
+    parent = None
+    if run.parent_id is not None:
+        parent = (run.parent_id, run.parent_step or "", run.parent_index)
+    scheduled = run.key is not None and tick_of(run.key) is not None
+    if parent is None and not had_children and not scheduled:
+        return None
+    return EndRun(parent, had_children, scheduled)
 
 
 class Advanced(msgspec.Struct):
@@ -169,13 +204,7 @@ class Advanced(msgspec.Struct):
     unasked: bool = False
     """Whether some children have not been asked to stop, because one transaction cannot ask all of
     them. If the write was to end the run, nothing else of it was written: apply it again. Otherwise
-    all of it was written: continue with another Advance that has ``child_cancels``."""
-
-
-class RevisionChanged(msgspec.Struct):
-    """The run changed while its holder was parking it; nothing was written."""
-
-    revision: int
+    all of it was written: continue with another Advance with CancelChildren."""
 
 
 class ClaimedRuns(list[RunRecord]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from holdfast.core.payload import Payload
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect, Phase
 from holdfast.store.waits.operations import MOST_SIGNALS
 
 
@@ -32,3 +34,24 @@ class SignalRun(Operation):
     wait_id: str | None = None
     limit: int = MOST_SIGNALS
     payloads: Sequence[Payload] = ()
+
+
+class TakeSignals(Effect):
+    """Consume signals of the run, given by their ids."""
+
+    ids: Sequence[int]
+
+
+class SignalOtherRun(Effect):
+    """Send a signal to another run. A run that has ended, or has too many signals, ignores it."""
+
+    phase: ClassVar[Phase] = Phase.OTHER_RUNS
+
+    run_id: str
+    name: str
+    payload: bytes
+    key: str
+
+    @property
+    def locks(self) -> Sequence[str]:
+        return (self.run_id,)

@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.core.streams.model import Output
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect
 
 
 class AppendFrames(Operation):
@@ -23,6 +24,20 @@ class AppendFrames(Operation):
     run_id: str
     generation: int
     output: Output
+
+
+class AppendOutput(Effect):
+    """Append output of the run. Output that its stream refuses is dropped: it must not stop the
+    run."""
+
+    output: Output
+
+
+class CloseStreams(Effect):
+    """Close all open streams of the attempt. The holder of a lease may not know all streams that
+    its helper processes have opened."""
+
+    reason: str
 
 
 class Appended(msgspec.Struct):

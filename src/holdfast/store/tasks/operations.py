@@ -12,6 +12,7 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.core.waits import Signal
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect
 from holdfast.store.runs.operations import Advance
 
 Judge = Callable[["LeasedTask", list[Event], Callable[[], list[Signal]]], Advance | None]
@@ -81,6 +82,13 @@ class RenewLeases(Operation, kw_only=True):
     lifetime: int
     run_id: str | None = None
     generation: int = 0
+
+
+class SetAttemptDeadline(Effect):
+    """Let ExpireAttempts check the run at an instant: a wait of a run that is parked without a
+    holder ends then."""
+
+    at: int
 
 
 class ExpireAttempts(Operation):

@@ -215,6 +215,7 @@ from holdfast.store.transitions.subscribing import (
 )
 from holdfast.store.transitions.touching import write_outbox
 from holdfast.store.transitions.transaction import run_from
+from holdfast.store.transitions.wait_effects import close_waits
 from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -341,7 +342,9 @@ def may_refuse_late(op: Operation, routes: Container[Route]) -> bool:
     *routes* are the routes that are known to exist: a start on another one writes its route first.
     """
     if type(op) is Advance:
-        return op.body is not None or bool(op.children) or bool(op.grows)
+        if op.body is not None:
+            return True
+        return bool(op.effects) and any(effect.may_refuse for effect in op.effects)
     if type(op) is StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
     return type(op) in _LATE
@@ -352,6 +355,7 @@ __all__ = [
     "Row",
     "Transaction",
     "append_each",
+    "close_waits",
     "end_each",
     "ended",
     "guarded",

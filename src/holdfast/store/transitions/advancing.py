@@ -6,51 +6,27 @@ check it by a query of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from holdfast.core import claiming
-from holdfast.core.budgets import rules as budget_rules
-from holdfast.core.budgets.model import Breach
 from holdfast.core.envelope import digests_of
 from holdfast.core.events import Event
 from holdfast.core.graphs.model import MARK
 from holdfast.core.payload import Payload
-from holdfast.core.runs import NewRun
 from holdfast.core.status import FINAL, Move, Status, after
-from holdfast.core.waits import WaitRecord
-from holdfast.errors import BadGraph, LeaseLost, RunFinished, RunNotFound, TooManySignals
+from holdfast.errors import LeaseLost
 from holdfast.store.budgets.operations import BudgetRefused
-from holdfast.store.database import MemberOutcome, Operation, Row, Started, Transaction
-from holdfast.store.runs.operations import (
-    Advance,
-    Advanced,
-    RequestCancel,
-    RevisionChanged,
-    StartRuns,
-)
-from holdfast.store.signals.operations import SignalRun
-from holdfast.store.transitions.budgets import (
-    is_blocked,
-    record_spend,
-    release_reservations,
-    release_reservations_of_run,
-    try_spend,
-)
-from holdfast.store.transitions.gates import move_gates
-from holdfast.store.transitions.graphs import extend_graph
-from holdfast.store.transitions.payloads import keep, sent
-from holdfast.store.transitions.signalling import signal_run
-from holdfast.store.transitions.starting import start_runs
+from holdfast.store.database import MemberOutcome, Operation, Row, Transaction
+from holdfast.store.effects import Commit, RevisionChanged
+from holdfast.store.runs.operations import Advance, Advanced, Body, EndRun
+from holdfast.store.transitions.payloads import keep
+from holdfast.store.transitions.run_effects import why_children_stop
 from holdfast.store.transitions.stopping import (
-    DEADLINE,
     PORTION,
     cancel_children,
     children_to_stop,
-    request_cancel,
 )
-from holdfast.store.transitions.streaming import write as append_output
-from holdfast.store.transitions.touching import notify_parent, release_schedule
 from holdfast.store.transitions.transaction import append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
@@ -59,20 +35,34 @@ _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | BudgetRefused:
     """Record progress of a run as its holder. Raises LeaseLost."""
     data = None
-    descendants = None
-    if op.had_children and op.status in FINAL:
-        descendants = children_to_stop(tx, op.run_id)
-        if descendants and len(descendants) + len(op.children) > PORTION:
-            return _stop_first(tx, op, descendants)
-    if (op.spends or op.demands) and (refused := _refused(tx, op)) is not None:
-        return refused
+    commit = None
+    descendants = _descendants(tx, op) if op.effects else None
+    if descendants and len(descendants) + len(op.children()) > PORTION:
+        return _stop_first(tx, op, descendants)
     if op.body is not None:
         # Before user code runs, not after: a refused commit must leave no trace of it.
         changed = _changed(op, _lease(tx, op))
         if changed is not None:
             return changed
-        data = tx.call(op.body)
-        op.events[0].data, op.payloads = (data, ()) if op.seal is None else _sealed(op.seal, data)
+        data = _call(tx, op, op.body)
+    if op.effects:  # after the body, which may add some
+        commit = _commit_of(op, descendants)
+        refused: RevisionChanged | BudgetRefused | None = commit.refusal(tx)
+        if refused is not None:
+            return refused
+    changed = _write_progress(tx, op)
+    if changed is not None:
+        return changed
+    answer = Advanced(now=tx.now, data=data)
+    if commit is not None:
+        commit.apply(tx, answer)
+    if (outcome := news_of(op)) is not None:
+        tx.news.append(outcome)
+    return answer
+
+
+def _write_progress(tx: Transaction, op: Advance) -> RevisionChanged | None:
+    """Write the events, the new status and the payloads. The first write checks the lease."""
     if op.status is None:
         _append_guarded(tx, op)
     else:
@@ -80,14 +70,24 @@ def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | Budget
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
-    _write_beside(tx, op)
-    answer = Advanced(now=tx.now, data=data)
-    _side_effects(tx, op, answer, descendants)
-    if op.grows:
-        answer.born = _grow(tx, op)
-    if op.spends or op.settles or op.settles_all:
-        answer.breach = _account(tx, op)
-    return answer
+    if op.payloads:
+        _keep(tx, op)
+    return None
+
+
+def _descendants(tx: Transaction, op: Advance) -> list[str] | None:
+    """Return the live descendants of a run that ends; None if it has had no children."""
+    if op.status not in FINAL or not any(end.had_children for end in op.of(EndRun)):
+        return None
+    return children_to_stop(tx, op.run_id)
+
+
+def _commit_of(op: Advance, descendants: Sequence[str] | None) -> Commit:
+    commit = Commit(op.run_id, op.generation, op.effects, calls_body=op.body is not None)
+    commit.status = op.status
+    commit.payloads = op.payloads
+    commit.descendants = descendants
+    return commit
 
 
 def _stop_first(tx: Transaction, op: Advance, descendants: Sequence[str]) -> Advanced:
@@ -96,75 +96,17 @@ def _stop_first(tx: Transaction, op: Advance, descendants: Sequence[str]) -> Adv
     An ended parent would cancel nothing after a crash.
     """
     _lease(tx, op)
-    cancel_children(tx, op.run_id, _why_children_stop(op), descendants)
+    cancel_children(tx, op.run_id, why_children_stop(op.status), descendants)
     return Advanced(now=tx.now, unasked=True)
 
 
-def _why_children_stop(op: Advance) -> str:
-    return DEADLINE if op.status is Status.EXPIRED else "its parent ended"
-
-
-def _write_beside(tx: Transaction, op: Advance) -> None:
-    """Write output and offloaded payloads, which are stored apart from the history."""
-    if op.output is not None or op.closes is not None:
-        _show(tx, op)
-    if op.payloads:
-        _keep(tx, op)
-
-
-def _grow(tx: Transaction, op: Advance) -> list[tuple[NewRun, int]]:
-    """Extend the graph of the run. Return the new members that were started as leased. Raises
-    BadGraph."""
-    if not tx.rows("member", run_id=op.run_id):
-        raise BadGraph(
-            run=op.run_id, why="the run is not a member of a graph, so it cannot extend one"
-        )
-    members = [member for extension in op.grows for member in extend_graph(tx, extension).born]
-    return [(member.run, member.started.now) for member in members if member.started.leased]
-
-
-def _show(tx: Transaction, op: Advance) -> None:
-    """Append the output of the run, and close its streams."""
-    if op.output is not None:
-        # Refusals are ignored: output that is too late for its stream must not stop the run.
-        append_output(tx, [(op.run_id, op.output)])
-    if op.closes is not None:
-        tx.change("close_streams", run_id=op.run_id, now=tx.now, reason=op.closes, least=1)
-
-
-def _refused(tx: Transaction, op: Advance) -> RevisionChanged | BudgetRefused | None:
-    """Spend from budgets, or return why the commit is refused."""
-    if op.spends and op.body is None and (breach := try_spend(tx, op)) is not None:
-        return BudgetRefused(breach)
-    if op.demands:
-        lease = _lease(tx, op)
-        if not is_blocked(tx, op.budgets, op.demands):
-            return RevisionChanged(revision=lease["revision"])
-    return None
-
-
-def _account(tx: Transaction, op: Advance) -> Breach | None:
-    """Record facts of spending and release reservations. Return the hard limit that was exceeded.
-
-    The spending of a transactional body is known only now, after it ran: a refusal raises, so that
-    the body is rolled back.
-    """
-    if op.body is not None and (refused := try_spend(tx, op)) is not None:
-        raise budget_rules.exceeded(
-            refused, budget_rules.added(entry.amounts for entry in op.spends if not entry.fact)
-        )
-    breach = record_spend(tx, op.run_id, op.budgets, [entry for entry in op.spends if entry.fact])
-    release_reservations(tx, op.run_id, op.settles)
-    if op.settles_all:
-        release_reservations_of_run(tx, op.run_id)
-    return breach
-
-
-def _sealed(
-    seal: Callable[[bytes, list[Payload]], bytes], data: bytes
-) -> tuple[bytes, list[Payload]]:
+def _call(tx: Transaction, op: Advance, body: Body) -> bytes:
+    """Call the transactional body. Its result becomes the data of the first event."""
+    data = tx.call(body.call)
     offloaded: list[Payload] = []
-    return seal(data, offloaded), offloaded
+    op.events[0].data = data if body.seal is None else body.seal(data, offloaded)
+    op.payloads = offloaded
+    return data
 
 
 def _keep(tx: Transaction, op: Advance) -> None:
@@ -186,15 +128,9 @@ def is_one_event(op: Operation) -> TypeGuard[Advance]:
 
     That is the commit of a step in sequence, the most frequent one; it has a fast path.
     """
-    if type(op) is not Advance or len(op.events) != 1:
+    if type(op) is not Advance or op.effects or op.status is not None:
         return False
-    return op == Advance(
-        run_id=op.run_id,
-        generation=op.generation,
-        events=op.events,
-        keep=op.keep,
-        revision=op.revision,
-    )
+    return len(op.events) == 1 and op.body is None and not op.payloads
 
 
 def append_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced | LeaseLost]:
@@ -215,19 +151,9 @@ def _appended(tx: Transaction, op: Advance) -> Advanced | LeaseLost:
 
 def is_end(op: Operation) -> TypeGuard[Advance]:
     """Return whether *op* ends a leased run and only its graph, if any, must learn of it."""
-    if type(op) is not Advance or op.status not in FINAL:
+    if type(op) is not Advance or op.effects or op.status not in FINAL:
         return False
-    return op == Advance(
-        run_id=op.run_id,
-        generation=op.generation,
-        events=op.events,
-        status=op.status,
-        result=op.result,
-        error=op.error,
-        revision=op.revision,
-        keep=op.keep,
-        budgets=op.budgets,
-    )
+    return op.body is None and not op.payloads
 
 
 def end_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced] | None:
@@ -270,7 +196,7 @@ def line(op: Advance, event: Event, now: int) -> dict[str, object]:
 
 def news_of(op: Advance) -> MemberOutcome | None:
     """Return the member outcome for the run's graph, or None if the run is not a member."""
-    if MARK not in op.run_id or op.status is None:
+    if MARK not in op.run_id or op.status not in FINAL:
         return None
     return MemberOutcome(
         op.run_id, op.status.value, op.result if op.status is Status.COMPLETED else None
@@ -358,7 +284,7 @@ def _place(
         "waits": op.waits,
         "wake_at": op.wake_at,
     }
-    if op.keep:
+    if not op.release:
         return tx.change("move_run", **place, seen=op.revision)
     if status is Status.RUNNING:  # a run without a holder cannot be running
         status = place["status"] = after(status, Move.RELEASE)
@@ -372,109 +298,3 @@ def _place(
     if written and not sleeps:
         tx.hints.ready = True
     return written
-
-
-def _side_effects(
-    tx: Transaction, op: Advance, answer: Advanced, descendants: Sequence[str] | None
-) -> None:
-    if op.children or op.fanouts:
-        answer.started = _start_children(tx, op)
-    if op.taken:
-        tx.many("take_signal", [{"id": signal} for signal in op.taken])
-    if op.opened or op.closed or op.escalated or op.reopened or op.alarm is not None:
-        _write_waits(tx, op)
-    for run_id, name, payload, key in op.signals:
-        _send(
-            tx,
-            SignalRun(
-                run_id, name, payload, key, source=op.run_id, payloads=sent(op.payloads, payload)
-            ),
-        )
-    for run_id, reason in op.cancels:
-        _cancel_if_live(tx, run_id, reason)
-    for reason in op.child_cancels:
-        answer.unasked = not cancel_children(tx, op.run_id, reason)
-    if op.gates:
-        move_gates(tx, op.gates)
-    if op.status is not None and op.status in FINAL:
-        _report_end(tx, op, op.status, descendants)
-
-
-def _report_end(
-    tx: Transaction, op: Advance, status: Status, descendants: Sequence[str] | None
-) -> None:
-    """Report the end of the run to its children, parent, schedule and graph.
-
-    *descendants* are the live ones, if they were read before.
-    """
-    if op.had_children:
-        # Children started by this very commit are not in *descendants*: they must be read again.
-        started = len(op.children)
-        room = PORTION + started
-        cancel_children(
-            tx, op.run_id, _why_children_stop(op), None if started else descendants, room=room
-        )
-    if op.parent is not None:
-        notify_parent(tx, op.parent, completed=status == Status.COMPLETED)
-    if op.scheduled:
-        release_schedule(tx, op.run_id)
-    if (outcome := news_of(op)) is not None:
-        tx.news.append(outcome)
-
-
-def _start_children(tx: Transaction, op: Advance) -> list[Started]:
-    """Start children and count them. A child that exists already (a replay) is not counted
-    again."""
-    started = start_runs(tx, StartRuns(op.children))
-    old = [
-        child.parent_step
-        for child, answer in zip(op.children, started, strict=True)
-        if not answer.created
-    ]
-    for fanout in op.fanouts:
-        remaining = fanout.remaining - old.count(fanout.step)
-        tx.change(
-            "insert_fanout",
-            run_id=op.run_id,
-            step=fanout.step,
-            remaining=remaining,
-            eager=int(fanout.eager),
-        )
-    return started
-
-
-def _write_waits(tx: Transaction, op: Advance) -> None:
-    own = {"run_id": op.run_id}
-    steps: dict[str, list[dict[str, object]]] = {
-        "open_wait": [_new_wait(wait) for wait in op.opened],
-        "reopen_wait": [{**own, "step": step} for step in op.reopened],
-        "escalate_wait": [{**own, "step": step, "now": tx.now} for step in op.escalated],
-        "close_wait": [{**own, "step": step, "now": tx.now, "by": by} for step, by in op.closed],
-        "set_alarm": []
-        if op.alarm is None
-        else [{**own, "until": op.alarm, "generation": op.generation, "policy": b"{}"}],
-    }
-    for query, values in steps.items():
-        if values:
-            tx.many(query, values)
-
-
-def _new_wait(wait: WaitRecord) -> dict[str, object]:
-    return {
-        name: getattr(wait, name)
-        for name in ("run_id", "step", "id", "name", "kid", "opened_at", "until")
-    }
-
-
-def _send(tx: Transaction, op: SignalRun) -> None:
-    try:
-        signal_run(tx, op)
-    except (RunNotFound, RunFinished, TooManySignals):
-        return  # the receiver has ended or is full: that must not stop the sender
-
-
-def _cancel_if_live(tx: Transaction, run_id: str, reason: str) -> None:
-    try:
-        request_cancel(tx, RequestCancel(run_id, reason))
-    except (RunNotFound, RunFinished):
-        return

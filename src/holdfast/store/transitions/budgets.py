@@ -21,7 +21,11 @@ from holdfast.errors import BudgetNotFound, LeaseLost
 from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
+    ChargeBudget,
     RaiseBudget,
+    RecordSpending,
+    ReleaseReservations,
+    RequireBudget,
     ReserveBudget,
     ResetBudget,
     SetBudget,
@@ -29,7 +33,7 @@ from holdfast.store.budgets.operations import (
     SpendRunBudget,
 )
 from holdfast.store.database import Row, Transaction
-from holdfast.store.runs.operations import Advance
+from holdfast.store.effects import Commit, RevisionChanged, applies
 from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import append, load
 
@@ -98,23 +102,39 @@ def _reset_due(
     return [line for line in lines if line.budget not in due] + _lines(tx, due, amounts)
 
 
-def try_spend(tx: Transaction, op: Advance) -> Breach | None:
-    """Spend the entries that are not facts, all of them or none. Return the limit that refuses.
+@applies(ChargeBudget)
+def charge_budgets(
+    tx: Transaction, commit: Commit, effects: Sequence[ChargeBudget]
+) -> BudgetRefused | None:
+    """Spend the entries that are not facts, all of them or none. Return the refusal.
 
-    Raises LeaseLost.
+    Raises LeaseLost; also BudgetExceeded if user code has written in this transaction, which is
+    then rolled back.
     """
-    asked = [spending for spending in op.spends if not spending.fact]
-    if not asked:
+    asked = [entry for effect in effects for entry in effect.entries if not entry.fact]
+    breach = _try_spend(tx, commit, effects[0].budgets, asked) if asked else None
+    if breach is None:
         return None
+    if commit.calls_body:
+        wanted = budget_rules.added(entry.amounts for entry in asked)
+        raise budget_rules.exceeded(breach, wanted)
+    return BudgetRefused(breach)
+
+
+def _try_spend(
+    tx: Transaction, commit: Commit, names: Sequence[str], asked: Sequence[SpendEntry]
+) -> Breach | None:
+    """Spend these entries, or return the limit that refuses. Raises LeaseLost."""
     # Fast path: lease check, limit check and spending in one statement instead of five. No row
     # means that it did not apply; the slow path then spends, or finds the limit that refuses.
-    if len(asked) == 1 and asked[0].key is None and asked[0].under is None and not op.settles:
+    is_plain = len(asked) == 1 and asked[0].key is None and asked[0].under is None
+    if is_plain and not commit.of(ReleaseReservations):
         amounts = asked[0].amounts
         rows = tx.rows(
             "take_spending",
-            run_id=op.run_id,
-            generation=op.generation,
-            budgets=tx.as_list(op.budgets),
+            run_id=commit.run_id,
+            generation=commit.generation,
+            budgets=tx.as_list(names),
             dimensions=tx.as_list(amounts),
             amounts=tx.as_list(amounts.values()),
             now=tx.now,
@@ -124,32 +144,76 @@ def try_spend(tx: Transaction, op: Advance) -> Breach | None:
                 tx, budget_rules.crossed([BudgetLine(**dict(row)) for row in rows], amounts), hard=0
             )
             return None
-    return _spend_by_parts(tx, op, asked)
+    return _spend_by_parts(tx, commit, names, asked)
 
 
-def _spend_by_parts(tx: Transaction, op: Advance, asked: Sequence[SpendEntry]) -> Breach | None:
+def _spend_by_parts(
+    tx: Transaction, commit: Commit, names: Sequence[str], asked: Sequence[SpendEntry]
+) -> Breach | None:
     """Spend with keys or reservations, or find the limit that refuses. Raises LeaseLost."""
-    _check_lease(tx, op.run_id, op.generation)
-    account = f"{budget_rules.RUN}{op.run_id}"
-    new = [
-        entry for entry in asked if entry.key is None or _is_new(tx, account, entry.key, op.run_id)
-    ]
+    run_id = commit.run_id
+    _check_lease(tx, run_id, commit.generation)
+    account = f"{budget_rules.RUN}{run_id}"
+    new = [entry for entry in asked if entry.key is None or _is_new(tx, account, entry.key, run_id)]
     wanted = budget_rules.added(entry.amounts for entry in new)
-    keys = dict.fromkeys([*op.settles, *(entry.under for entry in new if entry.under is not None)])
-    facts = budget_rules.added(entry.amounts for entry in op.spends if entry.fact)
-    reserved = budget_rules.added(_credit(tx, op.run_id, key) for key in keys)
-    credit = {name: max(amount - facts.get(name, 0), 0) for name, amount in reserved.items()}
-    breach = _check_limits(tx, op.budgets, wanted, credit)
+    breach = _check_limits(tx, names, wanted, _credit_of(tx, commit, new))
     if breach is not None:
         # A refused key must not be remembered: the next attempt with it has to count.
         for entry in new:
             if entry.key is not None:
                 tx.change("forget_spend_key", budget=account, key=entry.key)
         return breach
-    record_spend(
-        tx, op.run_id, op.budgets, [SpendEntry(entry.amounts, None, entry.under) for entry in new]
-    )
+    record_spend(tx, run_id, names, [SpendEntry(entry.amounts, None, entry.under) for entry in new])
     return None
+
+
+def _credit_of(tx: Transaction, commit: Commit, asked: Sequence[SpendEntry]) -> dict[str, int]:
+    """Return the amounts that the commit may spend in addition to the room of its budgets: those
+    that it releases or draws from reservations, less the facts that it records."""
+    released = [key for effect in commit.of(ReleaseReservations) for key in effect.keys or ()]
+    drawn = [entry.under for entry in asked if entry.under is not None]
+    reserved = budget_rules.added(
+        _credit(tx, commit.run_id, key) for key in dict.fromkeys([*released, *drawn])
+    )
+    facts = budget_rules.added(
+        entry.amounts
+        for effect in commit.of(RecordSpending)
+        for entry in effect.entries
+        if entry.fact
+    )
+    return {name: max(amount - facts.get(name, 0), 0) for name, amount in reserved.items()}
+
+
+@applies(RequireBudget)
+def require_budgets(
+    tx: Transaction, commit: Commit, effects: Sequence[RequireBudget]
+) -> RevisionChanged | None:
+    """Refuse to park a run whose budgets have room for all its demands. Raises LeaseLost."""
+    lease = _check_lease(tx, commit.run_id, commit.generation)
+    if any(is_blocked(tx, effect.budgets, effect.demands) for effect in effects):
+        return None
+    return RevisionChanged(revision=lease["revision"])
+
+
+@applies(RecordSpending)
+def record_spendings(
+    tx: Transaction, commit: Commit, effects: Sequence[RecordSpending]
+) -> Breach | None:
+    """Count facts of spending. Return the first hard limit that they exceed."""
+    facts = [entry for effect in effects for entry in effect.entries if entry.fact]
+    return record_spend(tx, commit.run_id, effects[0].budgets, facts)
+
+
+@applies(ReleaseReservations)
+def release_reservations(
+    tx: Transaction, commit: Commit, effects: Sequence[ReleaseReservations]
+) -> None:
+    """Release reservations by their keys, or all of the run."""
+    for effect in effects:
+        if effect.keys is None:
+            release_reservations_of_run(tx, commit.run_id)
+        else:
+            _release_keys(tx, commit.run_id, effect.keys)
 
 
 def spend(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetRefused:
@@ -228,8 +292,7 @@ def _draw(tx: Transaction, run_id: str, key: str, amounts: Mapping[str, int]) ->
     tx.many("add_reserved", drawn)
 
 
-def release_reservations(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
-    """Release the reservations under these keys."""
+def _release_keys(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
     for key in keys:
         reservations = tx.rows("reservation", run_id=run_id, key=key)
         tx.many("add_reserved", [_released(row) for row in reservations])
@@ -540,7 +603,9 @@ def _is_new(tx: Transaction, budget: str, key: str, run_id: str | None) -> bool:
     return tx.change("insert_spend_key", budget=budget, key=key, run_id=run_id, at=tx.now) == 1
 
 
-def _check_lease(tx: Transaction, run_id: str, generation: int) -> None:
+def _check_lease(tx: Transaction, run_id: str, generation: int) -> Row:
+    """Return the lease of a run. Raises LeaseLost if it is another one."""
     leases = tx.rows("lease_of", run_id=run_id)
     if not leases or leases[0]["generation"] != generation or leases[0]["session_id"] is None:
         raise LeaseLost(run=run_id, generation=generation)
+    return leases[0]

@@ -28,12 +28,13 @@ from holdfast.core.gates.model import (
 from holdfast.core.gates.rules import GateVerdict
 from holdfast.errors import GateNotFound
 from holdfast.store.database import Row, Transaction
+from holdfast.store.effects import Commit, applies
 from holdfast.store.gates.operations import (
+    ChangeGate,
     DecideGate,
     DelegateGate,
     ExpireGates,
     GateChange,
-    GateMove,
     ReassignGate,
     UpdateGate,
     WithdrawGate,
@@ -201,9 +202,11 @@ def _is_over(row: Row, now: int) -> bool:
 # What the holder of a run does
 
 
-def move_gates(tx: Transaction, moves: Sequence[GateMove]) -> None:
+@applies(ChangeGate)
+def change_gates(tx: Transaction, commit: Commit, effects: Sequence[ChangeGate]) -> None:
     """Open, withdraw and change gates, as part of the commit of the run's holder."""
-    for move in moves:
+    for effect in effects:
+        move = effect.change
         if isinstance(move, Gate):
             tx.change(
                 "insert_gate",

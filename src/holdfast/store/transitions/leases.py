@@ -18,6 +18,7 @@ from holdfast.core.tasks.suspension import ENDS
 from holdfast.core.waits import Signal
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.database import Row, Transaction
+from holdfast.store.effects import Commit, applies
 from holdfast.store.runs.operations import Advance, Claim
 from holdfast.store.tasks.operations import (
     ClaimLeases,
@@ -28,6 +29,7 @@ from holdfast.store.tasks.operations import (
     OverrideRun,
     RenewLeases,
     RevokeLease,
+    SetAttemptDeadline,
     SetPriority,
     TaskCompletion,
 )
@@ -227,6 +229,23 @@ def _arm(tx: Transaction, leased: LeasedTask) -> None:
             generation=leased.run.generation,
             policy=b"{}",
         )
+
+
+@applies(SetAttemptDeadline)
+def set_deadline(tx: Transaction, commit: Commit, effects: Sequence[SetAttemptDeadline]) -> None:
+    """Set the alarm of a run that is parked without a holder."""
+    tx.many(
+        "set_alarm",
+        [
+            {
+                "run_id": commit.run_id,
+                "until": effect.at,
+                "generation": commit.generation,
+                "policy": b"{}",
+            }
+            for effect in effects
+        ],
+    )
 
 
 def renew_leases(tx: Transaction, op: RenewLeases) -> int | None:

@@ -27,6 +27,7 @@ from holdfast.core.payload import Payload
 from holdfast.core.tokens import WAIT_TOKEN
 from holdfast.errors import (
     RunFinished,
+    RunNotFound,
     TokenRefused,
     TooManySignals,
     WaitClosed,
@@ -34,9 +35,10 @@ from holdfast.errors import (
     WaitNotFound,
 )
 from holdfast.store.database import Row, Transaction
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.effects import Commit, applies
+from holdfast.store.signals.operations import SignalOtherRun, SignalRun, TakeSignals
 from holdfast.store.transitions.keys import key_from
-from holdfast.store.transitions.payloads import keep
+from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import append_from_outside, last_seq, load
 from holdfast.store.waits.operations import (
@@ -356,3 +358,30 @@ def _any_sealed(signals: Sequence[_SignalView]) -> bool:
 
 def _read(signal: _SignalView) -> Any:
     return msgspec.json.decode(signal.payload)
+
+
+# Effects of runs
+
+
+@applies(TakeSignals)
+def take_signals(tx: Transaction, commit: Commit, effects: Sequence[TakeSignals]) -> None:
+    """Mark signals as consumed."""
+    tx.many("take_signal", [{"id": signal} for effect in effects for signal in effect.ids])
+
+
+@applies(SignalOtherRun)
+def signal_other_runs(tx: Transaction, commit: Commit, effects: Sequence[SignalOtherRun]) -> None:
+    """Send signals to other runs. A receiver that has ended or is full does not stop the sender."""
+    for effect in effects:
+        op = SignalRun(
+            effect.run_id,
+            effect.name,
+            effect.payload,
+            effect.key,
+            source=commit.run_id,
+            payloads=sent(commit.payloads, effect.payload),
+        )
+        try:
+            signal_run(tx, op)
+        except (RunNotFound, RunFinished, TooManySignals):
+            continue

@@ -8,7 +8,8 @@ from typing import Any
 from holdfast.core.streams.model import Output, StreamMode, StreamPart
 from holdfast.errors import BadOption, HoldfastError, LeaseLost, StreamClosed
 from holdfast.store.database import Row, Transaction
-from holdfast.store.streams.operations import Appended, AppendFrames
+from holdfast.store.effects import Commit, applies
+from holdfast.store.streams.operations import Appended, AppendFrames, AppendOutput, CloseStreams
 
 Said = tuple[str, Output]
 """The id of a run, and the output to append."""
@@ -47,6 +48,20 @@ def _refusal(op: AppendFrames, lease: Row | None) -> HoldfastError | None:
     if lease is None or lease["generation"] != op.generation or lease["session_id"] is None:
         return LeaseLost(run=op.run_id, generation=op.generation)
     return None
+
+
+@applies(AppendOutput)
+def append_output(tx: Transaction, commit: Commit, effects: Sequence[AppendOutput]) -> None:
+    """Append output of the run. Refusals are ignored: output that is too late for its stream must
+    not stop the run."""
+    write(tx, [(commit.run_id, effect.output) for effect in effects])
+
+
+@applies(CloseStreams)
+def close_streams(tx: Transaction, commit: Commit, effects: Sequence[CloseStreams]) -> None:
+    """Close the streams of the attempt."""
+    for effect in effects:
+        tx.change("close_streams", run_id=commit.run_id, now=tx.now, reason=effect.reason, least=1)
 
 
 def write(tx: Transaction, outputs: Sequence[Said]) -> list[Appended | HoldfastError]:

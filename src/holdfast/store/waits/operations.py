@@ -1,4 +1,7 @@
-"""Operations on waits from outside the run: signals to issued waits, and releases by operators."""
+"""Operations on waits from outside the run, and the effects by which its holder changes them.
+
+From outside: signals to issued waits, and releases by operators.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import msgspec
 from holdfast.core.payload import Payload
 from holdfast.core.runs import CHILDREN_END
 from holdfast.core.tokens import Reveal, in_clear
+from holdfast.core.waits import WaitRecord
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect
 
 MOST_SIGNALS = 10_000
 """The default limit of signals that a run may have had."""
@@ -77,3 +82,28 @@ class ReleaseWait(Operation, kw_only=True):
     payload: bytes
     by: str | None = None
     payloads: Sequence[Payload] = ()
+
+
+class OpenWait(Effect):
+    """Open a wait of the run."""
+
+    wait: WaitRecord
+
+
+class ReopenWait(Effect):
+    """Open the wait at a step again."""
+
+    step: str
+
+
+class EscalateWait(Effect):
+    """Mark the wait at a step as overdue; it stays open."""
+
+    step: str
+
+
+class CloseWait(Effect):
+    """Close the wait at a step; ``by`` is the cause."""
+
+    step: str
+    by: str

@@ -11,17 +11,20 @@ from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, LeaseLost, RunExists, RunNotFound, WriteConflict
 from holdfast.store.database import Hints, Operation
+from holdfast.store.effects import RevisionChanged
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Advance,
     Advanced,
+    Body,
+    CancelOtherRun,
     EndSession,
     Heartbeat,
     RequestCancel,
-    RevisionChanged,
+    StartChildren,
     StartRuns,
 )
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import SignalOtherRun, SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import (
     MINUTE,
@@ -121,14 +124,16 @@ class AdvanceConformance(StoreFixture):
             {"status": Status.COMPLETED, "result": b"1"},
             {"status": Status.WAITING, "waits": WAITS},
             {"status": Status.WAITING, "waits": WAITS, "revision": 0},
-            {"status": Status.WAITING, "waits": WAITS, "keep": False},
+            {"status": Status.WAITING, "waits": WAITS, "release": True},
             {
-                "children": [
-                    NewRun(id="c1", route=ROUTE, input=b"[]", parent_id="r1", parent_step="x")
+                "effects": [
+                    StartChildren(
+                        [NewRun(id="c1", route=ROUTE, input=b"[]", parent_id="r1", parent_step="x")]
+                    )
                 ]
             },
-            {"signals": [("r2", "paid", b"1", "k")], "cancels": [("r2", "no")]},
-            {"body": lambda connection: b"1"},
+            {"effects": [SignalOtherRun("r2", "paid", b"1", "k"), CancelOtherRun("r2", "no")]},
+            {"body": Body(lambda connection: b"1")},
         ],
     )
     def test_a_stale_holder_is_refused_and_changes_nothing(
@@ -160,7 +165,7 @@ class AdvanceConformance(StoreFixture):
             {},
             {"status": Status.COMPLETED},
             {"status": Status.RUNNING},
-            {"body": lambda connection: b"1"},
+            {"body": Body(lambda connection: b"1")},
         ):
             with pytest.raises(LeaseLost):
                 self.advance(store, run, **write)
@@ -238,8 +243,8 @@ class AdvanceConformance(StoreFixture):
         for keep, more in (
             (True, {}),
             (False, {}),
-            (True, {"body": body}),
-            (False, {"children": [self.child_of(run, "c1")]}),
+            (True, {"body": Body(body)}),
+            (False, {"effects": [StartChildren([self.child_of(run, "c1")])]}),
         ):
             assert self.park(store, run, keep=keep, revision=0, **more) == RevisionChanged(
                 revision=1
@@ -263,13 +268,13 @@ class AdvanceConformance(StoreFixture):
         clock.move(1)
         store.hints()
 
-        self.advance(store, run, status=Status.PENDING, keep=False)
+        self.advance(store, run, status=Status.PENDING, release=True)
 
         assert store.hints().ready
         assert self.claimed(store) == ["r2", "r1"]
 
     def test_a_run_that_is_handed_back_at_work_is_pending(self, store: Store) -> None:
-        self.advance(store, self.hold(store), status=Status.RUNNING, keep=False)
+        self.advance(store, self.hold(store), status=Status.RUNNING, release=True)
 
         assert self.status(store) is Status.PENDING
 
@@ -277,7 +282,11 @@ class AdvanceConformance(StoreFixture):
         self, store: Store, clock: HandClock
     ) -> None:
         self.advance(
-            store, self.hold(store), status=Status.PENDING, keep=False, wake_at=clock.now() + MINUTE
+            store,
+            self.hold(store),
+            status=Status.PENDING,
+            wake_at=clock.now() + MINUTE,
+            release=True,
         )
 
         assert self.claimed(store) == []
@@ -309,7 +318,11 @@ class AdvanceConformance(StoreFixture):
         self.do(store, RequestCancel("r1", "enough"))
 
         self.advance(
-            store, run, status=status, keep=False, waits=WAITS if status is Status.WAITING else None
+            store,
+            run,
+            status=status,
+            waits=WAITS if status is Status.WAITING else None,
+            release=True,
         )
 
         assert self.status(store) is Status.CANCELLING
@@ -320,7 +333,11 @@ class AdvanceConformance(StoreFixture):
         self.parked(store, "r2")
         self.start(store, "r3")
 
-        self.advance(store, run, signals=[("r2", "paid", b"5", "k")], cancels=[("r3", "enough")])
+        self.advance(
+            store,
+            run,
+            effects=[SignalOtherRun("r2", "paid", b"5", "k"), CancelOtherRun("r3", "enough")],
+        )
 
         assert (self.status(store, "r2"), self.status(store, "r3")) == (
             Status.PENDING,
@@ -338,8 +355,10 @@ class AdvanceConformance(StoreFixture):
         self.advance(
             store,
             run,
-            signals=[(run_id, "paid", b"5", run_id) for run_id in gone],
-            cancels=[(run_id, "enough") for run_id in gone],
+            effects=[
+                *(SignalOtherRun(run_id, "paid", b"5", run_id) for run_id in gone),
+                *(CancelOtherRun(run_id, "enough") for run_id in gone),
+            ],
         )
 
         assert self.kinds(store) == [EventKind.MARKED]
@@ -349,7 +368,7 @@ class AdvanceConformance(StoreFixture):
         self.start(store, "r2")
 
         for _ in range(2):
-            self.advance(store, run, signals=[("r2", "paid", b"5", "k")])
+            self.advance(store, run, effects=[SignalOtherRun("r2", "paid", b"5", "k")])
 
         assert len(store.signals.of_run("r2")) == 1
 
@@ -374,7 +393,7 @@ class TransactionalStepFixture(StoreFixture):
     def test_the_effect_and_the_record_of_a_body_are_committed_together(self, store: Store) -> None:
         run = self.hold(store)
 
-        answer = self.advance(store, run, body=self.write_note)
+        answer = self.advance(store, run, body=Body(self.write_note))
 
         assert (answer.data, self.count_notes(store)) == (b"7", 1)
         assert store.runs.history("r1")[0].data == b"7"
@@ -387,7 +406,7 @@ class TransactionalStepFixture(StoreFixture):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            self.advance(store, run, body=write_and_fail)
+            self.advance(store, run, body=Body(write_and_fail))
 
         assert (self.count_notes(store), store.runs.history("r1")) == (0, [])
 
@@ -405,7 +424,7 @@ class TransactionalStepFixture(StoreFixture):
                 run_id=run.id,
                 generation=1,
                 events=[Event(EventKind.STEP_COMPLETED, "s", seq=1)],
-                body=body,
+                body=Body(body),
             )
 
         answers = store.apply(
@@ -431,7 +450,7 @@ class TransactionalStepFixture(StoreFixture):
             return b""
 
         with pytest.raises(LeaseLost):
-            self.advance(store, run, body=body)
+            self.advance(store, run, body=Body(body))
 
         assert called == []
 
@@ -454,7 +473,7 @@ class TransactionalStepFixture(StoreFixture):
                 run_id="r1",
                 generation=run.generation,
                 events=[Event(EventKind.STEP_COMPLETED, "s", seq=1)],
-                body=body,
+                body=Body(body),
             ),
             StartRuns([self.new("r4")]),
         ]
@@ -644,12 +663,16 @@ class BatchConformance(StoreFixture):
                     status=Status.COMPLETED,
                     events=[Event(EventKind.RUN_COMPLETED, seq=1)],
                 ),
-                Advance(run_id="r1", generation=9, status=Status.PENDING, keep=False),
+                Advance(run_id="r1", generation=9, status=Status.PENDING, release=True),
                 Advance(
                     run_id="r1",
                     generation=run.generation,
                     events=[Event(EventKind.MARKED, seq=1)],
-                    children=[self.child_of(run, "c1"), self.child_of(run, "r2", input=b"[2]")],
+                    effects=[
+                        StartChildren(
+                            [self.child_of(run, "c1"), self.child_of(run, "r2", input=b"[2]")]
+                        )
+                    ],
                 ),
             ]
         )

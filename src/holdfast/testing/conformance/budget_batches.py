@@ -9,7 +9,7 @@ from holdfast.core.budgets.model import SpendEntry
 from holdfast.core.budgets.rules import UNIT
 from holdfast.core.events import Event, EventKind
 from holdfast.errors import LeaseLost
-from holdfast.store.budgets.operations import BudgetRefused
+from holdfast.store.budgets.operations import BudgetRefused, spending_effects
 from holdfast.store.runs.operations import Advance, Advanced
 from holdfast.store.store import Store
 from holdfast.testing.conformance.budgets import BudgetConformance
@@ -46,9 +46,8 @@ class BudgetBatchConformance(BudgetConformance):
                 Advance(
                     run_id=run_id,
                     generation=run.generation + stale,
-                    budgets=names,
                     events=[event],
-                    spends=spends,
+                    effects=spending_effects(names, spends),
                 )
             )
         return dict(zip(asked, store.apply(ops), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,12 +18,16 @@ from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
+    ReleaseReservations,
+    RequireBudget,
     ReserveBudget,
     ResetBudget,
     SetBudget,
     SpendBudget,
     SpendRunBudget,
+    spending_effects,
 )
+from holdfast.store.effects import RevisionChanged
 from holdfast.store.runs.operations import (
     Advanced,
     BeginCopy,
@@ -31,7 +36,6 @@ from holdfast.store.runs.operations import (
     EndSession,
     Prune,
     RequestCancel,
-    RevisionChanged,
     StartRuns,
 )
 from holdfast.store.store import Store
@@ -92,12 +96,21 @@ class BudgetConformance(StoreFixture):
         }
 
     def record_spending(
-        self, store: Store, run: RunRecord, amounts: dict[str, float], **options: Any
+        self,
+        store: Store,
+        run: RunRecord,
+        amounts: dict[str, float],
+        *,
+        releases: Sequence[str] = (),
+        **options: Any,
     ) -> Any:
         """Apply an event together with its spending; ``fact=False`` lets the limits refuse both."""
         units = {name: int(amount * UNIT) for name, amount in amounts.items()}
         spending = SpendEntry(units, options.pop("key", None), None, options.pop("fact", True))
-        return self.advance(store, run, spends=[spending], budgets=run.budgets, **options)
+        effects = spending_effects(run.budgets, [spending])
+        if releases:
+            effects.append(ReleaseReservations(releases))
+        return self.advance(store, run, effects=effects, **options)
 
     def spend(self, store: Store, run: RunRecord, tokens: float, **options: Any) -> Any:
         event = Event(EventKind.BUDGET_SPENT, "spend", seq=self.seq(store, run.id))
@@ -138,11 +151,10 @@ class BudgetConformance(StoreFixture):
             store,
             run,
             status=Status.BLOCKED,
-            keep=False,
             waits=waits,
-            demands=demands,
-            budgets=run.budgets,
             events=[],
+            release=True,
+            effects=[RequireBudget(run.budgets, demands)],
             **options,
         )
 
@@ -220,12 +232,13 @@ class BudgetConformance(StoreFixture):
         self.reserve(store, run, 30, key="block", lasting=True)
 
         assert isinstance(
-            self.record_spending(store, run, {"tokens": 71}, fact=False, settles=["step"]),
+            self.record_spending(store, run, {"tokens": 71}, fact=False, releases=["step"]),
             BudgetRefused,
         )
         assert self.usage(store) == {"tokens": (0, 100)}
         assert isinstance(
-            self.record_spending(store, run, {"tokens": 70}, fact=False, settles=["step"]), Advanced
+            self.record_spending(store, run, {"tokens": 70}, fact=False, releases=["step"]),
+            Advanced,
         )
         assert self.usage(store) == {"tokens": (70, 30)}
 
@@ -350,7 +363,7 @@ class BudgetConformance(StoreFixture):
         run = self.hold(store, budgets=("b",))
         self.reserve(store, run, 80)
 
-        self.record_spending(store, run, {"tokens": 30}, settles=["step"])
+        self.record_spending(store, run, {"tokens": 30}, releases=["step"])
 
         assert self.usage(store) == {"tokens": (30, 0)}
 
@@ -389,7 +402,7 @@ class BudgetConformance(StoreFixture):
         self.reserve(store, run, 10, key="block", lasting=True)
 
         if how == "finish":
-            self.finish(store, run, settles_all=True)
+            self.finish(store, run, effects=[ReleaseReservations(None)])
         else:
             self.do(store, RequestCancel("r1", "enough", force=True))
 
@@ -404,8 +417,9 @@ class BudgetConformance(StoreFixture):
         self.advance(
             store,
             run,
-            spends=[SpendEntry({"tokens": 50 * UNIT}, None, "block", fact=True)],
-            budgets=("b",),
+            effects=spending_effects(
+                ("b",), [SpendEntry({"tokens": 50 * UNIT}, None, "block", fact=True)]
+            ),
         )
 
         assert self.usage(store) == {"tokens": (110, 0)}

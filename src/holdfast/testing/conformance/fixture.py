@@ -16,7 +16,15 @@ from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.store.clock import Clock
 from holdfast.store.database import Operation, Started
-from holdfast.store.runs.operations import Advance, Claim, EndSession, OpenSession, StartRuns
+from holdfast.store.effects import Effect
+from holdfast.store.runs.operations import (
+    Advance,
+    Claim,
+    EndSession,
+    OpenSession,
+    StartRuns,
+    end_of,
+)
 from holdfast.store.store import Store
 from holdfast.testing.clock import VirtualClock
 
@@ -205,19 +213,26 @@ class StoreFixture:
         return self.do(store, Advance(run_id=run.id, generation=run.generation, **options))
 
     def finish(
-        self, store: Store, run: RunRecord, status: Status = Status.COMPLETED, **options: Any
+        self,
+        store: Store,
+        run: RunRecord,
+        status: Status = Status.COMPLETED,
+        *,
+        had_children: bool = False,
+        effects: Sequence[Effect] = (),
+        **options: Any,
     ) -> Any:
         """End a run as its holder: with a result if *status* is ``COMPLETED``, else an error."""
-        parent = None
-        if run.parent_id is not None:
-            parent = (run.parent_id, run.parent_step or "", run.parent_index)
+        end = end_of(run, had_children=had_children)
+        if end is not None:
+            effects = [*effects, end]
         done = status is Status.COMPLETED
         outcome = {"result": b"1"} if done else {"error": b'{"type":"ValueError","message":"no"}'}
         events = [
             self.event(store, run.id, EventKind.RUN_COMPLETED if done else EventKind.RUN_FAILED)
         ]
         return self.advance(
-            store, run, status=status, parent=parent, events=events, **outcome, **options
+            store, run, status=status, events=events, effects=effects, **outcome, **options
         )
 
     def park(self, store: Store, run: RunRecord, *, keep: bool = False, **options: Any) -> Any:
@@ -227,7 +242,7 @@ class StoreFixture:
             "waits": WAITS,
             "revision": self.get(store, run.id).revision,
         }
-        return self.advance(store, run, keep=keep, **{**waits, **options})
+        return self.advance(store, run, release=not keep, **{**waits, **options})
 
     def parked(self, store: Store, run_id: str = "r1", **options: Any) -> RunRecord:
         """Start a run, park it and release its lease."""
@@ -239,7 +254,7 @@ class StoreFixture:
         """Start a run, make it stuck and release its lease."""
         run = self.hold(store, run_id)
         events = [self.event(store, run_id, EventKind.RUN_STUCK)]
-        self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False, events=events)
+        self.advance(store, run, status=Status.STUCK, error=STUCK, events=events, release=True)
         return self.get(store, run_id)
 
     def child_of(self, parent: RunRecord, run_id: str, **options: Any) -> NewRun:

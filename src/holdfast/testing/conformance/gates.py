@@ -23,7 +23,9 @@ from holdfast.errors import (
     UnknownChoice,
     WrongAnswer,
 )
+from holdfast.store.effects import RevisionChanged
 from holdfast.store.gates.operations import (
+    ChangeGate,
     DecideGate,
     DelegateGate,
     ExpireGates,
@@ -38,7 +40,6 @@ from holdfast.store.runs.operations import (
     ImportRun,
     Prune,
     RequestCancel,
-    RevisionChanged,
 )
 from holdfast.store.store import Store
 from holdfast.store.tasks.operations import OverrideRun
@@ -73,7 +74,14 @@ class GateConformance(StoreFixture):
             )
             for number, gate in enumerate(gates, start=1)
         ]
-        self.park(store, run, keep=keep, events=events, gates=list(gates), waits=ONLY_GATE)
+        self.park(
+            store,
+            run,
+            keep=keep,
+            events=events,
+            waits=ONLY_GATE,
+            effects=[ChangeGate(gate) for gate in gates],
+        )
         return self.get(store, run_id)
 
     def decide(
@@ -124,7 +132,7 @@ class GateConformance(StoreFixture):
         stale = msgspec.structs.replace(run, generation=run.generation + 1)
 
         with pytest.raises(LeaseLost):
-            self.advance(store, stale, gates=[self.new_gate(store)])
+            self.advance(store, stale, effects=[ChangeGate(self.new_gate(store))])
 
         assert store.gates.get("g1") is None
 
@@ -255,9 +263,13 @@ class GateConformance(StoreFixture):
             store, self.new_gate(store, terms=terms, assignees=("ann",)), keep=True
         )
 
-        self.advance(store, run, gates=[GateChange(kind=GateAction.REMINDED, gate_id="g1")])
         self.advance(
-            store, run, gates=[GateChange(kind=GateAction.ESCALATED, gate_id="g1")] * 2
+            store, run, effects=[ChangeGate(GateChange(kind=GateAction.REMINDED, gate_id="g1"))]
+        )
+        self.advance(
+            store,
+            run,
+            effects=[ChangeGate(GateChange(kind=GateAction.ESCALATED, gate_id="g1"))] * 2,
         )  # the terms have one escalation: the second changes nothing
 
         gate = store.gates.get("g1")
@@ -269,9 +281,15 @@ class GateConformance(StoreFixture):
         self.advance(
             store,
             run,
-            gates=[GateChange(kind=GateAction.WITHDRAWN, gate_id="g1", reason="it lost a race")],
+            effects=[
+                ChangeGate(
+                    GateChange(kind=GateAction.WITHDRAWN, gate_id="g1", reason="it lost a race")
+                )
+            ],
         )
-        self.advance(store, run, gates=[GateChange(kind=GateAction.REMINDED, gate_id="g1")])
+        self.advance(
+            store, run, effects=[ChangeGate(GateChange(kind=GateAction.REMINDED, gate_id="g1"))]
+        )
 
         gate = store.gates.get("g1")
         assert gate is not None
@@ -408,9 +426,9 @@ class GateConformance(StoreFixture):
     ) -> None:
         run = self.hold(store, deadline=store.now() + MINUTE)
         opened = Event(EventKind.GATE_OPENED, "gate g1", b"{}", seq=1)
-        self.advance(store, run, events=[opened], gates=[self.new_gate(store)])
+        self.advance(store, run, events=[opened], effects=[ChangeGate(self.new_gate(store))])
         stuck = [self.event(store, kind=EventKind.RUN_STUCK)]
-        self.advance(store, run, status=Status.STUCK, error=b"{}", keep=False, events=stuck)
+        self.advance(store, run, status=Status.STUCK, error=b"{}", events=stuck, release=True)
         clock.move(MINUTE)
 
         assert self.do(store, ExpireRuns()) == 1

@@ -43,8 +43,9 @@ from holdfast.store.runs.operations import (
     ResumeRun,
     StagedEvents,
     StageEvents,
+    StartChildren,
 )
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.graphs import sweeping
@@ -76,7 +77,7 @@ class OperatorConformance(StoreFixture):
     def test_a_run_that_got_stuck_in_compensation_resumes_compensation(self, store: Store) -> None:
         run = self.hold(store)
         self.do(store, RequestCancel("r1", "enough"))
-        self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False)
+        self.advance(store, run, status=Status.STUCK, error=STUCK, release=True)
 
         assert self.do(store, ResumeRun("r1")) is Status.CANCELLING
         assert self.claimed(store) == ["r1"]
@@ -372,7 +373,10 @@ class CopyConformance(StoreFixture):
         children = [self.child_of(parent, f"r1-{place}", parent_index=place) for place in range(2)]
         fanouts = [Fanout("call", 2, eager=False)]
         self.park(
-            store, parent, children=children, fanouts=fanouts, taken=[first.id], revision=None
+            store,
+            parent,
+            revision=None,
+            effects=[StartChildren(children, fanouts), TakeSignals([first.id])],
         )
         (child, _) = self.claim(store)
         self.finish(store, child)
@@ -615,13 +619,17 @@ class PruneConformance(StoreFixture):
         self.advance(
             store,
             parent,
-            children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")],
+            effects=[
+                StartChildren([self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")])
+            ],
         )
         child = self.get(store, "c1")
         self.advance(
             store,
             child,
-            children=[self.child_of(child, "d1", session_id="s1", on_parent_end="leave")],
+            effects=[
+                StartChildren([self.child_of(child, "d1", session_id="s1", on_parent_end="leave")])
+            ],
         )
         self.finish(store, parent)
         self.finish(store, child)
@@ -640,7 +648,9 @@ class PruneConformance(StoreFixture):
         self.advance(
             store,
             parent,
-            children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")],
+            effects=[
+                StartChildren([self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")])
+            ],
         )
         self.finish(store, parent)
         clock.move(1)
@@ -665,7 +675,11 @@ class PruneConformance(StoreFixture):
         self, store: Store, clock: HandClock
     ) -> None:
         parent = self.hold(store, "r0")
-        self.advance(store, parent, children=[self.child_of(parent, "c1", on_parent_end="leave")])
+        self.advance(
+            store,
+            parent,
+            effects=[StartChildren([self.child_of(parent, "c1", on_parent_end="leave")])],
+        )
         self.finish(store, parent)
         clock.move(1)
         self.run_to_end(store, clock, "r1")
@@ -683,13 +697,19 @@ class PruneConformance(StoreFixture):
             self.advance(
                 store,
                 parent,
-                children=[self.child_of(parent, f"{run_id}c{number}", session_id="s1")],
+                effects=[
+                    StartChildren([self.child_of(parent, f"{run_id}c{number}", session_id="s1")])
+                ],
             )
             clock.move(1)
         child = self.get(store, f"{run_id}c0")
         for number in range(4):
             self.advance(
-                store, child, children=[self.child_of(child, f"{run_id}a{number}", session_id="s1")]
+                store,
+                child,
+                effects=[
+                    StartChildren([self.child_of(child, f"{run_id}a{number}", session_id="s1")])
+                ],
             )
             clock.move(1)
         for name in ("a0", "a1", "a2", "a3", "c0", "c1", "c2", ""):

@@ -25,14 +25,16 @@ from holdfast.store.retention.operations import (
 )
 from holdfast.store.runs.operations import (
     BeginCopy,
+    Body,
     EndCopy,
     EndSession,
     ImportRun,
     Prune,
     Pruned,
+    StartChildren,
     StartRuns,
 )
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import SignalOtherRun, SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
@@ -155,7 +157,12 @@ class PayloadConformance(StoreFixture):
     def test_a_signal_from_one_run_to_another_belongs_to_the_other(self, store: Store) -> None:
         run = self.hold(store)
         self.start(store, "r2")
-        self.advance(store, run, signals=[("r2", "paid", reference_to(BIG), "k")], payloads=[BIG])
+        self.advance(
+            store,
+            run,
+            payloads=[BIG],
+            effects=[SignalOtherRun("r2", "paid", reference_to(BIG), "k")],
+        )
 
         assert (store.payloads.of_run("r1"), store.payloads.of_run("r2")) == ([], [BIG.digest])
 
@@ -163,14 +170,19 @@ class PayloadConformance(StoreFixture):
         run = self.hold(store)
         other = self.hold(store, "r2")
         self.finish(store, other)
-        self.advance(store, run, signals=[("r2", "paid", reference_to(BIG), "k")], payloads=[BIG])
+        self.advance(
+            store,
+            run,
+            payloads=[BIG],
+            effects=[SignalOtherRun("r2", "paid", reference_to(BIG), "k")],
+        )
 
         assert store.payloads.get(BIG.digest) is None
 
     def test_a_child_brings_its_payload(self, store: Store) -> None:
         parent = self.hold(store)
         child = self.child_of(parent, "r2", input=reference_to(BIG), payloads=(BIG,))
-        self.advance(store, parent, children=[child])
+        self.advance(store, parent, effects=[StartChildren([child])])
 
         assert store.payloads.of_run("r2") == [BIG.digest]
 
@@ -183,7 +195,7 @@ class PayloadConformance(StoreFixture):
 
         event = self.event(store, kind=EventKind.STEP_COMPLETED)
         answer = self.advance(
-            store, run, events=[event], body=lambda connection: b'"plain"', seal=seal
+            store, run, events=[event], body=Body(lambda connection: b'"plain"', seal)
         )
 
         assert answer.data == b'"plain"'
@@ -438,7 +450,11 @@ class RetentionConformance(StoreFixture):
         self, store: Store, clock: HandClock
     ) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "r2", on_parent_end="leave")])
+        self.advance(
+            store,
+            parent,
+            effects=[StartChildren([self.child_of(parent, "r2", on_parent_end="leave")])],
+        )
         self.finish(store, parent)
         clock.move(MINUTE)
 

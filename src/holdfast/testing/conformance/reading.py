@@ -15,10 +15,11 @@ from holdfast.store import sql_files
 from holdfast.store.keys.operations import NeedKey, OfferedKey
 from holdfast.store.lanes.operations import SetLane
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import Heartbeat, RequestCancel, StartRuns
+from holdfast.store.runs.operations import Heartbeat, RequestCancel, StartChildren, StartRuns
 from holdfast.store.schedules.operations import SetSchedule
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
+from holdfast.store.waits.operations import OpenWait
 from holdfast.testing.conformance import schedules
 from holdfast.testing.conformance.budgets import BROKEN as BROKEN_BUDGETS
 from holdfast.testing.conformance.fixture import MINUTE, MORNING, HandClock, OpenStore, StoreFixture
@@ -89,7 +90,7 @@ class ReadConformance(StoreFixture):
         )
         self.start(store, "r2", session_id="s1", tags={"city": "Bonn"})
         parent = self.get(store, "r2")
-        self.advance(store, parent, children=[self.child_of(parent, "r3")])
+        self.advance(store, parent, effects=[StartChildren([self.child_of(parent, "r3")])])
         self.do(store, RequestCancel("r0", "enough"))
 
         def ids_of(**which: Any) -> list[str]:
@@ -377,7 +378,10 @@ class LawConformance(StoreFixture):
             run_id="held", step="create w", id="w1", name="w", kid="k1", opened_at=store.now()
         )
         self.advance(
-            store, held, events=[Event(EventKind.STEP_COMPLETED, "a", b"1", seq=1)], opened=[wait]
+            store,
+            held,
+            events=[Event(EventKind.STEP_COMPLETED, "a", b"1", seq=1)],
+            effects=[OpenWait(wait)],
         )
         self.parked(store, "waiting", budgets=("tree:waiting",), limits=Limits({"tokens": 1}))
         self.stuck(store, "stuck")

@@ -9,7 +9,7 @@ from holdfast.core.events import EventKind
 from holdfast.core.runs import Fanout, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import RunChanged, RunNotFinished, RunNotFound
-from holdfast.store.runs.operations import ReplayRun, ReplayRuns, RequestCancel
+from holdfast.store.runs.operations import ReplayRun, ReplayRuns, RequestCancel, StartChildren
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import StoreFixture
 
@@ -24,7 +24,9 @@ class ChildReplayConformance(StoreFixture):
             self.child_of(parent, f"c{index}", parent_index=index, session_id="s1")
             for index in range(count)
         ]
-        self.advance(store, parent, children=children, fanouts=[Fanout("call", count, False)])
+        self.advance(
+            store, parent, effects=[StartChildren(children, [Fanout("call", count, False)])]
+        )
         for index in range(count):
             self.finish(store, self.get(store, f"c{index}"), Status.FAILED)
         self.finish(store, self.get(store), Status.FAILED)
@@ -57,9 +59,13 @@ class ChildReplayConformance(StoreFixture):
 
     def test_children_of_children_are_replayed_too(self, store: Store) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.advance(
+            store, parent, effects=[StartChildren([self.child_of(parent, "c1", session_id="s1")])]
+        )
         child = self.get(store, "c1")
-        self.advance(store, child, children=[self.child_of(child, "d1", session_id="s1")])
+        self.advance(
+            store, child, effects=[StartChildren([self.child_of(child, "d1", session_id="s1")])]
+        )
         for run_id in ("d1", "c1", "r1"):
             self.finish(store, self.get(store, run_id), Status.FAILED)
 
@@ -98,7 +104,9 @@ class ChildReplayConformance(StoreFixture):
 
     def test_a_child_that_is_still_stopping_refuses_the_replay(self, store: Store) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.advance(
+            store, parent, effects=[StartChildren([self.child_of(parent, "c1", session_id="s1")])]
+        )
         self.do(store, RequestCancel("c1", "enough"))
         self.finish(store, self.get(store), Status.FAILED)
 
@@ -177,7 +185,9 @@ class ChildReplayConformance(StoreFixture):
         self.advance(
             store,
             parent,
-            children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")],
+            effects=[
+                StartChildren([self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")])
+            ],
         )
         self.do(store, RequestCancel("c1", "enough"))
 

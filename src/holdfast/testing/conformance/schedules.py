@@ -98,7 +98,7 @@ class ScheduleConformance(StoreFixture):
     def end_run(self, store: Store, run_id: str) -> None:
         """Claim a run if it is ready, and finish it as its holder."""
         claimed = {run.id: run for run in self.claim(store)}
-        self.finish(store, claimed.get(run_id) or self.get(store, run_id), scheduled=True)
+        self.finish(store, claimed.get(run_id) or self.get(store, run_id))
 
     def test_a_tick_starts_a_run_and_sets_the_next(self, store: Store, clock: HandClock) -> None:
         made = self.set_schedule(store, tags={"team": "7"}, priority=5, deadline=MINUTE)

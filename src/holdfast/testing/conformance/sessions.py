@@ -10,11 +10,13 @@ from holdfast.core.runs import Fanout, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunExists
 from holdfast.store.runs.operations import (
+    CancelChildren,
     EndSession,
     Heartbeat,
     OpenSession,
     ReplayRun,
     RequestCancel,
+    StartChildren,
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
@@ -342,7 +344,9 @@ class ChildConformance(StoreFixture):
         children = [
             self.child_of(parent, f"c{i}", parent_index=i, session_id="s2") for i in range(count)
         ]
-        self.advance(store, parent, children=children, fanouts=[Fanout("call", count, eager)])
+        self.advance(
+            store, parent, effects=[StartChildren(children, [Fanout("call", count, eager)])]
+        )
         self.park(store, parent, keep=keep, waits=b'[{"kind":"map"}]')
         store.hints()
         return [self.get(store, f"c{i}") for i in range(count)]
@@ -351,7 +355,9 @@ class ChildConformance(StoreFixture):
         parent = self.hold(store)
 
         leased = self.child_of(parent, "c2", session_id="s1", on_parent_end="leave")
-        answer = self.advance(store, parent, children=[self.child_of(parent, "c1"), leased])
+        answer = self.advance(
+            store, parent, effects=[StartChildren([self.child_of(parent, "c1"), leased])]
+        )
 
         assert [(started.id, started.created, started.leased) for started in answer.started] == [
             ("c1", True, False),
@@ -374,7 +380,11 @@ class ChildConformance(StoreFixture):
             self.advance(
                 store,
                 parent,
-                children=[self.child_of(parent, "c1"), self.child_of(parent, "c2", input=b"[9]")],
+                effects=[
+                    StartChildren(
+                        [self.child_of(parent, "c1"), self.child_of(parent, "c2", input=b"[9]")]
+                    )
+                ],
             )
 
         assert (store.runs.history("r1"), store.runs.get("c1")) == ([], None)
@@ -385,7 +395,11 @@ class ChildConformance(StoreFixture):
             self.child_of(parent, f"m{9 - i}", parent_step="b", parent_index=i) for i in range(3)
         ]
         self.advance(
-            store, parent, children=[*reversed(many), self.child_of(parent, "one", parent_step="a")]
+            store,
+            parent,
+            effects=[
+                StartChildren([*reversed(many), self.child_of(parent, "one", parent_step="a")])
+            ],
         )
 
         assert [child.id for child in store.runs.children("r1")] == ["one", "m9", "m8", "m7"]
@@ -394,7 +408,9 @@ class ChildConformance(StoreFixture):
 
     def test_the_end_of_a_child_wakes_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.advance(
+            store, parent, effects=[StartChildren([self.child_of(parent, "c1", session_id="s1")])]
+        )
         self.park(store, parent)
 
         self.finish(store, self.get(store, "c1"), Status.FAILED)
@@ -409,7 +425,9 @@ class ChildConformance(StoreFixture):
 
     def test_the_end_of_a_child_notifies_the_holder_of_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.advance(
+            store, parent, effects=[StartChildren([self.child_of(parent, "c1", session_id="s1")])]
+        )
         self.park(store, parent, keep=True)
 
         self.finish(store, self.get(store, "c1"))
@@ -419,7 +437,7 @@ class ChildConformance(StoreFixture):
 
     def test_a_cancelled_child_wakes_its_parent_too(self, store: Store) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "c1")])
+        self.advance(store, parent, effects=[StartChildren([self.child_of(parent, "c1")])])
         self.park(store, parent)
 
         self.do(store, RequestCancel("c1", "enough"))
@@ -463,7 +481,9 @@ class ChildConformance(StoreFixture):
         parent = self.hold(store)
         for number in range(2):
             child = self.child_of(parent, f"c{number}", parent_index=number, session_id="s1")
-            self.advance(store, parent, children=[child], fanouts=[Fanout("call", 1, False)])
+            self.advance(
+                store, parent, effects=[StartChildren([child], [Fanout("call", 1, False)])]
+            )
         self.park(store, parent)
 
         self.finish(store, self.get(store, "c0"))
@@ -474,11 +494,13 @@ class ChildConformance(StoreFixture):
     def test_existing_children_are_not_counted_again(self, store: Store) -> None:
         parent = self.hold(store)
         first = [self.child_of(parent, "c0", parent_index=0, session_id="s1")]
-        self.advance(store, parent, children=first, fanouts=[Fanout("call", 1, False)])
+        self.advance(store, parent, effects=[StartChildren(first, [Fanout("call", 1, False)])])
         self.finish(store, self.get(store, "c0"))
 
         both = [*first, self.child_of(parent, "c1", parent_index=1)]
-        answer = self.advance(store, parent, children=both, fanouts=[Fanout("call", 2, False)])
+        answer = self.advance(
+            store, parent, effects=[StartChildren(both, [Fanout("call", 2, False)])]
+        )
 
         assert [started.created for started in answer.started] == [False, True]
         assert store.check() == []
@@ -490,7 +512,9 @@ class ChildConformance(StoreFixture):
         self.advance(
             store,
             parent,
-            children=[young, old, self.child_of(parent, "kept", on_parent_end="leave")],
+            effects=[
+                StartChildren([young, old, self.child_of(parent, "kept", on_parent_end="leave")])
+            ],
         )
 
         self.finish(store, parent, Status.FAILED, had_children=True)
@@ -504,11 +528,15 @@ class ChildConformance(StoreFixture):
         young = self.child_of(parent, "young")
         old = self.child_of(parent, "old", session_id="s1")
         self.advance(
-            store, parent, children=[old, self.child_of(parent, "kept", on_parent_end="leave")]
+            store,
+            parent,
+            effects=[StartChildren([old, self.child_of(parent, "kept", on_parent_end="leave")])],
         )
         assert store.runs.open_children(parent.id, limit=10) == ["old"]
 
-        self.advance(store, parent, children=[young], child_cancels=["its parent failed"])
+        self.advance(
+            store, parent, effects=[StartChildren([young]), CancelChildren("its parent failed")]
+        )
 
         statuses = [self.status(store, run_id) for run_id in ("young", "old", "kept")]
         assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]

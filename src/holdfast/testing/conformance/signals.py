@@ -8,8 +8,8 @@ from holdfast.core.events import EventKind
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
 from holdfast.store.database import Hints
-from holdfast.store.runs.operations import ExpireRuns, RequestCancel
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.runs.operations import ExpireRuns, RequestCancel, StartChildren
+from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
 from holdfast.store.waits.operations import WaitDelivery
 from holdfast.testing.conformance.fixture import MINUTE, STUCK, WAITS, HandClock, StoreFixture
@@ -134,14 +134,14 @@ class SignalConformance(StoreFixture):
         first = store.signals.of_run("r1")[0]
         assert (first.name, first.payload, first.at) == ("c", b'"c"', clock.now())
 
-        self.advance(store, run, taken=[first.id])
+        self.advance(store, run, effects=[TakeSignals([first.id])])
 
         assert [signal.name for signal in store.signals.of_run("r1")] == ["a", "b"]
 
     def test_a_taken_signal_keeps_its_key(self, store: Store) -> None:
         run = self.hold(store)
         self.signal(store, key="k")
-        self.advance(store, run, taken=[store.signals.of_run("r1")[0].id])
+        self.advance(store, run, effects=[TakeSignals([store.signals.of_run("r1")[0].id])])
 
         assert self.signal(store, key="k") is False
 
@@ -317,10 +317,12 @@ class CancelConformance(StoreFixture):
         self.advance(
             store,
             parent,
-            children=[young, old, self.child_of(parent, "kept", on_parent_end="leave")],
+            effects=[
+                StartChildren([young, old, self.child_of(parent, "kept", on_parent_end="leave")])
+            ],
         )
         grown = self.get(store, "old")
-        self.advance(store, grown, children=[self.child_of(grown, "grandchild")])
+        self.advance(store, grown, effects=[StartChildren([self.child_of(grown, "grandchild")])])
 
         self.cancel(store)
 
@@ -338,7 +340,9 @@ class CancelConformance(StoreFixture):
 
     def test_force_is_for_the_run_and_not_for_its_children(self, store: Store) -> None:
         parent = self.hold(store)
-        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.advance(
+            store, parent, effects=[StartChildren([self.child_of(parent, "c1", session_id="s1")])]
+        )
 
         self.cancel(store, force=True)
 
@@ -351,7 +355,9 @@ class CancelConformance(StoreFixture):
         parent = self.hold(store, "d0")
         for depth in range(1, 400):
             self.advance(
-                store, parent, children=[self.child_of(parent, f"d{depth}", session_id="s1")]
+                store,
+                parent,
+                effects=[StartChildren([self.child_of(parent, f"d{depth}", session_id="s1")])],
             )
             parent = self.get(store, f"d{depth}")
 
@@ -416,7 +422,7 @@ class DeadlineConformance(StoreFixture):
 
     def test_a_stuck_run_expires(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store, deadline=clock.now() + MINUTE)
-        self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False)
+        self.advance(store, run, status=Status.STUCK, error=STUCK, release=True)
         clock.move(MINUTE)
 
         self.do(store, ExpireRuns())
@@ -425,7 +431,7 @@ class DeadlineConformance(StoreFixture):
 
     def test_children_expire_with_their_parent(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store, deadline=clock.now() + MINUTE)
-        self.advance(store, run, children=[self.child_of(run, "c1")])
+        self.advance(store, run, effects=[StartChildren([self.child_of(run, "c1")])])
         self.park(store, run)
         clock.move(MINUTE)
 

@@ -19,7 +19,7 @@ from holdfast.core.streams.model import (
 from holdfast.errors import LeaseLost, StreamClosed
 from holdfast.store.runs.operations import Advance, EndSession, ImportRun, Prune, RequestCancel
 from holdfast.store.store import Store
-from holdfast.store.streams.operations import Appended, AppendFrames, StoredFrame
+from holdfast.store.streams.operations import Appended, AppendFrames, AppendOutput, StoredFrame
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
 from holdfast.testing.conformance.reading import BROKEN
 
@@ -247,12 +247,18 @@ class StreamConformance(StoreFixture):
         self, store: Store
     ) -> None:
         run = self.hold(store)
-        self.advance(store, run, output=self.output(b"1", close="completed"))
+        self.advance(store, run, effects=[AppendOutput(self.output(b"1", close="completed"))])
         stale = self.output(b"2", attempt=2)
 
         with pytest.raises(LeaseLost):
             self.do(
-                store, Advance(run_id="r1", generation=9, events=[self.event(store)], output=stale)
+                store,
+                Advance(
+                    run_id="r1",
+                    generation=9,
+                    events=[self.event(store)],
+                    effects=[AppendOutput(stale)],
+                ),
             )
 
         assert self.frame_data(store) == [b"1"]
@@ -263,7 +269,7 @@ class StreamConformance(StoreFixture):
         self.append(store, run, b"1")
         self.append(store, run, b"2", step="", generation=0)
 
-        self.finish(store, run, output=Output(close_others="completed"))
+        self.finish(store, run, effects=[AppendOutput(Output(close_others="completed"))])
 
         assert [stream.reason for stream in store.streams.of_run("r1")] == [
             "completed",
@@ -321,7 +327,14 @@ class StreamConformance(StoreFixture):
         self.append(store, run, b"2", step="", generation=0)
 
         closing = Output(close_others="stuck", only_steps=True)
-        self.advance(store, run, status=Status.STUCK, error=b"{}", keep=False, output=closing)
+        self.advance(
+            store,
+            run,
+            status=Status.STUCK,
+            error=b"{}",
+            release=True,
+            effects=[AppendOutput(closing)],
+        )
 
         assert [stream.reason for stream in store.streams.of_run("r1")] == ["stuck", None]
 

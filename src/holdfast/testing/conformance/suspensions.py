@@ -18,19 +18,21 @@ from holdfast.core.tasks.suspension import ENDS, Suspension
 from holdfast.core.waits import Signal, WaitRecord
 from holdfast.errors import BadOption, LeaseLost
 from holdfast.store.database import Operation
+from holdfast.store.effects import Effect
 from holdfast.store.keys.operations import NeedKey, OfferedKey
-from holdfast.store.runs.operations import Advance, Advanced, EndSession, ReplayRun
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.runs.operations import Advance, Advanced, EndSession, ReplayRun, StartChildren
+from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
-from holdfast.store.streams.operations import Appended, AppendFrames
+from holdfast.store.streams.operations import Appended, AppendFrames, CloseStreams
 from holdfast.store.tasks.operations import (
     ClaimLeases,
     ExpireAttempts,
     Judge,
     LeasedTask,
+    SetAttemptDeadline,
     SetPriority,
 )
-from holdfast.store.waits.operations import ReleaseWait
+from holdfast.store.waits.operations import CloseWait, OpenWait, ReleaseWait
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 from holdfast.testing.conformance.reading import BROKEN
 
@@ -64,6 +66,10 @@ class SuspensionConformance(StoreFixture):
         row = WaitRecord(
             run_id=run.id, step=suspension.step, id=None, name="x", opened_at=now, until=until
         )
+        effects: list[Effect] = [CloseStreams("released"), OpenWait(row)]
+        due = suspension.due(now)
+        if due is not None:
+            effects.append(SetAttemptDeadline(due))
         return self.do(
             store,
             Advance(
@@ -71,11 +77,9 @@ class SuspensionConformance(StoreFixture):
                 generation=run.generation,
                 events=[event],
                 status=Status.WAITING,
-                keep=False,
-                closes="released",
                 waits=suspension.waits(now, sealed=False),
-                alarm=suspension.due(now),
-                opened=[row],
+                release=True,
+                effects=effects,
             ),
         )
 
@@ -123,7 +127,7 @@ class SuspensionConformance(StoreFixture):
         self, store: Store, clock: HandClock, action: str
     ) -> None:
         parent = self.hold(store, "p", "s0")
-        self.advance(store, parent, children=[self.child_of(parent, "kid")])
+        self.advance(store, parent, effects=[StartChildren([self.child_of(parent, "kid")])])
         (kid,) = (task.run for task in self.lease_tasks(store) if task.run.id == "kid")
         self.suspend(store, kid, SignalNamed("a"), until=clock.now() + MINUTE, on_timeout=action)
         assert self.do(store, ExpireAttempts(0.5)) == 0
@@ -160,7 +164,7 @@ class SuspensionConformance(StoreFixture):
                 opened_at=clock.now(),
                 until=soon,
             )
-            self.advance(store, run, opened=[handed])
+            self.advance(store, run, effects=[OpenWait(handed)])
             leaf = SignalToWait(f"w {name}", "h", "h", soon)
             condition: Condition = AllOf((leaf, *members)) if members else SignalNamed("a")
             self.suspend(store, run, condition, until=late, on_timeout="fail")
@@ -202,8 +206,10 @@ class SuspensionConformance(StoreFixture):
                 generation=leased.run.generation,
                 events=[event],
                 status=Status.RUNNING,
-                taken=[signal.id for signal in pending],
-                closed=[("wait 1", "its signals")],
+                effects=[
+                    TakeSignals([signal.id for signal in pending]),
+                    CloseWait("wait 1", "its signals"),
+                ],
             )
 
         assert {task.run.id for task in self.lease_tasks(store, judge)} == {"r1", "new"}
@@ -275,21 +281,29 @@ class SuspensionConformance(StoreFixture):
                 (
                     runs[0],
                     done,
-                    {"status": Status.COMPLETED, "result": b"1", "closes": "completed"},
+                    {
+                        "status": Status.COMPLETED,
+                        "result": b"1",
+                        "effects": [CloseStreams("completed")],
+                    },
                 ),
                 (
                     runs[1],
                     done,
-                    {"status": Status.COMPLETED, "result": b"1", "closes": "completed"},
+                    {
+                        "status": Status.COMPLETED,
+                        "result": b"1",
+                        "effects": [CloseStreams("completed")],
+                    },
                 ),
                 (
                     runs[2],
                     put,
                     {
                         "status": Status.PENDING,
-                        "keep": False,
+                        "release": True,
                         "wake_at": clock.now() + 1,
-                        "closes": "released",
+                        "effects": [CloseStreams("released")],
                     },
                 ),
             )

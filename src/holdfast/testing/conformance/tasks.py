@@ -12,9 +12,16 @@ from holdfast.core.status import Status
 from holdfast.core.streams.model import NewFrame, Output, StreamPart
 from holdfast.core.tasks.policy import TaskPolicy
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
-from holdfast.store.runs.operations import Advance, EndSession, OpenSession, StartRuns
+from holdfast.store.runs.operations import (
+    Advance,
+    EndSession,
+    OpenSession,
+    StartChildren,
+    StartRuns,
+)
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
+from holdfast.store.streams.operations import AppendOutput
 from holdfast.store.tasks.operations import (
     ClaimLeases,
     CompleteLeases,
@@ -155,7 +162,11 @@ class TaskConformance(StoreFixture):
         self.advance(
             store,
             runs["c"],
-            output=Output([StreamPart("r", 1, 1)], [NewFrame(0, "event", "durable", b"1", 7)]),
+            effects=[
+                AppendOutput(
+                    Output([StreamPart("r", 1, 1)], [NewFrame(0, "event", "durable", b"1", 7)])
+                )
+            ],
         )
         self.revoke(store, "b")
         store.hints()
@@ -216,7 +227,7 @@ class TaskConformance(StoreFixture):
     ) -> None:
         parent = self.hold(store, "p", "s0")
         child = self.child_of(parent, "kid", policy=msgspec.json.encode(TaskPolicy(timeout=MINUTE)))
-        self.advance(store, parent, children=[child])
+        self.advance(store, parent, effects=[StartChildren([child])])
         self.lease(store)
         clock.move(MINUTE)
         self.do(store, ExpireAttempts(0.5))
@@ -297,7 +308,7 @@ class TaskConformance(StoreFixture):
         self, store: Store, status: Status
     ) -> None:
         parent = self.hold(store, "p", "s0")
-        self.advance(store, parent, children=[self.child_of(parent, "kid")])
+        self.advance(store, parent, effects=[StartChildren([self.child_of(parent, "kid")])])
         (kid,) = self.claim(store)
         outcome: dict[str, Any] = (
             {"result": b"7"}

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.core.events import Event, EventKind
 from holdfast.errors import BadOption
-from holdfast.store.runs.operations import Advance, Advanced, StartRuns
+from holdfast.store.runs.operations import Advance, Advanced, Body, StartRuns
 from holdfast.store.store import Store
 from holdfast.testing.conformance.advance import TransactionalStepFixture
 
@@ -62,7 +62,7 @@ class UserConnectionConformance(TransactionalStepFixture):
             run_id=run_id,
             generation=1,
             events=[Event(EventKind.STEP_COMPLETED, "s", seq=1)],
-            body=body,
+            body=Body(body),
         )
 
     def apply_in_batch(self, store: Store, body: Callable[[Any], bytes]) -> Any:

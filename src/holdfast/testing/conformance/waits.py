@@ -26,9 +26,17 @@ from holdfast.errors import (
 )
 from holdfast.store.keys.operations import NeedKey, OfferedKey, RotateKey
 from holdfast.store.runs.operations import Prune, ReplayRun
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import BEFORE, DeliverSignal, ReleaseWait, WaitDelivery
+from holdfast.store.waits.operations import (
+    BEFORE,
+    CloseWait,
+    DeliverSignal,
+    EscalateWait,
+    OpenWait,
+    ReleaseWait,
+    WaitDelivery,
+)
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
 
 KEY = OfferedKey("k1", b"a secret of 16 bytes or more")
@@ -54,7 +62,7 @@ class WaitConformance(StoreFixture):
             "opened_at": store.now(),
         }
         wait = WaitRecord(**{**fresh, **options})
-        self.advance(store, run, opened=[wait])
+        self.advance(store, run, effects=[OpenWait(wait)])
         return condition_model.SignalToWait(wait_id, wait.step, "w", wait.until)
 
     def park_on(
@@ -70,7 +78,7 @@ class WaitConformance(StoreFixture):
         opened = WaitRecord(
             run_id=run.id, step="wait", id=None, name=of.show(condition), opened_at=store.now()
         )
-        self.park(store, run, waits=msgspec.json.encode([wait]), opened=[opened])
+        self.park(store, run, waits=msgspec.json.encode([wait]), effects=[OpenWait(opened)])
 
     def wait_token(self, store: Store, wait_id: str = "w1", *, purpose: str = WAIT_TOKEN) -> str:
         return tokens.sign(store.keys.all()[0], purpose, {"wait": wait_id})
@@ -242,7 +250,7 @@ class WaitConformance(StoreFixture):
     def test_a_closed_wait_looks_unknown_to_a_caller_without_a_token(self, store: Store) -> None:
         run = self.hold(store)
         self.create_wait(store, run)
-        self.advance(store, run, closed=[("create w1", "its signals")])
+        self.advance(store, run, effects=[CloseWait("create w1", "its signals")])
 
         with pytest.raises(TokenRefused):
             self.deliver_to(store, token=self.wait_token(store, "w2"))
@@ -312,7 +320,7 @@ class WaitConformance(StoreFixture):
     def test_taken_signals_count_towards_the_limit(self, store: Store) -> None:
         run = self.hold(store)
         self.send_signal(store, limit=1)
-        self.advance(store, run, taken=[store.signals.of_run("r1")[0].id])
+        self.advance(store, run, effects=[TakeSignals([store.signals.of_run("r1")[0].id])])
 
         with pytest.raises(TooManySignals):
             self.send_signal(store, limit=1)
@@ -408,7 +416,7 @@ class WaitConformance(StoreFixture):
         run = self.hold(store)
         self.create_wait(store, run)
         opened = WaitRecord(run_id="r1", step="old", id=None, name="paid", opened_at=1)
-        self.advance(store, run, opened=[opened], closed=[("old", "its signals")])
+        self.advance(store, run, effects=[OpenWait(opened), CloseWait("old", "its signals")])
 
         for step in ("none", "create w1", "old"):
             with pytest.raises(WaitNotFound):
@@ -447,8 +455,8 @@ class WaitConformance(StoreFixture):
                 opened_at=clock.now(),
                 until=clock.now() + 1,
             )
-            self.advance(store, run, opened=[opened])
-        self.advance(store, self.get(store, "r2"), escalated=["wait"])
+            self.advance(store, run, effects=[OpenWait(opened)])
+        self.advance(store, self.get(store, "r2"), effects=[EscalateWait("wait")])
 
         assert [
             (wait.run_id, wait.escalated_at, wait.until)
@@ -504,7 +512,7 @@ class WaitConformance(StoreFixture):
             ("create w2", "timeout"),
             ("create w3", "its signals"),
         ]
-        self.finish(store, run, closed=closed)
+        self.finish(store, run, effects=[CloseWait(step, by) for step, by in closed])
 
         self.do(store, ReplayRun("r1", []))
 
@@ -517,7 +525,7 @@ class WaitConformance(StoreFixture):
     def test_a_step_that_is_replayed_opens_its_wait_again(self, store: Store) -> None:
         run = self.hold(store)
         self.create_wait(store, run)
-        self.advance(store, run, closed=[("create w1", "its signals")])
+        self.advance(store, run, effects=[CloseWait("create w1", "its signals")])
 
         self.create_wait(store, run, "w2", step="create w1")
 

@@ -15,11 +15,17 @@ from holdfast.core.status import Status
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.execution.pending.step_outcomes import without_room
-from holdfast.engine.execution.pending.steps import PendingStep
+from holdfast.engine.execution.pending.steps import PendingStep, record_dropped_spending
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import HoldfastError, UnknownDimension
-from holdfast.store.budgets.operations import ReserveBudget, SpendRunBudget
-from holdfast.store.runs.operations import Advance
+from holdfast.store.budgets.operations import (
+    ReleaseReservations,
+    RequireBudget,
+    ReserveBudget,
+    SpendRunBudget,
+    spending_effects,
+)
+from holdfast.store.runs.operations import Advance, CancelOtherRun
 
 CHECK_AGAIN = 1_000_000
 """Microseconds after which a branch without room checks again while other branches are at work."""
@@ -113,7 +119,7 @@ def block(run: Execution, pending: Blockable, breach: Breach, demand: Mapping[st
     pending.demand = dict(demand)
     if breach.on_breach == budget_rules.CANCEL and not run.state.cancelling:
         reason = f"the budget {breach.budget} is spent"
-        run.commit.cancels.append((run.state.run.id, reason))
+        run.commit.add(CancelOtherRun(run.state.run.id, reason))
     run.mailbox.schedule_check(run.state.now() + CHECK_AGAIN)
 
 
@@ -145,9 +151,8 @@ def block_run(run: Execution, op: Advance) -> None:
     demands = [pending.demand for pending in _blockable(run) if pending.blocked]
     if demands:
         op.status = Status.BLOCKED
-        op.keep = False
-        op.demands = demands
-        op.budgets = run.state.run.budgets
+        op.release = True
+        op.effects = [*op.effects, RequireBudget(run.state.run.budgets, demands)]
 
 
 def _blockable(run: Execution) -> list[Blockable]:
@@ -167,22 +172,24 @@ def record_spending(run: Execution, step: str, spending: AttemptSpending | None)
     if spending is None:
         return
     if spending.entries:
-        spending.drop()
-        run.commit.spends.extend(spending.take())
+        record_dropped_spending(run, step, spending)
     if spending.reserved:
-        run.commit.settles.append(step)
+        run.commit.add(ReleaseReservations((step,)))
         run.budget.reserved_steps.discard(step)
 
 
 def spending_commit(run: Execution, attempts: Sequence[tuple[Event, AttemptSpending]]) -> Advance:
     """Return the write by which completed attempts spend, all of them or none."""
+    entries = [entry for _, spending in attempts for entry in spending.entries]
+    effects = spending_effects(run.state.run.budgets, entries)
+    reserved = [event.step or "" for event, spending in attempts if spending.reserved]
+    if reserved:
+        effects.append(ReleaseReservations(reserved))
     return Advance(
         run_id=run.state.run.id,
         generation=run.state.run.generation,
-        budgets=run.state.run.budgets,
         events=[event for event, _ in attempts],
-        spends=[entry for _, spending in attempts for entry in spending.entries],
-        settles=[event.step or "" for event, spending in attempts if spending.reserved],
+        effects=effects,
     )
 
 
@@ -200,7 +207,7 @@ def _spend(run: Execution, command: Spend | Reserve) -> None:
 
 
 def _release_reservation(run: Execution, command: ReleaseReservation) -> Event:
-    run.commit.settles.append(command.reservation)
+    run.commit.add(ReleaseReservations((command.reservation,)))
     return Event(EventKind.BUDGET_SETTLED, command.id)
 
 

@@ -16,6 +16,7 @@ from holdfast.core.runs import CHILDREN_END, ChildRecord, Fanout, NewRun, child_
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.ids import new_id
+from holdfast.store.runs.operations import CancelChildren, CancelOtherRun
 
 FEW = 4
 """How many children are looked up one by one."""
@@ -40,7 +41,7 @@ class PendingChild(Pending):
 
     def on_drop(self, run: Execution) -> None:
         if self.command.owned:
-            run.commit.cancels.append((self.command.run_id, DROPPED))
+            run.commit.add(CancelOtherRun(self.command.run_id, DROPPED))
 
     def found(self, run: Execution, child: ChildRecord) -> None:
         """Report that the child has ended."""
@@ -167,7 +168,7 @@ class PendingMap(Pending):
         """Cancel the open children of the map with the next commit."""
         for child in run.context.store.runs.children(run.state.run.id, [self.command.id]):
             if child.status not in FINAL:
-                run.commit.cancels.append((child.id, reason))
+                run.commit.add(CancelOtherRun(child.id, reason))
 
 
 def unstarted_maps(run: Execution) -> list[PendingMap]:
@@ -191,7 +192,7 @@ class PendingChildren(Pending):
         return {"kind": CHILDREN_END, "step": self.command.id}
 
     def on_change(self, run: Execution) -> None:
-        if run.commit.more and run.commit.child_cancels:
+        if run.commit.of(CancelChildren):
             return  # the store does not know all children before the commit that cancels them
         is_released = run.signals.release_of(self.command.id) is not None
         if is_released or not run.context.store.runs.open_children(run.state.run.id, limit=1):
@@ -207,7 +208,7 @@ class PendingChildren(Pending):
         if run.pending.take(self):
             releases = run.signals.take_releases(self.command.id)
             if releases:
-                run.commit.taken.extend(releases)
+                run.commit.take(releases)
             events.append(self.outcome(is_released=is_released))
 
 
@@ -246,7 +247,7 @@ def _error(child: ChildRecord) -> bytes | None:
 
 def _start_child(run: Execution, command: StartChild) -> Event:
     child = new_child(run, command, command.input, None)
-    run.commit.children.append(child)
+    run.commit.start([child])
     run.state.had_children = True
     data: dict[str, object] = {"run": child.id, "workflow": command.route.workflow}
     if command.options.get("id"):
@@ -318,11 +319,11 @@ def start_more(run: Execution, pending: PendingMap, count: int) -> None:
         return
     command = pending.command
     places = range(pending.started, pending.started + count)
-    run.commit.children.extend(
-        new_child(run, command, command.inputs[place], place) for place in places
-    )
     is_eager = command.max_parallel is not None
-    run.commit.fanouts.append(Fanout(command.id, count, eager=is_eager))
+    run.commit.start(
+        (new_child(run, command, command.inputs[place], place) for place in places),
+        Fanout(command.id, count, eager=is_eager),
+    )
     pending.started += count
 
 
@@ -331,7 +332,7 @@ def _end_children(run: Execution, command: EndChildren) -> Event | None:
     has_open = run.context.store.runs.open_children(run.state.run.id, limit=1)
     if not run.commit.children and not has_open:
         return pending.outcome(is_released=False)
-    run.commit.child_cancels.append(run.state.reason_for_children())
+    run.commit.add(CancelChildren(run.state.reason_for_children()))
     run.pending.add(pending)
     return None
 

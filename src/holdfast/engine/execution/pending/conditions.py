@@ -24,6 +24,7 @@ from holdfast.core.waits import Signal, WaitRecord
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending, watch_clock
 from holdfast.engine.runtime.ids import new_id
+from holdfast.store.waits.operations import CloseWait, EscalateWait, OpenWait, ReopenWait
 
 _STOPS = ("cancel", "expire")
 
@@ -158,7 +159,7 @@ class PendingCondition(Pending):
         self.set_due(now)
         data = msgspec.json.encode({"missing": missing})
         run.commit.events.append(Event(EventKind.WAIT_ESCALATED, step, data, at=now))
-        run.commit.escalated.append(step)
+        run.commit.add(EscalateWait(step))
 
     # Records
 
@@ -182,27 +183,29 @@ class PendingCondition(Pending):
         )
         _open(run, wait)
         if run.state.progress.replayed:
-            run.commit.reopened.extend(self._issued_steps())
+            for step in self._issued_steps():
+                run.commit.add(ReopenWait(step))
 
     def on_drop(self, run: Execution) -> None:
         step = self.command.id
         if run.pending.unannounced.pop(step, None) is not None:
             return  # the history never had it
         # A signal may have closed an issued wait, but too late: another command may wait for it.
-        run.commit.reopened.extend(
-            issued for issued in self._issued_steps() if issued in run.state.waited
-        )
+        for issued in self._issued_steps():
+            if issued in run.state.waited:
+                run.commit.add(ReopenWait(issued))
         run.commit.events.append(Event(EventKind.WAIT_DROPPED, step))
-        run.commit.closed.append((step, BY_CODE))
+        run.commit.add(CloseWait(step, BY_CODE))
         run.state.waited.discard(step)
 
     def _close(self, run: Execution, by: str, consumed: Sequence[Signal]) -> None:
         """End the wait: its signals are consumed, and the waits issued for it take no more."""
         run.pending.take(self)
-        run.commit.taken.extend(signal.id for signal in consumed)
+        if consumed:
+            run.commit.take([signal.id for signal in consumed])
         run.signals.remove(consumed)
         for step in (self.command.id, *self._issued_steps()):
-            run.commit.closed.append((step, by))
+            run.commit.add(CloseWait(step, by))
             run.state.waited.discard(step)
 
     def _issued_steps(self) -> list[str]:
@@ -222,7 +225,7 @@ def _as_data(run: Execution, signals: Sequence[Signal], **more: object) -> bytes
 
 
 def _open(run: Execution, wait: WaitRecord) -> None:
-    run.commit.opened.append(wait)
+    run.commit.add(OpenWait(wait))
     run.state.waited.add(wait.step)
 
 

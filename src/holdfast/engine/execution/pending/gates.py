@@ -24,7 +24,7 @@ from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.engine.runtime.ids import new_id
-from holdfast.store.gates.operations import GateChange, GateMove
+from holdfast.store.gates.operations import ChangeGate, GateChange
 from holdfast.store.runs.operations import Advance
 
 
@@ -126,7 +126,8 @@ class PendingGate(Pending):
         return self._event(EventKind.GATE_WITHDRAWN, {"gate": self.gate.id, "reason": reason})
 
     def _change(self, run: Execution, action: str, reason: str = "") -> None:
-        run.commit.gates.append(GateChange(kind=action, gate_id=self.gate.id, reason=reason))
+        change = GateChange(kind=action, gate_id=self.gate.id, reason=reason)
+        run.commit.add(ChangeGate(change))
 
     def _event(self, kind: str, data: dict[str, Any]) -> Event:
         return Event(kind, self.command.id, msgspec.json.encode(data))
@@ -144,7 +145,7 @@ def _open_gate(run: Execution, command: OpenGate) -> None:
         return
     pending = PendingGate(command, _new_gate(run, command), is_stored=False)
     run.pending.add(pending)
-    run.commit.gates.append(pending.gate)
+    run.commit.add(ChangeGate(pending.gate))
     data = {"gate": pending.gate.id, "prompt": command.prompt, "until": pending.gate.deadline}
     run.commit.events.append(Event(EventKind.GATE_OPENED, command.id, msgspec.json.encode(data)))
 
@@ -166,10 +167,11 @@ def _new_gate(run: Execution, command: OpenGate) -> Gate:
     )
 
 
-def note_stored(run: Execution, moves: Sequence[GateMove]) -> None:
+def note_stored(run: Execution, effects: Sequence[ChangeGate]) -> None:
     """Let time act on the gates that the last commit has stored."""
-    for move in moves:
-        pending = run.pending.get(move.step) if isinstance(move, Gate) else None
+    for effect in effects:
+        gate = effect.change
+        pending = run.pending.get(gate.step) if isinstance(gate, Gate) else None
         if isinstance(pending, PendingGate):
             pending.is_stored = True
             run.pending.schedule(pending, run.mailbox)
@@ -182,10 +184,10 @@ def withdraw_all(run: Execution, op: Advance) -> None:
         return
     reason = f"the run is {op.status.value if op.status is not None else WITHDRAWN}"
     changes = [
-        GateChange(kind=GateAction.WITHDRAWN, gate_id=pending.gate.id, reason=reason)
+        ChangeGate(GateChange(kind=GateAction.WITHDRAWN, gate_id=pending.gate.id, reason=reason))
         for pending in gates
     ]
-    op.gates = [*op.gates, *changes]
+    op.effects = [*op.effects, *changes]
     op.events.extend(pending.withdrawn(reason) for pending in gates)
 
 

@@ -32,6 +32,7 @@ from holdfast.errors import GraphBusy, GraphChanged, GraphRefused, LaneDraining,
 from holdfast.store.database import Operation
 from holdfast.store.graphs.operations import AddMembers, SweepStages
 from holdfast.store.runs.operations import Advance
+from holdfast.store.streams.operations import AppendOutput
 
 Persist = Callable[[Operation], Awaitable[Any]]
 
@@ -54,7 +55,9 @@ def is_large_growth(command: Command) -> bool:
 
 def fills_a_commit(batch: CommitBuffer) -> bool:
     """Return whether the new members so far are enough for one commit."""
-    weight = sum(graph_stages.weight(member) for op in batch.grows for member in op.patch.members)
+    weight = sum(
+        graph_stages.weight(member) for op in batch.of(AddMembers) for member in op.patch.members
+    )
     return weight > graph_stages.PART
 
 
@@ -66,7 +69,7 @@ async def write_growth(run: Execution, op: Advance, persist: Persist) -> Any:
     """Write a commit that adds to the graph of its run, after the members that are too many for it.
     If others have changed the graph meanwhile, the members are checked once more. Raises what
     ExtendGraph raises, but GraphChanged."""
-    wanted = op.grows
+    wanted = op.of(AddMembers)
     while True:
         try:
             await _write_stages(run, op, wanted, persist)
@@ -87,12 +90,14 @@ async def _write_stages(
 ) -> None:
     """Write all stages that a commit makes visible. Later output of the run must not overtake the
     output that the commit has."""
-    if op.output is not None:
+    has_output = bool(op.of(AppendOutput))
+    if has_output:
         run.output.hold()
+    others = [effect for effect in op.effects if type(effect) is not AddMembers]
     try:
-        op.grows = [await _staged(run, growth, persist) for growth in wanted]
+        op.effects = [*others, *[await _staged(run, growth, persist) for growth in wanted]]
     except BaseException:
-        if op.output is not None:
+        if has_output:
             run.output.resume()
         raise
 

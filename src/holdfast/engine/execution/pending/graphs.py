@@ -24,7 +24,7 @@ def _extend_graph(run: Execution, command: ExtendGraph) -> Event:
         compose=composer(context.sealer, context.codec),
         lease=context.lease_member,
     )
-    run.commit.grows.append(with_stage(op, run.state.run.id, command.fingerprint))
+    run.commit.add(with_stage(op, run.state.run.id, command.fingerprint))
     members = [member.name for member in command.patch.members]
     data = msgspec.json.encode({"graph": command.graph_id, "members": members})
     return Event(EventKind.GRAPH_EXTENDED, command.id, data)

@@ -87,7 +87,7 @@ def _deliver(run: Execution, name: str, events: list[Event]) -> None:
     signal = None if wait is None else run.signals.take(name)
     if wait is not None and signal is not None:
         run.pending.take(wait)
-        run.commit.taken.append(signal.id)
+        run.commit.take((signal.id,))
         payload = run.context.sealer.signal(run.state.run.id, signal)
         events.append(Event(EventKind.SIGNAL_RECEIVED, wait.command.id, payload))
 

@@ -14,6 +14,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.streams.model import CloseReason
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
+from holdfast.store.budgets.operations import RecordSpending, ReleaseReservations
 
 
 class Cancellable(Protocol):
@@ -91,7 +92,7 @@ class PendingStep(Pending):
         if self.spending is not None:
             record_dropped_spending(run, self.command.id, self.spending)
             if self.spending.reserved:
-                run.commit.settles.append(self.command.id)
+                run.commit.add(ReleaseReservations((self.command.id,)))
                 run.budget.reserved_steps.discard(self.command.id)
         if self.task is not None:
             self.task.cancel()
@@ -122,14 +123,15 @@ class PendingStep(Pending):
         """Consume the releases of this step: the attempt that they let begin has ended."""
         releases = {*self.releases, *run.signals.take_releases(self.command.id)}
         if releases:
-            run.commit.taken.extend(releases)
+            run.commit.take(sorted(releases))
         self.releases = ()
 
 
 def record_dropped_spending(run: Execution, step: str, spending: AttemptSpending) -> None:
     """Record the facts that an unwanted attempt has spent: its outcome is dropped, they are not."""
     spending.drop()
-    run.commit.spends.extend(spending.take())
+    if spending.entries:
+        run.commit.add(RecordSpending(run.state.run.budgets, spending.take()))
 
 
 def _run_step(run: Execution, command: RunStep) -> None:

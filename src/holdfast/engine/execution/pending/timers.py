@@ -44,7 +44,7 @@ class PendingTimer(Pending):
             return
         releases = run.signals.take_releases(self.command.id)
         if releases:
-            run.commit.taken.extend(releases)
+            run.commit.take(releases)
         events.append(Event(EventKind.TIMER_FIRED, self.command.id))
 
 

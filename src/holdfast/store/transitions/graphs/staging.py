@@ -33,7 +33,9 @@ from holdfast.core.graphs.model import (
 )
 from holdfast.core.graphs.resolution import can_never_fire, judged
 from holdfast.core.graphs.validation import check_patch
+from holdfast.core.runs import NewRun
 from holdfast.errors import (
+    BadGraph,
     GraphBusy,
     GraphChanged,
     GraphExists,
@@ -44,6 +46,7 @@ from holdfast.errors import (
     MemberStarted,
 )
 from holdfast.store.database import Transaction
+from holdfast.store.effects import Commit, applies
 from holdfast.store.graphs.operations import (
     AddMembers,
     GraphStage,
@@ -143,6 +146,20 @@ def _refuse_drained(
         lanes.update(prepared.lanes)
     for lane in sorted(lanes & drained):
         raise LaneDraining(lane=lane)
+
+
+@applies(AddMembers)
+def add_members(
+    tx: Transaction, commit: Commit, effects: Sequence[AddMembers]
+) -> list[tuple[NewRun, int]]:
+    """Extend the graph of the run. Return the new members that were started as leased. Raises
+    BadGraph."""
+    if not tx.rows("member", run_id=commit.run_id):
+        raise BadGraph(
+            run=commit.run_id, why="the run is not a member of a graph, so it cannot extend one"
+        )
+    members = [member for effect in effects for member in extend_graph(tx, effect).born]
+    return [(member.run, member.started.now) for member in members if member.started.leased]
 
 
 def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
