@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring import registry
 from holdfast.authoring.python.children import call_child
-from holdfast.authoring.python.reachability import names_ahead
+from holdfast.authoring.python.source import PYTHON
 from holdfast.authoring.python.step import Step
 from holdfast.authoring.registry import DefinitionSource
 from holdfast.authoring.replay.async_program import AsyncProgram
@@ -87,11 +87,11 @@ class Workflow(Generic[P, R]):
             async def call() -> bytes:
                 return self._encode_result(codec, await cast(Any, self.fn(*args, **kwargs)))
 
-            return AsyncProgram(run, context, names_ahead, call, stop_undoing=self.stop_undoing)
+            return AsyncProgram(run, context, PYTHON, call, stop_undoing=self.stop_undoing)
         return SyncProgram(
             run,
             context,
-            names_ahead,
+            PYTHON,
             lambda: self._encode_result(codec, self.fn(*args, **kwargs)),
             stop_undoing=self.stop_undoing,
         )

@@ -17,11 +17,11 @@ from holdfast.authoring.replay.identity import current_branch
 from holdfast.authoring.replay.replay import (
     CHILDREN,
     Evicted,
-    NamesAhead,
     ReplayProgram,
     current_program,
     frames_of,
 )
+from holdfast.authoring.replay.source import CodeSource
 from holdfast.core.commands import Command, EndChildren, Finish, SetTimer
 from holdfast.core.events import Event, EventKind
 from holdfast.core.exits import as_exception
@@ -39,12 +39,12 @@ class AsyncProgram(ReplayProgram):
         self,
         run: RunRecord,
         context: ProgramContext,
-        names_ahead: NamesAhead,
+        source: CodeSource,
         call: Callable[[], Awaitable[bytes]],
         *,
         stop_undoing: bool,
     ) -> None:
-        super().__init__(run, context, names_ahead, stop_undoing=stop_undoing)
+        super().__init__(run, context, source, stop_undoing=stop_undoing)
         self._call: Callable[[], Awaitable[bytes]] = call
         self._cancelled: bool = False
         self._main: asyncio.Task[bytes] | None = None

@@ -20,30 +20,14 @@ run declared void: it may have got there only because of the failure that the re
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.core.commands import RunStep
-from holdfast.core.event_table import ANSWERS, REQUESTS
+from holdfast.core.event_table import REQUESTS, STEP_ENDS
 from holdfast.core.events import Event, EventKind
 
 UNDO = "undo "
-STEPS = ANSWERS[RunStep]
-
-_CHILDREN = frozenset({EventKind.CHILD_STARTED, EventKind.CHILD_ENDED})
-_VERBS = {
-    EventKind.GATE_CLOSED: "gate",
-    EventKind.SIGNAL_RECEIVED: "wait_signal",
-    EventKind.SIGNAL_TIMED_OUT: "wait_signal",
-    EventKind.WAIT_CREATED: "create_wait",
-    EventKind.WAIT_RELEASED: "wait_for",
-    EventKind.WAIT_SATISFIED: "wait_for",
-    EventKind.WAIT_TIMED_OUT: "wait_for",
-}
-"""The public function that the code calls to get an outcome of each kind."""
-_NUMBER = re.compile(r"#[0-9]+$")
 
 
 class _Replayed(msgspec.Struct):
@@ -101,7 +85,7 @@ class Leftovers:
 def _requested_after(event: Event, outcome: Event) -> bool:
     if event.kind in REQUESTS:
         return event.seq > outcome.seq
-    if event.kind in STEPS and event.attempt == 1 and event.started_at is not None:
+    if event.kind in STEP_ENDS and event.attempt == 1 and event.started_at is not None:
         return event.started_at > outcome.at
     return False
 
@@ -122,38 +106,6 @@ def _repeated_ranges(history: Iterable[Event]) -> list[range]:
 def branch_of(step: str) -> str:
     """Return the path of branches in which a step was called."""
     return step.rpartition("/")[0]
-
-
-def is_ahead(outcome: Event, names: Collection[str]) -> bool:
-    """Return whether code that can call *names* can request the outcome, judging by names only."""
-    identity = _NUMBER.sub("", outcome.step or "")
-    if outcome.kind in STEPS:
-        return any(name in names for name in _suffixes(identity))
-    if outcome.kind in _CHILDREN:
-        started = identity.removesuffix(" end").rpartition("run ")[2]
-        other_way = ".result" if outcome.kind == EventKind.CHILD_ENDED else "start"
-        return started in names or other_way in names
-    if outcome.kind == EventKind.MAP_ENDED:
-        return identity.rpartition("map ")[2] in names
-    if outcome.kind == EventKind.TIMER_FIRED:
-        return branchless(identity) != "sleep" or "sleep" in names
-    verb = _VERBS.get(outcome.kind)
-    return verb is None or verb in names
-
-
-def _suffixes(identity: str) -> Iterator[str]:
-    """Yield the names that an identity may end with.
-
-    There are several because a name may contain slashes, which also separate branches.
-    """
-    while identity:
-        yield identity
-        identity = identity.partition("/")[2]
-
-
-def branchless(identity: str) -> str:
-    """Return an identity without the path of its branches."""
-    return identity.rpartition("/")[2]
 
 
 def is_undo(step: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.authoring.replay.identity import Branch, current_branch
-from holdfast.authoring.replay.leftovers import Leftovers, is_ahead, is_undo
+from holdfast.authoring.replay.leftovers import Leftovers, is_undo
+from holdfast.authoring.replay.source import CodeSource
 from holdfast.core import program as seam
 from holdfast.core.codec import Codec
 from holdfast.core.commands import (
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
 
 current_program: ContextVar[ReplayProgram | None] = seam.current_program
 """The replayed code that is running; None outside it."""
-
-NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
-"""Returns the names that the code in live frames can still call; None if they cannot be known."""
 
 CHILDREN = "end of children"
 """The name of the step at which a run that stops waits for its children."""
@@ -79,7 +77,7 @@ class ReplayProgram(ABC):
         self,
         run: RunRecord,
         context: ProgramContext,
-        names_ahead: NamesAhead,
+        source: CodeSource,
         *,
         stop_undoing: bool,
     ) -> None:
@@ -103,7 +101,7 @@ class ReplayProgram(ABC):
         self.closing: bool = False
         self.issued_waits: dict[str, Any] = {}
         """The waits that ``create_wait`` has opened, by their ids."""
-        self._names_ahead: NamesAhead = names_ahead
+        self._source: CodeSource = source
         self._pending: dict[str, tuple[Command, Any]] = {}
         """The commands without an outcome yet, by step, each with its waiter."""
         self._dropped: set[str] = set()
@@ -319,10 +317,7 @@ class ReplayProgram(ABC):
         passed = next((event for event in required if self._leftovers.is_passed(event)), None)
         if passed is not None or not ordinary:
             return passed
-        names = self._names_ahead(self._live_frames())
-        if names is None:
-            return None
-        return next((event for event in ordinary if not is_ahead(event, names)), None)
+        return self._source.find_unreachable(self._live_frames(), ordinary)
 
     def _check_kind(self, command: Command, event: Event, waiter: Any) -> None:
         if event.kind not in ANSWERS[type(command)]:
@@ -330,10 +325,7 @@ class ReplayProgram(ABC):
 
     def _diverge(self, event: Event, command: Command, waiter: Any) -> None:
         """Record that the code issues *command* where history has *event*."""
-        frame = None if waiter is None else self._waiting_frame(waiter)
-        where = "unknown"
-        if frame is not None:
-            where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        where = self._source.place_of(getattr(command, "id", "")) or self._place(waiter)
         wanted = f"{type(command).__name__} {getattr(command, 'id', '')}"
         if isinstance(command, StartMap):
             wanted += f" of {len(command.inputs)} items"
@@ -347,6 +339,13 @@ class ReplayProgram(ABC):
             wanted=wanted,
             where=where,
         )
+
+    def _place(self, waiter: Any) -> str:
+        """Return the line of the code that waits at *waiter*."""
+        frame = None if waiter is None else self._waiting_frame(waiter)
+        if frame is None:
+            return "unknown"
+        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
     def _raise_divergence(self) -> None:
         if self._divergence is not None:

@@ -25,10 +25,10 @@ from holdfast.authoring.replay.identity import Branch, current_branch
 from holdfast.authoring.replay.replay import (
     CHILDREN,
     Evicted,
-    NamesAhead,
     ReplayProgram,
     current_program,
 )
+from holdfast.authoring.replay.source import CodeSource
 from holdfast.core.budgets.ledger import current_spending
 from holdfast.core.commands import Command, EndChildren, Finish, RunStep, SetTimer
 from holdfast.core.events import Event, EventKind
@@ -98,12 +98,12 @@ class SyncProgram(ReplayProgram):
         self,
         run: RunRecord,
         context: ProgramContext,
-        names_ahead: NamesAhead,
+        source: CodeSource,
         call: Callable[[], bytes],
         *,
         stop_undoing: bool,
     ) -> None:
-        super().__init__(run, context, names_ahead, stop_undoing=stop_undoing)
+        super().__init__(run, context, source, stop_undoing=stop_undoing)
         self._call: Callable[[], bytes] = call
         self._lock: threading.RLock = threading.RLock()
         self._active: int = 0
