@@ -28,11 +28,17 @@ from holdfast.core.streams.model import (
     Output,
     Progress,
     StreamMode,
-    StreamPart,
 )
-from holdfast.core.streams.rules import FrameRate
+from holdfast.engine.execution.open_stream import (
+    OpenStream,
+    count_frame,
+    later_progress,
+    new_frame,
+    part_of,
+    stored_streams,
+)
 from holdfast.engine.runtime.context import WorkerContext
-from holdfast.errors import EngineClosed, FrameTooBig, LeaseLost, StoreError, StreamClosed
+from holdfast.errors import EngineClosed, LeaseLost, StoreError, StreamClosed
 from holdfast.store.streams.operations import AppendFrames
 
 log = logging.getLogger("holdfast")
@@ -54,28 +60,7 @@ _REASONS = {
 }
 
 
-class _OpenStream:
-    """What the writer of a stream must know of it."""
-
-    def __init__(self, step: str, attempt: int, generation: int) -> None:
-        self.step: str = step
-        self.attempt: int = attempt
-        self.generation: int = generation
-        self.rate = FrameRate()
-        self.keep: dict[str, int] = {}
-        self.said = 0
-        self.silent = 0
-        """How many frames the replayed code will emit that are stored already."""
-        self.document: dict[str, Any] = {}
-        self.stored: bytes | None = None
-        """The stored summary, until it is needed and decoded."""
-        self.version = 0
-        self.patched = False
-        self.close: str | None = None
-        self.ended = False
-
-
-_Entry = tuple[_OpenStream, NewFrame | Progress | None]
+_Entry = tuple[OpenStream, NewFrame | Progress | None]
 """A frame or progress of a stream; None for the end of the stream."""
 
 
@@ -115,7 +100,7 @@ class OutputBuffer:
         self._guard = threading.Lock()
         self._thread = threading.get_ident()
         self._loop_thread = self._thread if host.program_loop is None else host.program_loop.thread
-        self._streams: dict[tuple[str, int, int], _OpenStream] | None = None
+        self._streams: dict[tuple[str, int, int], OpenStream] | None = None
         self._recalled = False
         self._deferred: list[Callable[[], None]] = []
         """Calls made on the program's loop, which must not read the stored streams of the run."""
@@ -150,52 +135,28 @@ class OutputBuffer:
         ttl: int = stream_rules.TTL,
     ) -> None:
         """Append a frame."""
-        nulls: list[list[str]] = []
-        if mode == StreamMode.SUMMARY:
-            value, nulls = stream_rules.plain(value)
-        codec = self._host.codec
-        data = codec.encode(value, what="a frame")
-        if len(data) > stream_rules.LARGEST:
-            raise FrameTooBig(bytes=len(data), run=self._run_id, step=step or None)
-        seal, now, source = (
-            self._host.sealer.values.inline,
-            self._host.store.now(),
-            self._source(step, attempt, code=code),
-        )
-        paths = (
-            seal(
-                codec.encode(nulls, what="paths"), associated_data.nulls(self._run_id, source, now)
-            )
-            if nulls
-            else None
-        )
-        frame = NewFrame(
-            0,
-            kind,
-            mode,
-            seal(data, associated_data.frame(self._run_id, source, now)),
-            now,
-            name,
-            paths,
+        source = self._source(step, attempt, code=code)
+        frame, counted = new_frame(
+            self._host, self._run_id, source, kind=kind, value=value, mode=mode, name=name
         )
         self._make_room(mode)
         with self._guard:
             if code and self._must_defer():
                 self._deferred.append(
-                    partial(self._put, step, attempt, frame, code, (value, nulls, keep, ttl))
+                    partial(self._put, step, attempt, frame, code, (*counted, keep, ttl))
                 )
             else:
-                self._put(step, attempt, frame, code, (value, nulls, keep, ttl))
+                self._put(step, attempt, frame, code, (*counted, keep, ttl))
 
     def _put(
         self, step: str, attempt: int, frame: NewFrame, code: bool, counted: tuple[Any, ...]
     ) -> None:
         stream = self._open(step, attempt, code=code)
-        if self._is_stored(stream, code) or (
+        if (code and stream.is_stored()) or (
             frame.mode == StreamMode.BEST_EFFORT and len(self._frames) >= FULL
         ):
             return
-        self._count(stream, frame, *counted)
+        count_frame(self._host, self._run_id, stream, frame, *counted)
         self._add(stream, frame, code)
 
     def advanced(
@@ -220,7 +181,7 @@ class OutputBuffer:
 
     def _advance(self, step: str, attempt: int, progress: Progress, code: bool) -> None:
         stream = self._open(step, attempt, code=code)
-        if not self._is_stored(stream, code):
+        if not (code and stream.is_stored()):
             self._add(stream, progress, code)
 
     def _must_defer(self) -> bool:
@@ -241,18 +202,19 @@ class OutputBuffer:
         for call in deferred:
             call()
 
-    def _open(self, step: str, attempt: int, *, code: bool) -> _OpenStream:
+    def _open(self, step: str, attempt: int, *, code: bool) -> OpenStream:
         if self._lost is not None:
             raise self._lost
         if self._streams is None:
             self._streams = {}
         if code and not self._recalled:
-            self._streams.update(self._known())
+            if self.replayed:
+                self._streams.update(stored_streams(self._host, self._run_id))
             self._recalled = True
         key = self._source(step, attempt, code=code)
         stream = self._streams.get(key)
         if stream is None:
-            stream = _OpenStream(*key)
+            stream = OpenStream(*key)
             self._streams[key] = stream
         if stream.ended:
             raise StreamClosed(run=self._run_id, step=step, attempt=attempt)
@@ -261,61 +223,7 @@ class OutputBuffer:
     def _source(self, step: str, attempt: int, *, code: bool) -> associated_data.Source:
         return (step, self.life, 0) if code else (step, attempt, self._generation)
 
-    def _known(self) -> dict[tuple[str, int, int], _OpenStream]:
-        """Return the streams of the code that an earlier holder has stored."""
-        streams: dict[tuple[str, int, int], _OpenStream] = {}
-        for stored in self._host.store.streams.of_run(self._run_id) if self.replayed else []:
-            if stored.generation == 0:
-                stream = _OpenStream(stored.step, stored.attempt, 0)
-                stream.silent = stored.said
-                stream.version = stored.version
-                stream.stored = stored.summary
-                streams[(stored.step, stored.attempt, 0)] = stream
-        return streams
-
-    def _is_stored(self, stream: _OpenStream, code: bool) -> bool:
-        if not code:
-            return False
-        if stream.silent > 0:
-            stream.silent -= 1
-            return True
-        stream.said += 1
-        return False
-
-    def _count(
-        self,
-        stream: _OpenStream,
-        frame: NewFrame,
-        value: Any,
-        nulls: list[list[str]],
-        keep: int | None,
-        ttl: int,
-    ) -> None:
-        if frame.mode == StreamMode.SUMMARY:
-            self._recall(stream)
-            stream.document = stream_rules.merge(stream.document, value, nulls)
-            stream.version += 1
-            stream.patched = True
-            frame.version = stream.version
-            stream.keep[frame.mode] = keep or stream_rules.KEEP_SUMMARY
-        elif frame.mode == StreamMode.BEST_EFFORT:
-            stream.keep[frame.mode] = stream.rate.came(frame.at, ttl)
-        else:
-            stream.keep[frame.mode] = keep or stream_rules.KEEP_DURABLE
-
-    def _recall(self, stream: _OpenStream) -> None:
-        """Decode the stored summary of a stream of the code. Raises KeyMissing."""
-        if stream.stored is not None:
-            host = self._host
-            what = f"the summary of run {self._run_id}"
-            place = associated_data.summary(
-                self._run_id, (stream.step, stream.attempt, stream.generation)
-            )
-            plain = host.sealer.values.open(stream.stored, what, place)
-            stream.document = host.codec.decode(plain, what="a summary")
-            stream.stored = None
-
-    def _add(self, stream: _OpenStream, said: NewFrame | Progress, code: bool) -> None:
+    def _add(self, stream: OpenStream, said: NewFrame | Progress, code: bool) -> None:
         (self._later if code and self.fed_before_commit else self._frames).append((stream, said))
         if not self._scheduled and not (code and self.fed_before_commit):
             self._schedule()
@@ -447,35 +355,16 @@ class OutputBuffer:
             place = parts.get(id(stream))
             if place is None:
                 place = parts[id(stream)] = len(output.streams)
-                output.streams.append(self._part(stream))
+                output.streams.append(part_of(self._host, self._run_id, stream))
             if isinstance(said, NewFrame):
                 said.stream = place
                 output.frames.append(said)
             elif said is not None:
-                output.progress = _later_of(output.progress, said)
+                output.progress = later_progress(output.progress, said)
         if self._room is not None:
             self._room.set()
             self._room = None
         return output
-
-    def _part(self, stream: _OpenStream) -> StreamPart:
-        said, stream.said = stream.said, 0
-        part = StreamPart(
-            stream.step,
-            stream.attempt,
-            stream.generation,
-            said,
-            dict(stream.keep),
-            close=stream.close,
-        )
-        if stream.patched:
-            stream.patched = False
-            document = self._host.codec.encode(stream.document, what="a summary")
-            part.summary = self._host.sealer.values.inline(
-                document, associated_data.summary(self._run_id, part.source)
-            )
-            part.version = stream.version
-        return part
 
     # Writing
 
@@ -526,11 +415,3 @@ class OutputBuffer:
         elif error is not None and not isinstance(error, EngineClosed):
             log.error("output of run %s was refused", op.run_id, exc_info=error)
         self.resume()
-
-
-def _later_of(was: Progress | None, now: Progress) -> Progress:
-    """Return the progress of a run after two reports, the later one first."""
-    if was is None:
-        return now
-    percent = was.percent if now.percent is None else now.percent
-    return Progress(percent, was.message if now.message is None else now.message, now.at)
