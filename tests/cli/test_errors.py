@@ -197,7 +197,7 @@ def test_bad_input_is_one_line_and_the_right_exit_code(call, words, code, told):
 
 def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monkeypatch):
     call.start("shop.py:parcel", '"a"')
-    monkeypatch.setattr("holdfast.cli.context.open_store", lambda url, **_: 1 / 0)
+    monkeypatch.setattr("holdfast.connect.open_database.open_store", lambda url, **_: 1 / 0)
 
     assert (
         call.error("runs")
@@ -215,7 +215,7 @@ def test_an_interrupt_is_130(call, monkeypatch):
     def interrupted(url, **_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holdfast.cli.context.open_store", interrupted)
+    monkeypatch.setattr("holdfast.connect.open_database.open_store", interrupted)
 
     assert call("runs", code=130).stdout == ""
 

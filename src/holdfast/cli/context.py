@@ -12,26 +12,15 @@ from typing import Any, TypeVar
 import click
 
 from holdfast.cli.codec import codec_of
-from holdfast.connect.engine import Engine
-from holdfast.connect.open_store import file_of, open_store
-from holdfast.core.codec import Codec, JsonCodec
+from holdfast.connect.open_database import OpenDatabase, opened
+from holdfast.connect.open_store import file_of
+from holdfast.core.codec import Codec
 from holdfast.core.redaction import redacted
-from holdfast.core.runs import RunRecord
-from holdfast.errors import NamespaceBound, RunNotFound
-from holdfast.payloads.sealer import PayloadSealer
-from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.store import Store
+from holdfast.errors import NamespaceBound
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT = "holdfast.db"
-SHORTEST = 6
-"""The minimum length of a prefix that may stand for an id."""
-
-AFTER_OURS = "1"
-"""Ids that Holdfast generates sort before this text for the next thousand years."""
-
-_LAST_CHARACTER = "\U0010ffff"
 
 
 class CommandContext:
@@ -62,27 +51,10 @@ class CommandContext:
         only read must not create a file."""
         if not create:
             must_be_there(self.url, "name one with --db, or start a run with `holdfast run`")
-        codec = self.codec()
-        # A command runs no user code that could open the same file with the sqlite3 module.
-        options: dict[str, Any] = {} if file_of(self.url) is None else {"driver": "safest"}
-        store = open_store(
-            self.url,
-            create=create,
-            codec=JsonCodec.name if codec is None else codec.name,
-            **options,
-        )
-        try:
-            engine = Engine(
-                self.url,
-                store=store,
-                workflows=[],
-                codec=codec,
-                locked=True,
-                namespace=self.namespace,
-            )
-            yield OpenDatabase(store, engine)
-        finally:
-            store.close()
+        with opened(
+            self.url, create=create, codec=self.codec(), namespace=self.namespace
+        ) as database:
+            yield database
 
     def concerns_all(self, call: str) -> None:
         """Refuse a command for the whole installation if a namespace was given. Raises
@@ -96,65 +68,6 @@ class CommandContext:
         if self.db is None:
             return command
         return f"{command} --db {shlex.quote(without_secret(self.db))}"
-
-
-class OpenDatabase:
-    """An open database: the store for reads, and an engine without a worker for requests."""
-
-    def __init__(self, store: Store, engine: Engine) -> None:
-        self.store: Store = store
-        self.engine: Engine = engine
-
-    @property
-    def sealer(self) -> PayloadSealer:
-        """The sealer that opens stored values."""
-        return self.engine._parts.sealer
-
-    def find(self, name: str, *, mine: bool = False) -> RunRecord:
-        """Return the run with the id *name*, with the id prefix *name*, or the newest for "last".
-
-        The search is limited to the namespace of the command line. Without one it covers all
-        namespaces or, if *mine*, the default namespace. Raises RunNotFound."""
-        namespace = self.engine._parts.client.namespace if mine else command_context().namespace
-        if name == "last":
-            return self._newest(namespace)
-        run = self.store.runs.get(name) or self._by_prefix(name, namespace)
-        if namespace is not None and run.namespace != namespace:
-            raise RunNotFound(run=name)
-        return run
-
-    def _newest(self, namespace: str | None) -> RunRecord:
-        """Return the newest run that has no parent.
-
-        Runs are listed by id, and only generated ids sort by time. So the newest run with a
-        generated id is compared with the first 100 runs of all ids."""
-        generated = self.store.runs.find(
-            RunFilter(roots=True, before=AFTER_OURS, limit=1, namespace=namespace)
-        )
-        first = self.store.runs.find(RunFilter(roots=True, limit=100, namespace=namespace))
-        candidates = [*generated, *first]
-        if not candidates:
-            raise click.ClickException(
-                "the database has no runs yet: start one with `holdfast run`"
-            )
-        return max(candidates, key=lambda run: (run.created_at, run.id))
-
-    def _by_prefix(self, name: str, namespace: str | None) -> RunRecord:
-        """Return the only run whose id begins with *name*. Raises RunNotFound."""
-        if len(name) < SHORTEST:
-            raise RunNotFound(run=name)
-        page = self.store.runs.find(
-            RunFilter(before=name + _LAST_CHARACTER, limit=2, namespace=namespace)
-        )
-        matches = [run for run in page if run.id.startswith(name)]
-        if not matches:
-            raise RunNotFound(run=name)
-        if len(matches) > 1:
-            raise click.ClickException(
-                f"several run ids begin with {name}, such as {matches[0].id} and {matches[1].id}:"
-                " give more characters"
-            )
-        return matches[0]
 
 
 def command_context() -> CommandContext:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.core.retention import RetentionRule
+from holdfast.store.retention.batches import RetentionPreview
 from holdfast.views.values import optional_span
 
 
@@ -23,6 +24,16 @@ class RetentionRuleView(msgspec.Struct, kw_only=True):
     max_bytes: int | None
 
 
+class RetentionPreviewView(msgspec.Struct, kw_only=True):
+    """How much a rule would delete now: trees of runs, runs, and about how many bytes."""
+
+    name: str
+    what: str
+    trees: int
+    runs: int
+    bytes: int
+
+
 def of(rule: RetentionRule) -> RetentionRuleView:
     """Return the view of a retention rule."""
     return RetentionRuleView(
@@ -33,4 +44,15 @@ def of(rule: RetentionRule) -> RetentionRuleView:
         older_than=optional_span(rule.older_than),
         keep_last=rule.keep_last,
         max_bytes=rule.max_bytes,
+    )
+
+
+def preview_of(preview: RetentionPreview) -> RetentionPreviewView:
+    """Return the view of the effect of a rule."""
+    return RetentionPreviewView(
+        name=preview.name,
+        what=preview.what,
+        trees=preview.trees,
+        runs=preview.runs,
+        bytes=preview.bytes,
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.budgets import rules as core
-from holdfast.service.budgets import get_budget
-from holdfast.store.runs.list_query import RunFilter
 from holdfast.views import budgets as views
 from holdfast.views.budgets import BudgetLineView, BudgetView
 from holdfast.views.text import seconds
@@ -58,7 +56,7 @@ def budgets(ctx: click.Context) -> None:
         command_context().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print_all([views.of(budget) for budget in database.store.budgets.all()])
+            _print_all(database.budgets())
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
@@ -190,12 +188,9 @@ def _print_all(budgets: list[BudgetView]) -> None:
 
 
 def _print_one(database: OpenDatabase, name: str) -> None:
-    budget = views.of(get_budget(database.store, name))
-    reservations = [
-        views.reservation_of(run, dimension, amount, at)
-        for run, _, dimension, amount, at in database.store.budgets.reservations(name)
-    ]
-    waiting = _waiting_runs(database, name)
+    budget = database.budget(name)
+    reservations = database.reservations(name)
+    waiting = database.waiting_for(name)
     if command_context().as_json:
         fields = {field: getattr(budget, field) for field in budget.__struct_fields__}
         print_json({**fields, "set_aside": reservations, "waiting": waiting})
@@ -227,14 +222,6 @@ def _print_one(database: OpenDatabase, name: str) -> None:
             for reservation in reservations
         ]
         print_table(("RESERVED BY", "DIMENSION", "AMOUNT", "SINCE"), rows)
-
-
-def _waiting_runs(database: OpenDatabase, name: str) -> list[str]:
-    """Return the ids of the runs that wait for room in a budget; looks at 1000 blocked runs."""
-    blocked = database.store.runs.find(RunFilter(statuses=["blocked"], limit=1000))
-    return [
-        run.id for run in blocked if name in core.names(msgspec.json.decode(run.waits or b"[]"))
-    ]
 
 
 def _cells(line: BudgetLineView) -> tuple[str, str, str, str]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import click
 
 from holdfast.cli.context import command_context, must_be_there, printing
 from holdfast.cli.output import is_terminal, print_json, print_table
-from holdfast.connect.open_store import file_of, open_store
-from holdfast.core.codec import JsonCodec
+from holdfast.connect.moved_database import copy_database, count_runs
+from holdfast.connect.open_store import file_of
 from holdfast.core.status import Status
-from holdfast.errors import CodecMismatch
-from holdfast.service.copy import CHECKING, COPYING, CopyReport, Inventory, Progress, copy_store
-from holdfast.store.store import Store
+from holdfast.service.copy import CHECKING, COPYING, CopyReport, Inventory, Progress
 
 EPILOG = """\b
 Examples:
@@ -38,11 +36,8 @@ def copy(source: str, target: str) -> None:
     if _same_file(source, target):
         raise click.UsageError("SOURCE and TARGET are the same database")
     must_be_there(source, "SOURCE must be the path or URL of an existing database")
-    store, codec = open_as_it_is(source)
-    with closing(store), _progress_bars(store) as progress:
-        report = copy_store(
-            store, lambda: open_store(target, half_copied=True, codec=codec), progress
-        )
+    with _progress_bars(source) as progress:
+        report = copy_database(source, target, progress)
     _print(report)
     if not report.same:
         raise click.ClickException(
@@ -65,20 +60,8 @@ def _same_file(source: str, target: str) -> bool:
     )
 
 
-def open_as_it_is(url: str) -> tuple[Store, str]:
-    """Open a database with the codec that it was written with; return the store and the codec's
-    name.
-
-    Stored values are copied without decoding them. The database may be sealed."""
-    try:
-        return open_store(url, create=False, sealed=True), JsonCodec.name
-    except CodecMismatch as error:
-        codec = str(error.facts["stored"])
-        return open_store(url, create=False, sealed=True, codec=codec), codec
-
-
 @contextmanager
-def _progress_bars(store: Store) -> Iterator[Progress]:
+def _progress_bars(source: str) -> Iterator[Progress]:
     """Show progress bars on a terminal; yield the function that advances them."""
     if command_context().as_json or not is_terminal():
         yield lambda phase, runs: None
@@ -86,7 +69,7 @@ def _progress_bars(store: Store) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    total = sum(store.runs.counts().values())
+    total = count_runs(source)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -12,7 +12,6 @@ from holdfast.cli.commands.rekey import rekey
 from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.unseal import unseal
 from holdfast.cli.context import (
-    OpenDatabase,
     command_context,
     need_command,
     printing,
@@ -20,7 +19,6 @@ from holdfast.cli.context import (
 )
 from holdfast.cli.output import print_fields, print_json
 from holdfast.cli.progress import counting, measuring
-from holdfast.store.payloads.operations import ENCRYPTION
 
 OF_RUNS = ("export", "prune")
 """The commands that concern runs, and not the whole installation."""
@@ -50,11 +48,11 @@ def check() -> None:
     not checked."""
     with command_context().opened() as database:
         with measuring("laws") as progress:
-            broken = database.engine._parts.check(progress)
+            broken = database.check(progress)
         with counting("{} payloads opened") as progress_payloads:
             payloads = database.engine.check_payloads(progress_payloads)
         broken += payloads.damaged
-        keys = database.store.payloads.keys_in_use()
+        keys = database.keys_in_use()
         if command_context().as_json:
             print_json(
                 {
@@ -68,8 +66,8 @@ def check() -> None:
         else:
             print("\n".join(broken) or "the database is sound: every law holds")
             for key, count in keys.items():
-                known = database.sealer.cipher is not None and database.sealer.cipher.knows(key)
-                print(f"key {key}: {count} values{'' if known else ', key unknown'}")
+                known = "" if database.knows_key(key) else ", key unknown"
+                print(f"key {key}: {count} values{known}")
         if broken:
             raise click.exceptions.Exit(1)
 
@@ -79,33 +77,15 @@ def check() -> None:
 def info() -> None:
     """Show facts about the database: driver, version, size, settings and number of runs."""
     with command_context().opened() as database:
-        facts = {**database.store.info(), **_payload_facts(database), **_seal_facts(database)}
-        counts = database.store.runs.counts()
+        facts = database.info()
+        counts = database.counts()
         if command_context().as_json:
-            print_json({**facts, "url": without_secret(database.store.url), "runs": counts})
+            print_json({**facts, "url": without_secret(command_context().url), "runs": counts})
             return
         print_fields([(name, str(value)) for name, value in facts.items()])
         print_fields(
             [("runs", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none")]
         )
-
-
-def _seal_facts(database: OpenDatabase) -> dict[str, object]:
-    seal = database.store.installation.seal()
-    if seal is None:
-        return {}
-    return {"sealed": f"its runs continue in {seal.moved_to or seal.copied_from}"}
-
-
-def _payload_facts(database: OpenDatabase) -> dict[str, object]:
-    totals = database.store.payloads.totals()
-    facts: dict[str, object] = {
-        "payloads": totals["payloads"],
-        "payload_bytes": totals["stored"],
-    }
-    if database.store.installation.setting(ENCRYPTION) is not None:
-        facts["encrypted"] = True
-    return facts
 
 
 for command in (copy, unseal, rekey, export, prune, retention, keys):

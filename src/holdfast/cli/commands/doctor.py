@@ -10,15 +10,14 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.context import OpenDatabase, command_context, printing, version
+from holdfast.cli.context import command_context, printing, version
 from holdfast.cli.output import print_fields, print_json
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.connect.open_store import missing_rights
 from holdfast.core.status import Status
-from holdfast.core.why.workers import Liveness, WorkerFacts
-from holdfast.service.why import look_at_workers, unserved
-from holdfast.store.runs.list_query import RunFilter
-from holdfast.views import runs
+from holdfast.core.why.workers import Liveness
 from holdfast.views.text import error_line
+from holdfast.views.workers import WorkerView
 
 SHOWN = 5
 """The maximum number of stuck runs that are listed."""
@@ -71,19 +70,18 @@ def _print_grants(grants: list[str]) -> None:
 
 def _examine() -> None:
     with command_context().opened() as database:
-        workers = look_at_workers(database.store)
+        workers = database.workers()
         facts = _facts(database, workers)
         problems = list(_problems(database, workers))
         warnings = facts.pop("warnings", [])
-        cipher = database.sealer.cipher
-        keys = database.store.payloads.keys_in_use()
+        keys = database.keys_in_use()
         if keys:
             facts["keys"] = keys
         warnings += [
             f"{count} values are encrypted with the key {key}, which is unknown here: add it to"
             " HOLDFAST_KEYS"
             for key, count in keys.items()
-            if cipher is None or not cipher.knows(key)
+            if not database.knows_key(key)
         ]
         if command_context().as_json:
             print_json(
@@ -101,14 +99,14 @@ def _examine() -> None:
             raise click.exceptions.Exit(1)
 
 
-def _facts(database: OpenDatabase, workers: list[WorkerFacts]) -> dict[str, Any]:
+def _facts(database: OpenDatabase, workers: list[WorkerView]) -> dict[str, Any]:
     return {
         "holdfast": version(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        **database.store.info(),
-        "runs": database.store.runs.counts(),
-        "workers": dict(Counter(worker.life.value for worker in workers)),
+        **database.facts(),
+        "runs": database.counts(),
+        "workers": dict(Counter(worker.state.value for worker in workers)),
     }
 
 
@@ -131,21 +129,20 @@ def _format_fact(value: Any) -> str:
     return str(value)
 
 
-def _problems(database: OpenDatabase, workers: list[WorkerFacts]) -> Iterator[DoctorFinding]:
-    store = database.store
-    for law in store.check():
+def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[DoctorFinding]:
+    for law in database.broken_laws():
         yield DoctorFinding(law, "holdfast db check")
-    stuck_runs = store.runs.find(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
-    for run in [runs.of(database.sealer.shown(run)) for run in stuck_runs]:
+    stuck_runs = database.engine.runs(status=Status.STUCK.value, limit=SHOWN)
+    for run in database.views_of(stuck_runs):
         yield DoctorFinding(
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",
             f"holdfast why {run.id}",
         )
-    stuck = store.runs.counts().get(Status.STUCK.value, 0)
+    stuck = database.counts().get(Status.STUCK.value, 0)
     if stuck > SHOWN:
         yield DoctorFinding(f"{stuck - SHOWN} more runs are stuck", "holdfast runs --status stuck")
     for worker in workers:
-        if worker.life is Liveness.SILENT:
+        if worker.state is Liveness.SILENT:
             yield DoctorFinding(f"{worker.place} sends no more heartbeats", "holdfast workers")
-    for route in unserved(store, workers):
+    for route in database.unserved():
         yield DoctorFinding(route.text, route.remedy)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 
 import click
 
-from holdfast.cli.commands.copy import open_as_it_is
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.progress import counting
+from holdfast.connect.moved_database import is_sealed
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.errors import GraphNotFound
 
 EPILOG = """\b
@@ -38,21 +38,19 @@ def export(run: str, file: str) -> None:
         with counting("{} runs copied") as progress:
             copy = database.engine.graphs.export if is_graph else database.engine.export
             count = copy(source_id, file, progress=progress)
-        copied, _ = open_as_it_is(file)
-        with closing(copied):
-            is_sealed = copied.installation.seal() is not None
+        sealed = is_sealed(file)
         if command_context().as_json:
             print_json(
                 {
                     "graph" if is_graph else "run": source_id,
                     "file": file,
                     "runs": count,
-                    "sealed": is_sealed,
+                    "sealed": sealed,
                 }
             )
         else:
             print(f"{count} {'run' if count == 1 else 'runs'} copied to {file}")
-            if is_sealed:
+            if sealed:
                 print(
                     "some runs have not ended: they continue in the original database, and the copy"
                     " is sealed (see `holdfast db unseal`)"

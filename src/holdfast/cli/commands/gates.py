@@ -8,22 +8,16 @@ from typing import Any, TypeVar
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.cli.params import JSON, MOMENT, many
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES, Gate
-from holdfast.errors import GateNotFound
 from holdfast.service.gates import LINK_LIVES
-from holdfast.store.gates.operations import GateFilter
-from holdfast.views import gates as views
-from holdfast.views.gates import GateView, entry_line, state_line
+from holdfast.views.gates import entry_line, state_line
 from holdfast.views.text import payload, seconds, short
-from holdfast.views.values import instant
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-SHORTEST = 6
-"""The minimum length of a prefix that may stand for an id."""
 
 EPILOG = """\b
 Examples:
@@ -92,10 +86,10 @@ def gates(
         run_id = None if run is None else database.find(run).id
         statuses: str | list[str] = "any" if "any" in status else status or OPEN
         page = [
-            _view(database, gate)
+            database.gate(gate)
             for gate in database.engine.gates(run=run_id, status=statuses, role=role, **filters)
         ]
-        now = instant(database.store.now())
+        now = database.now
     if command_context().as_json:
         print_json(page)
         return
@@ -112,8 +106,8 @@ def gates(
 def show_gate(gate: str) -> None:
     """Show one gate, with its decisions and other entries."""
     with command_context().opened() as database:
-        view = _view(database, _find(database, gate))
-        now = instant(database.store.now())
+        view = database.gate(database.find_gate(gate))
+        now = database.now
     if command_context().as_json:
         print_json(view)
         return
@@ -134,34 +128,6 @@ def show_gate(gate: str) -> None:
     print_fields(fields)
     for entry in view.entries:
         print(f"  {seconds(entry.at)}  {entry_line(entry)}")
-
-
-def _view(database: OpenDatabase, gate: Gate) -> GateView:
-    return views.of(gate, database.store.gates.entries(gate.id))
-
-
-def _find(database: OpenDatabase, name: str) -> Gate:
-    """Return the gate with the id or id prefix *name*, the newest open gate for "last", or the only
-    open gate of the run *name*. Raises GateNotFound."""
-    if name == "last":
-        open_gates = database.store.gates.find(
-            GateFilter(statuses=[OPEN], limit=10_000, namespace=command_context().namespace)
-        )
-        if not open_gates:
-            raise click.ClickException("no gate is open")
-        return open_gates[-1]
-    try:
-        return database.engine.gate(name)
-    except GateNotFound:
-        if len(name) < SHORTEST:
-            raise
-        page = database.store.gates.find(
-            GateFilter(after=name, limit=2, namespace=command_context().namespace)
-        )
-        matches = [gate for gate in page if gate.id.startswith(name)]
-        if len(matches) != 1:
-            raise
-        return matches[0]
 
 
 # Decisions
@@ -241,7 +207,7 @@ def decide_gate(gate: str, choice: str, **answer: Any) -> None:
 
 def _decide(name: str, choice: str, *, by: str | None, roles: list[str], **answer: Any) -> None:
     with command_context().opened() as database:
-        gate = _find(database, name)
+        gate = database.find_gate(name)
         changed = database.engine.decide(
             gate, choice, by=by or getpass.getuser(), roles=roles, **answer
         )
@@ -252,7 +218,7 @@ def _report(
     database: OpenDatabase, gate: Gate, outcome: str = "your decision was recorded"
 ) -> None:
     """Print a gate after a change; *outcome* is printed if the gate is still open."""
-    view = _view(database, gate)
+    view = database.gate(gate)
     if command_context().as_json:
         print_json(view)
     elif view.status == OPEN:
@@ -281,7 +247,7 @@ def delegate_gate(gate: str, to: str, by: str | None, roles: list[str], reason: 
     """Let another person decide in your place."""
     with command_context().opened() as database:
         changed = database.engine.delegate(
-            _find(database, gate),
+            database.find_gate(gate),
             to,
             by=by or getpass.getuser(),
             roles=roles,
@@ -310,13 +276,13 @@ def reassign_gate(
         raise click.UsageError("the people who may decide are missing: use --to or --role")
     with command_context().opened() as database:
         changed = database.engine.reassign(
-            _find(database, gate),
+            database.find_gate(gate),
             assignees=to,
             roles=roles,
             by=by or getpass.getuser(),
             reason=reason,
         )
-        _report(database, changed, f"{_view(database, changed).who} may decide")
+        _report(database, changed, f"{database.gate(changed).who} may decide")
 
 
 # Withdrawal, update and links
@@ -335,7 +301,7 @@ def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
     """Close a gate without a decision; its wait in the workflow raises GateWithdrawn."""
     with command_context().opened() as database:
         changed = database.engine.withdraw(
-            _find(database, gate), by=by or getpass.getuser(), reason=reason
+            database.find_gate(gate), by=by or getpass.getuser(), reason=reason
         )
         _report(database, changed)
 
@@ -352,7 +318,7 @@ def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> Non
     """Replace the data of a gate: decisions made so far lapse, and people decide again."""
     with command_context().opened() as database:
         changed = database.engine.update_gate(
-            _find(database, gate), data, by=by or getpass.getuser(), reason=reason
+            database.find_gate(gate), data, by=by or getpass.getuser(), reason=reason
         )
         _report(database, changed, f"the data to decide on has the hash {changed.hash}")
 
@@ -380,7 +346,7 @@ def link_gate(gate: str, choice: str, by: str, roles: list[str], expires: Any) -
     """Print a token that decides a gate once, with this choice. Every holder of the token can use
     it to decide in that person's name."""
     with command_context().opened() as database:
-        record = _find(database, gate)
+        record = database.find_gate(gate)
         token = database.engine.gate_link(record, choice, by=by, roles=roles, expires=expires)
     if command_context().as_json:
         print_json({"gate": record.id, "choice": choice, "by": by, "token": str(token)})

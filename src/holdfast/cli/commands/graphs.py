@@ -8,21 +8,14 @@ from typing import Any
 import click
 
 from holdfast.cli.commands.why import print_why
-from holdfast.cli.context import (
-    AFTER_OURS,
-    OpenDatabase,
-    command_context,
-    confirm,
-    deleting,
-    printing,
-)
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
+from holdfast.connect.open_database import AFTER_OURS, SHORTEST, OpenDatabase
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound
 from holdfast.views.graphs import GraphView, counts_line, trees
 from holdfast.views.text import json_line, seconds, short
-from holdfast.views.values import instant
 from holdfast.views.why import of as why_of
 
 EPILOG = """\b
@@ -33,9 +26,6 @@ Examples:
   holdfast graphs show 01m7ge8gkb --mermaid
   holdfast graphs why 01m7ge8gkb ship
   holdfast graphs cancel 01m7ge8gkb --policy pending"""
-
-SHORTEST = 6
-"""The minimum length of a prefix that may stand for an id."""
 
 
 @click.group(
@@ -188,7 +178,7 @@ def why(graph: str, member: str) -> None:
     """Explain what a member waits for: the missing members, and the command that unblocks it."""
     with command_context().opened() as database:
         explanation = database.engine.graphs.why(_find(database, graph), member)
-        print_why(why_of(explanation), instant(database.store.now()))
+        print_why(why_of(explanation), database.now)
 
 
 @graphs.command(epilog="Example: holdfast graphs events last")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import TagValue
-from holdfast.core.sessions import Lane
-from holdfast.service.why import at_work, look_at_workers
-from holdfast.store.store import Store
-from holdfast.views import lanes as views
+from holdfast.connect.open_database import OpenDatabase
 
 WEIGHT = TagValue("weight", "gold=3")
 
@@ -37,7 +32,7 @@ def lanes(ctx: click.Context) -> None:
     command_context().concerns_all("lanes")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database.store)
+            _print(database)
 
 
 @lanes.command("set", epilog="Example: holdfast lanes set mail --concurrency 5 --rate 10/s")
@@ -103,11 +98,7 @@ def set_lane(
             " --pause or --drain"
         )
     with command_context().opened(create=True) as database:
-        lane = views.of(
-            next(
-                (lane for lane in database.store.lanes.all() if lane.name == name), Lane(name=name)
-            )
-        )
+        lane = database.lane(name)
         database.engine.lane(
             name,
             concurrency=_number("--concurrency", concurrency, lane.concurrency),
@@ -118,7 +109,7 @@ def set_lane(
             paused=lane.paused if paused is None else paused,
             draining=lane.draining if draining is None else draining,
         )
-        _print(database.store, name)
+        _print(database, name)
 
 
 def _number(option: str, text: str | None, current: int | None) -> int | None:
@@ -148,18 +139,9 @@ def _weight(text: str) -> float:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="'--weight'") from None
 
 
-def _print(store: Store, only: str | None = None) -> None:
+def _print(database: OpenDatabase, only: str | None = None) -> None:
     """Print the lanes that have settings or are used by a route; with *only*, that lane alone."""
-    running = Counter(
-        run.lane for runs in at_work(store, look_at_workers(store)).values() for run in runs
-    )
-    configured = {lane.name: lane for lane in store.lanes.all()}
-    names = sorted({*configured, *(route.lane for route in store.runs.routes().values())})
-    listed = [
-        views.of(configured.get(name, Lane(name=name)), running=running[name])
-        for name in names
-        if only in (None, name)
-    ]
+    listed = [lane for lane in database.lanes() if only in (None, lane.name)]
     if command_context().as_json:
         print_json(listed if only is None else listed[0])
         return

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import JSON
-from holdfast.core.events import EventKind
 from holdfast.core.status import Status
-from holdfast.store.store import Store
 
 
 def _report(line: str, **data: Any) -> None:
@@ -164,25 +161,12 @@ def replay(run: str, step: str | None) -> None:
     with command_context().opened() as database:
         run_id = database.find(run).id
         status = database.engine.replay(run_id, from_step=step)
-        children = _replayed_children(database.store, run_id)
+        children = database.replayed_children(run_id)
         lines = [
             f"run {run_id} is {status.value}",
             *(f"child run {child} is replayed with it" for child in children),
         ]
         _report("\n".join(lines), run=run_id, status=status.value, children=children)
-
-
-def _replayed_children(store: Store, run_id: str) -> list[str]:
-    """Return the ids of all descendants that the last replay of a run has put back to work."""
-    replays = [
-        event for event in store.runs.history(run_id) if event.kind == EventKind.RUN_REPLAYED
-    ]
-    if not replays:
-        return []
-    descendants: list[str] = []
-    for child in msgspec.json.decode(replays[-1].data or b"{}").get("children", ()):
-        descendants += [child, *_replayed_children(store, child)]
-    return descendants
 
 
 @click.command(

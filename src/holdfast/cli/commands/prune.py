@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, confirm, deleting, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import MOMENT, STATUSES, many
 from holdfast.cli.progress import counting
-from holdfast.core.runs import RunRecord
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.status import FINAL
-from holdfast.service.export import tree
-from holdfast.service.runs import Moment, moment
-from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.store import Store
+from holdfast.service.runs import Moment
 
 EPILOG = """\b
 Examples:
@@ -64,8 +61,8 @@ def prune(
         )
     with command_context().opened() as database:
         if dry_run:
-            sizes = _prunable_trees(database.store, older_than, status or sorted(FINAL), workflow)
-            _report(sum(sizes), "would be deleted", dry_run=True)
+            count = database.count_prunable(older_than, status or sorted(FINAL), workflow)
+            _report(count, "would be deleted", dry_run=True)
             return
         confirm(_question(older_than), yes=yes, preview="--dry-run")
         _report(_delete(database, older_than, status, workflow), "deleted", dry_run=False)
@@ -91,33 +88,3 @@ def _delete(
         return database.engine.prune(
             older_than, status=status, workflow=workflow, batch=PAGE, progress=progress
         )
-
-
-def _prunable_trees(
-    store: Store, older_than: Moment, status: Sequence[str], workflow: str | None
-) -> Iterator[int]:
-    """Yield the number of runs of each tree that would be deleted."""
-    limit = moment(older_than, store.now(), sign=-1)
-    for root in _roots(store, status, workflow):
-        if root.finished_at is not None and root.finished_at < limit:
-            runs = tree(store, root)
-            if all(run.status in FINAL for run in runs):
-                yield len(runs)
-
-
-def _roots(store: Store, status: Sequence[str], workflow: str | None) -> Iterator[RunRecord]:
-    """Yield the runs without a parent that have one of these statuses, page by page."""
-    namespace = command_context().namespace
-    before: str | None = None
-    while page := store.runs.find(
-        RunFilter(
-            statuses=status,
-            workflow=workflow,
-            roots=True,
-            before=before,
-            limit=PAGE,
-            namespace=namespace,
-        )
-    ):
-        yield from page
-        before = page[-1].id

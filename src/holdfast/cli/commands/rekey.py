@@ -24,7 +24,7 @@ def rekey() -> None:
     exit code is then 1."""
     with command_context().opened() as database, counting("{} runs checked") as progress:
         report = database.engine.rekey(progress)
-        keys_in_use = database.store.payloads.keys_in_use()
+        keys_in_use = database.keys_in_use()
     if command_context().as_json:
         print_json(
             {

@@ -12,9 +12,7 @@ from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import STATUSES, many
 from holdfast.cli.progress import counting
-from holdfast.store.retention.batches import RetentionPreview
-from holdfast.views import retention as views
-from holdfast.views.retention import RetentionRuleView
+from holdfast.views.retention import RetentionPreviewView, RetentionRuleView, preview_of
 from holdfast.views.text import brief, size
 
 EPILOG = """\b
@@ -64,7 +62,7 @@ def retention(ctx: click.Context) -> None:
     command_context().concerns_all("retention")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print([views.of(rule) for rule in database.store.retention.rules()])
+            _print(database.retention_rules())
 
 
 @retention.command(
@@ -127,7 +125,7 @@ def set_rule(
             keep_last=keep_last,
             max_bytes=max_size,
         )
-        _print([views.of(rule) for rule in database.store.retention.rules() if rule.name == name])
+        _print([rule for rule in database.retention_rules() if rule.name == name])
 
 
 @retention.command("remove", epilog="Example: holdfast db retention remove old --yes")
@@ -154,7 +152,7 @@ def apply(dry_run: bool, yes: bool) -> None:
     with command_context().opened() as database:
         previews = database.engine.preview_retention() if dry_run or not yes else []
         if dry_run:
-            _print_previews(previews)
+            _print_previews([preview_of(preview) for preview in previews])
             return
         runs = sum(preview.runs for preview in previews)
         confirm(f"Delete or trim {runs} runs?", yes=yes, preview="--dry-run")
@@ -166,7 +164,7 @@ def apply(dry_run: bool, yes: bool) -> None:
         print(f"{deleted} {'run' if deleted == 1 else 'runs'} deleted or trimmed")
 
 
-def _print_previews(previews: Sequence[RetentionPreview]) -> None:
+def _print_previews(previews: Sequence[RetentionPreviewView]) -> None:
     if command_context().as_json:
         print_json(previews)
         return

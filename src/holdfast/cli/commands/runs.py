@@ -13,13 +13,9 @@ from click.core import ParameterSource
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import MOMENT, STATUSES, TAGS, many
-from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
-from holdfast.store.store import Store
-from holdfast.views import runs as views
 from holdfast.views.runs import RunView
 from holdfast.views.text import away, brief, error_line, payload, seconds, short
-from holdfast.views.values import instant
 
 EPILOG = """\b
 Examples:
@@ -80,15 +76,14 @@ def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filt
             filters["parent_id"] = database.find(parent).id
         # one more than is shown, to know whether there is a next page
         records = database.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
-        store = database.store
-        page = [view_of(store, database.sealer.shown(run)) for run in records[:limit]]
+        page = database.views_of(records[:limit])
         if command_context().as_json:
             print_json(page)
             return
         if not page:
             print("no runs")
             return
-        _print_page(page, instant(store.now()))
+        _print_page(page, database.now)
         if len(records) > limit:
             print(f"more: {_next_page(page[-1].id)}")
 
@@ -149,11 +144,3 @@ def _option_words(option: str, value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
     texts = ["=".join(item) if isinstance(item, tuple) else str(item) for item in values]
     return [word for text in texts for word in (option, shlex.quote(text))]
-
-
-def view_of(store: Store, run: RunRecord) -> RunView:
-    """Return the view of a run, with its tags and its worker."""
-    worker = next(
-        (session.worker for session in store.runs.sessions() if session.id == run.session_id), None
-    )
-    return views.of(run, worker=worker, tags=store.runs.tags(run.id))

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, confirm, deleting, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
 from holdfast.connect.engine import Engine
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.schedules.plan import MOST_TICKS
 from holdfast.views import schedules as views

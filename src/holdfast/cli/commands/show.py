@@ -7,20 +7,15 @@ from datetime import datetime
 
 import click
 
-from holdfast.cli.commands.runs import view_of
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_tree
-from holdfast.core import associated_data
-from holdfast.core.runs import RunRecord
-from holdfast.core.streams.model import Progress
-from holdfast.store.runs.list_query import RunFilter
-from holdfast.views import events, runs, steps, streams
+from holdfast.connect.open_database import OpenDatabase
+from holdfast.views import steps
 from holdfast.views.history import CHILDREN, trees
 from holdfast.views.runs import RunView
 from holdfast.views.steps import StepState, StepView
 from holdfast.views.streams import ProgressView
 from holdfast.views.text import brief, error_line, payload, seconds
-from holdfast.views.values import instant
 
 EPILOG = """\b
 Examples:
@@ -37,32 +32,18 @@ def show(run: str) -> None:
     with command_context().opened() as database:
         record = database.find(run)
         if command_context().as_json:
-            print_json(_details(database, record))
+            print_json(database.details(record.id))
         else:
             _print_run(database, record)
 
 
-def _details(database: OpenDatabase, run: RunRecord) -> runs.RunDetailView:
-    store = database.store
-    history = events.history_of(
-        database.sealer.shown_events(run.id, store.runs.history(run.id), large=True)
+def _print_run(database: OpenDatabase, run: RunView) -> None:
+    now = database.now
+    print_fields(_header(run, database.progress(run.id), now))
+    history = database.history(run.id)
+    lines = trees(
+        run, history, now, lambda run_id, step: database.children(run_id, step, CHILDREN + 1)
     )
-    return runs.details(
-        view_of(store, database.sealer.shown(run, large=True)),
-        progress=_progress_of(database, run.id),
-        children=[runs.child_of(child) for child in store.runs.children(run.id)],
-        steps=steps.of(history),
-        history=history,
-    )
-
-
-def _print_run(database: OpenDatabase, record: RunRecord) -> None:
-    store = database.store
-    now = instant(store.now())
-    run = view_of(store, database.sealer.shown(record))
-    print_fields(_header(run, _progress_of(database, run.id), now))
-    history = events.history_of(database.sealer.shown_events(run.id, store.runs.history(run.id)))
-    lines = trees(run, history, now, lambda run_id, step: _children_of(database, run_id, step))
     print()
     print_tree("history", lines)
     _print_tracebacks(run, steps.of(history))
@@ -97,14 +78,6 @@ def _header(run: RunView, progress: ProgressView | None, now: datetime) -> list[
     ]
 
 
-def _progress_of(database: OpenDatabase, run_id: str) -> ProgressView | None:
-    progress = database.store.streams.progress(run_id)
-    if progress is None:
-        return None
-    message = database.sealer.text_shown(progress.message, associated_data.progress(run_id))
-    return streams.progress_of(Progress(progress.percent, message, progress.at))
-
-
 def _progress_line(progress: ProgressView | None) -> str:
     if progress is None:
         return ""
@@ -136,16 +109,3 @@ def _print_tracebacks(run: RunView, run_steps: Sequence[StepView]) -> None:
         if error.traceback:
             print(f"\ntraceback of {place}")
             print(error.traceback.rstrip())
-
-
-def _children_of(database: OpenDatabase, run_id: str, step: str | None) -> list[RunView]:
-    """Return the first children of a run, of one step or (with None) of all; at most one more than
-    is shown."""
-    store = database.store
-    if step is None:
-        children = store.runs.find(RunFilter(parent_id=run_id, limit=CHILDREN + 1))
-    else:
-        ids = [child.id for child in store.runs.children(run_id, [step])[: CHILDREN + 1]]
-        children = [run for child in ids if (run := store.runs.get(child)) is not None]
-    views = [runs.of(database.sealer.shown(child)) for child in children]
-    return sorted(views, key=lambda run: (run.parent_index or 0, run.id))

@@ -170,15 +170,9 @@ def redeliver(name: str) -> None:
 def _list(kind: str | None) -> None:
     """Print the subscriptions of a kind, or all."""
     with command_context().opened() as database:
-        workers = {session.id: session.worker for session in database.engine.workers()}
-        installation = database.store.installation.id()
         listed = [
-            views.of(
-                subscription,
-                installation=installation,
-                worker=workers.get(subscription.session_id or ""),
-            )
-            for subscription in database.engine.subscriptions()
+            subscription
+            for subscription in database.subscriptions()
             if kind in (None, subscription.kind)
         ]
     if command_context().as_json:

@@ -8,13 +8,14 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_line
-from holdfast.core.runs import RunRecord
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.streams.rules import split
 from holdfast.service.streams import PAGE
 from holdfast.views import streams as views
+from holdfast.views.runs import RunView
 from holdfast.views.streams import FrameView
 
 EPILOG = """\b
@@ -64,9 +65,9 @@ def tail(run: str, follow: bool, after: int, step: str | None, no_best_effort: b
 class _Printer:
     """Print frames: as JSON, or for people with the step that emitted them."""
 
-    def __init__(self, database: OpenDatabase, run: RunRecord) -> None:
+    def __init__(self, database: OpenDatabase, run: RunView) -> None:
         self._database: OpenDatabase = database
-        self._run: RunRecord = run
+        self._run: RunView = run
         self._seen_streams: set[int] = set()
 
     def __call__(self, frame: FrameView) -> None:
@@ -91,7 +92,7 @@ class _Printer:
     def end(self) -> None:
         """Print the final status of the run, for people."""
         if not command_context().as_json:
-            run = self._database.store.runs.get(self._run.id)
+            run = self._database.get(self._run.id)
             print(f"-- the run is {run.status.value if run else 'deleted'}")
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
 from holdfast.connect.lease import Lease
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.connect.tasks import TaskWorker
 from holdfast.core.streams.model import StreamMode
 from holdfast.core.tasks.policy import FailureKind

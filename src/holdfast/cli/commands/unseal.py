@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
-from holdfast.cli.commands.copy import open_as_it_is
 from holdfast.cli.context import command_context, must_be_there, printing
 from holdfast.cli.output import print_json
-from holdfast.core.payload import Seal
-from holdfast.store.runs.operations import UnsealStore
+from holdfast.connect.moved_database import unseal_database
 
 EPILOG = """\b
 Example: use the old file after a move, or continue a run that was exported
@@ -26,19 +22,13 @@ def unseal() -> None:
     twice. Before a worker opens this database, end the runs in the other one or delete it."""
     command_context().concerns_all("db unseal")
     must_be_there(command_context().url, "name a database with --db")
-    store, _ = open_as_it_is(command_context().url)
-    with closing(store):
-        (seal,) = store.apply([UnsealStore()])
-        if isinstance(seal, BaseException):
-            raise seal
-    _report(seal)
+    _report(unseal_database(command_context().url))
 
 
-def _report(seal: Seal | None) -> None:
-    other = None if seal is None else seal.moved_to or seal.copied_from
+def _report(other: str | None) -> None:
     if command_context().as_json:
-        print_json({"unsealed": seal is not None, "other": other})
-    elif seal is None:
+        print_json({"unsealed": other is not None, "other": other})
+    elif other is None:
         print("the database is not sealed")
     else:
         print(

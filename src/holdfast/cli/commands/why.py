@@ -6,14 +6,9 @@ from datetime import datetime
 
 import click
 
-from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
-from holdfast.core.why.model import Why
-from holdfast.errors import FlowNotFound, RunNotFound
-from holdfast.service.why import why as explain
-from holdfast.views import why as views
 from holdfast.views.text import until
-from holdfast.views.values import instant
 from holdfast.views.why import BlockerView, WhyView
 
 EPILOG = """\b
@@ -29,22 +24,7 @@ def why(run: str) -> None:
     """Explain the status of a run or a managed flow: the exact blocker, its holder, since when, and
     the command that unblocks it."""
     with command_context().opened() as database:
-        print_why(views.of(_explain(database, run)), instant(database.store.now()))
-
-
-def _explain(database: OpenDatabase, name: str) -> Why:
-    """Explain the graph member, run or flow *name*. Raises RunNotFound."""
-    if database.store.graphs.member(name) is not None:
-        return explain(database.store, name, only=command_context().namespace)
-    try:
-        run = database.find(name)
-    except RunNotFound:
-        try:
-            return database.engine.flows.why(name)
-        except FlowNotFound:
-            pass
-        raise
-    return explain(database.store, run, only=command_context().namespace)
+        print_why(database.why(run), database.now)
 
 
 def print_why(explanation: WhyView, now: datetime) -> None:

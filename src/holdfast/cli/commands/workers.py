@@ -8,10 +8,7 @@ import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.service.why import at_work, look_at_workers, unserved
-from holdfast.views import workers as worker_views
 from holdfast.views.text import away
-from holdfast.views.values import instant
 from holdfast.views.workers import WorkerView, serves
 
 
@@ -20,14 +17,9 @@ from holdfast.views.workers import WorkerView, serves
 def workers() -> None:
     """List the workers: whether they are alive, what they serve, and how many runs each of them
     executes; then the runs that no worker serves."""
-    namespace = command_context().namespace
     with command_context().opened() as database:
-        workers = look_at_workers(database.store, namespace)
-        now = instant(database.store.now())
-        runs_by_session = at_work(database.store, workers)
-        for worker in workers:
-            worker.at_work = len(runs_by_session[worker.session.id])
-        views = [worker_views.of(worker) for worker in workers]
+        views = database.workers()
+        now = database.now
         if command_context().as_json:
             print_json(views)
         elif not views:
@@ -41,7 +33,7 @@ def workers() -> None:
                 [_row(view, now) for view in views],
             )
         if not command_context().as_json:
-            for route in unserved(database.store, workers, namespace):
+            for route in database.unserved():
                 print(f"{route.text}\n  $ {command_context().command(route.remedy)}")
 
 

@@ -1,0 +1,403 @@
+"""``OpenDatabase``: an installation as its operators see it.
+
+It has an engine without a worker for requests, and reads that combine several records into views:
+a run with its worker and tags, a lane with the number of its runs. Values that cannot be opened
+here are replaced by a text that says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.connect.engine import Engine
+from holdfast.connect.open_store import file_of, open_store
+from holdfast.core import associated_data
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.codec import Codec, JsonCodec
+from holdfast.core.events import EventKind
+from holdfast.core.gates.model import OPEN, Gate
+from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
+from holdfast.core.sessions import Lane
+from holdfast.core.status import FINAL, Status
+from holdfast.core.streams.model import Progress
+from holdfast.errors import FlowNotFound, GateNotFound, RunNotFound
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.service.budgets import get_budget
+from holdfast.service.export import tree
+from holdfast.service.runs import Moment, moment
+from holdfast.service.why import at_work, look_at_workers, unserved, why
+from holdfast.store.database import CheckProgress
+from holdfast.store.gates.operations import GateFilter
+from holdfast.store.payloads.operations import ENCRYPTION
+from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.store import Store
+from holdfast.views import (
+    budgets,
+    events,
+    gates,
+    lanes,
+    retention,
+    runs,
+    steps,
+    streams,
+    subscriptions,
+    workers,
+)
+from holdfast.views import why as why_views
+from holdfast.views.budgets import BudgetView, ReservationView
+from holdfast.views.events import EventView
+from holdfast.views.gates import GateView
+from holdfast.views.lanes import LaneView
+from holdfast.views.retention import RetentionRuleView
+from holdfast.views.runs import RunDetailView, RunView
+from holdfast.views.streams import ProgressView
+from holdfast.views.subscriptions import SubscriptionView
+from holdfast.views.values import instant
+from holdfast.views.why import WhyView
+from holdfast.views.workers import UnservedView, WorkerView
+
+SHORTEST = 6
+"""The minimum length of a prefix that may stand for an id."""
+
+AFTER_OURS = "1"
+"""Ids that Holdfast generates sort before this text for the next thousand years."""
+
+PAGE = 500
+_LAST_CHARACTER = "\U0010ffff"
+
+
+@contextmanager
+def opened(
+    url: str, *, create: bool, codec: Codec | None, namespace: str | None
+) -> Iterator[OpenDatabase]:
+    """Open a database for an operator. Without *create* it must exist; with *namespace*, nothing
+    outside that namespace is read or changed."""
+    # An operator's process runs no user code that could open the same file with the sqlite3 module.
+    options: dict[str, Any] = {} if file_of(url) is None else {"driver": "safest"}
+    codec_name = JsonCodec.name if codec is None else codec.name
+    store = open_store(url, create=create, codec=codec_name, **options)
+    try:
+        engine = Engine(
+            url, store=store, workflows=[], codec=codec, locked=True, namespace=namespace
+        )
+        yield OpenDatabase(engine, store, engine._parts.sealer, namespace)
+    finally:
+        store.close()
+
+
+class OpenDatabase:
+    """An open installation: an engine for requests, and reads that return views."""
+
+    def __init__(
+        self, engine: Engine, store: Store, sealer: PayloadSealer, namespace: str | None
+    ) -> None:
+        self.engine: Engine = engine
+        self.namespace: str | None = namespace
+        """The only namespace that is read; None for all."""
+        self._store: Store = store
+        self._sealer: PayloadSealer = sealer
+
+    @property
+    def now(self) -> datetime:
+        """The current time of the database."""
+        return instant(self._store.now())
+
+    # Runs
+
+    def find(self, name: str, *, mine: bool = False) -> RunView:
+        """Return the run with the id *name*, with the id prefix *name*, or the newest for "last".
+
+        The search is limited to the namespace of this object. Without one it covers all namespaces
+        or, if *mine*, the default namespace. Raises RunNotFound."""
+        namespace = self.namespace or (DEFAULT_NAMESPACE if mine else None)
+        if name == "last":
+            return self._view(self._newest(namespace))
+        run = self._store.runs.get(name) or self._by_prefix(name, namespace)
+        if namespace is not None and run.namespace != namespace:
+            raise RunNotFound(run=name)
+        return self._view(run)
+
+    def _newest(self, namespace: str | None) -> RunRecord:
+        """Return the newest run that has no parent.
+
+        Runs are listed by id, and only generated ids sort by time. So the newest run with a
+        generated id is compared with the first 100 runs of all ids."""
+        generated = self._find(roots=True, before=AFTER_OURS, limit=1, namespace=namespace)
+        first = self._find(roots=True, limit=100, namespace=namespace)
+        candidates = [*generated, *first]
+        if not candidates:
+            why = "the database has no runs yet: start one with `holdfast run`"
+            raise RunNotFound(run="last", why=why)
+        return max(candidates, key=lambda run: (run.created_at, run.id))
+
+    def _by_prefix(self, name: str, namespace: str | None) -> RunRecord:
+        """Return the only run whose id begins with *name*. Raises RunNotFound."""
+        if len(name) < SHORTEST:
+            raise RunNotFound(run=name)
+        page = self._find(before=name + _LAST_CHARACTER, limit=2, namespace=namespace)
+        matches = [run for run in page if run.id.startswith(name)]
+        if not matches:
+            raise RunNotFound(run=name)
+        if len(matches) > 1:
+            why = (
+                f"several run ids begin with {name}, such as {matches[0].id} and {matches[1].id}:"
+                " give more characters"
+            )
+            raise RunNotFound(run=name, why=why)
+        return matches[0]
+
+    def _find(self, **conditions: Any) -> list[RunRecord]:
+        return self._store.runs.find(RunFilter(**conditions))
+
+    def get(self, run_id: str) -> RunView | None:
+        """Return a run by its id; None if there is none."""
+        run = self._store.runs.get(run_id)
+        return None if run is None else self._view(run)
+
+    def views_of(self, records: Sequence[RunRecord]) -> list[RunView]:
+        """Return runs as people see them, with their tags and workers."""
+        return [self._view(run) for run in records]
+
+    def _view(self, run: RunRecord, *, large: bool = False) -> RunView:
+        shown = self._sealer.shown(run, large=large)
+        return runs.of(
+            shown, worker=self._worker(run.session_id), tags=self._store.runs.tags(run.id)
+        )
+
+    def _worker(self, session_id: str | None) -> str | None:
+        """Return the name of the worker with this session."""
+        if session_id is None:
+            return None
+        sessions = self._store.runs.sessions()
+        return next((session.worker for session in sessions if session.id == session_id), None)
+
+    def details(self, run_id: str) -> RunDetailView:
+        """Return a run with its progress, children, steps and history, and with the values that are
+        kept apart. Raises RunNotFound."""
+        record = self._store.runs.get(run_id)
+        if record is None:
+            raise RunNotFound(run=run_id)
+        history = self.history(run_id, large=True)
+        return runs.details(
+            self._view(record, large=True),
+            progress=self.progress(run_id),
+            children=[runs.child_of(child) for child in self._store.runs.children(run_id)],
+            steps=steps.of(history),
+            history=history,
+        )
+
+    def history(self, run_id: str, *, large: bool = False) -> list[EventView]:
+        """Return the history of a run; values that are kept apart only with *large*."""
+        recorded = self._store.runs.history(run_id)
+        return events.history_of(self._sealer.shown_events(run_id, recorded, large=large))
+
+    def progress(self, run_id: str) -> ProgressView | None:
+        """Return the last progress that a run reported."""
+        progress = self._store.streams.progress(run_id)
+        if progress is None:
+            return None
+        place = associated_data.progress(run_id)
+        message = self._sealer.text_shown(progress.message, place)
+        return streams.progress_of(Progress(progress.percent, message, progress.at))
+
+    def children(self, run_id: str, step: str | None, limit: int) -> list[RunView]:
+        """Return the first children of a run, of one step or (with None) of all."""
+        if step is None:
+            children = self._find(parent_id=run_id, limit=limit)
+        else:
+            ids = [child.id for child in self._store.runs.children(run_id, [step])[:limit]]
+            children = [run for child in ids if (run := self._store.runs.get(child)) is not None]
+        views = [runs.of(self._sealer.shown(child)) for child in children]
+        return sorted(views, key=lambda run: (run.parent_index or 0, run.id))
+
+    def replayed_children(self, run_id: str) -> list[str]:
+        """Return the ids of all descendants that the last replay of a run has put back to work."""
+        replays = [
+            event
+            for event in self._store.runs.history(run_id)
+            if event.kind == EventKind.RUN_REPLAYED
+        ]
+        if not replays:
+            return []
+        descendants: list[str] = []
+        for child in msgspec.json.decode(replays[-1].data or b"{}").get("children", ()):
+            descendants += [child, *self.replayed_children(child)]
+        return descendants
+
+    def why(self, name: str) -> WhyView:
+        """Explain the status of the graph member, run or flow *name*. Raises RunNotFound."""
+        if self._store.graphs.member(name) is not None:
+            return why_views.of(why(self._store, name, only=self.namespace))
+        try:
+            run = self.find(name)
+        except RunNotFound:
+            try:
+                return why_views.of(self.engine.flows.why(name))
+            except FlowNotFound:
+                pass
+            raise
+        return why_views.of(why(self._store, run.id, only=self.namespace))
+
+    def count_prunable(
+        self, older_than: Moment, statuses: Sequence[str], workflow: str | None
+    ) -> int:
+        """Return the number of runs that pruning would delete: whole trees of finished runs."""
+        limit = moment(older_than, self._store.now(), sign=-1)
+        total = 0
+        for root in self._roots(statuses, workflow):
+            if root.finished_at is not None and root.finished_at < limit:
+                members = tree(self._store, root)
+                total += len(members) if all(run.status in FINAL for run in members) else 0
+        return total
+
+    def _roots(self, statuses: Sequence[str], workflow: str | None) -> Iterator[RunRecord]:
+        """Yield the runs without a parent that have one of these statuses, page by page."""
+        conditions = {"statuses": statuses, "workflow": workflow, "namespace": self.namespace}
+        before: str | None = None
+        while page := self._find(roots=True, before=before, limit=PAGE, **conditions):
+            yield from page
+            before = page[-1].id
+
+    # Gates
+
+    def gate(self, gate: Gate) -> GateView:
+        """Return the view of a gate, with all actions on it."""
+        return gates.of(gate, self._store.gates.entries(gate.id))
+
+    def find_gate(self, name: str) -> Gate:
+        """Return the gate with the id or id prefix *name*, the newest open gate for "last", or the
+        only open gate of the run *name*. Raises GateNotFound."""
+        find = self._store.gates.find
+        if name == "last":
+            open_gates = find(GateFilter(statuses=[OPEN], limit=10_000, namespace=self.namespace))
+            if not open_gates:
+                raise GateNotFound(gate=name, why="no gate is open")
+            return open_gates[-1]
+        try:
+            return self.engine.gate(name)
+        except GateNotFound:
+            if len(name) < SHORTEST:
+                raise
+            page = find(GateFilter(after=name, limit=2, namespace=self.namespace))
+            matches = [gate for gate in page if gate.id.startswith(name)]
+            if len(matches) != 1:
+                raise
+            return matches[0]
+
+    # Budgets, lanes, workers, subscriptions, retention
+
+    def budgets(self) -> list[BudgetView]:
+        """Return all budgets."""
+        return [budgets.of(budget) for budget in self._store.budgets.all()]
+
+    def budget(self, name: str) -> BudgetView:
+        """Return a budget. Raises BudgetNotFound."""
+        return budgets.of(get_budget(self._store, name))
+
+    def reservations(self, budget: str) -> list[ReservationView]:
+        """Return the amounts that runs have reserved in a budget."""
+        return [
+            budgets.reservation_of(run_id, dimension, amount, at)
+            for run_id, _, dimension, amount, at in self._store.budgets.reservations(budget)
+        ]
+
+    def waiting_for(self, budget: str) -> list[str]:
+        """Return the ids of the runs that wait for room in a budget; looks at 1000 blocked runs."""
+        blocked = self._find(statuses=[Status.BLOCKED.value], limit=1000)
+        return [
+            run.id
+            for run in blocked
+            if budget in budget_rules.names(msgspec.json.decode(run.waits or b"[]"))
+        ]
+
+    def lane(self, name: str) -> LaneView:
+        """Return a lane; without limits if none were set."""
+        return next((lane for lane in self.lanes() if lane.name == name), lanes.of(Lane(name=name)))
+
+    def lanes(self) -> list[LaneView]:
+        """Return the lanes that have settings or are used by a route."""
+        held = at_work(self._store, look_at_workers(self._store))
+        running = Counter(run.lane for held_runs in held.values() for run in held_runs)
+        configured = {lane.name: lane for lane in self._store.lanes.all()}
+        routes = self._store.runs.routes().values()
+        return [
+            lanes.of(configured.get(name, Lane(name=name)), running=running[name])
+            for name in sorted({*configured, *(route.lane for route in routes)})
+        ]
+
+    def workers(self) -> list[WorkerView]:
+        """Return the workers that serve the namespace of this object, alive or dead."""
+        records = look_at_workers(self._store, self.namespace)
+        held = at_work(self._store, records)
+        for worker in records:
+            worker.at_work = len(held[worker.session.id])
+        return [workers.of(worker) for worker in records]
+
+    def unserved(self) -> list[UnservedView]:
+        """Return the runs that are ready and that no live worker serves, by their route."""
+        routes = unserved(self._store, only=self.namespace)
+        return [workers.unserved_of(route) for route in routes]
+
+    def subscriptions(self) -> list[SubscriptionView]:
+        """Return named cursors and webhooks."""
+        installation = self._store.installation.id()
+        return [
+            subscriptions.of(
+                subscription,
+                installation=installation,
+                worker=self._worker(subscription.session_id),
+            )
+            for subscription in self.engine.subscriptions()
+        ]
+
+    def retention_rules(self) -> list[RetentionRuleView]:
+        """Return the retention rules."""
+        return [retention.of(rule) for rule in self._store.retention.rules()]
+
+    # The database
+
+    def check(self, progress: CheckProgress | None = None) -> list[str]:
+        """Check the file, all rows and all laws, and return a message for each fault."""
+        return self.engine._parts.check(progress)
+
+    def keys_in_use(self) -> dict[str, int]:
+        """Return the number of values that are encrypted with each key."""
+        return self._store.payloads.keys_in_use()
+
+    def knows_key(self, key: str) -> bool:
+        """Return whether values under an encryption key can be opened here."""
+        cipher = self._sealer.cipher
+        return cipher is not None and cipher.knows(key)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of runs by status."""
+        return self._store.runs.counts()
+
+    def broken_laws(self) -> list[str]:
+        """Return the laws that the data of the database violates."""
+        return self._store.check()
+
+    def facts(self) -> dict[str, Any]:
+        """Return facts about the driver and the file or server."""
+        return self._store.info()
+
+    def info(self) -> dict[str, Any]:
+        """Return facts about the database: driver, version, size, settings, seal."""
+        totals = self._store.payloads.totals()
+        facts = {
+            **self._store.info(),
+            "payloads": totals["payloads"],
+            "payload_bytes": totals["stored"],
+        }
+        if self._store.installation.setting(ENCRYPTION) is not None:
+            facts["encrypted"] = True
+        seal = self._store.installation.seal()
+        if seal is not None:
+            facts["sealed"] = f"its runs continue in {seal.moved_to or seal.copied_from}"
+        return facts
