@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check test ci-tools fix demo bench measure torture clean
+.PHONY: help setup check generate test ci-tools fix demo bench measure torture clean
 MINUTES ?= 1
 
 # Hundreds of processes are started by tests and measurements: each would compile the package again.
@@ -20,10 +20,14 @@ help: ## list the targets
 setup: $(DEV) ## make .venv with everything that development needs
 
 check: $(DEV) ## format, lint, types and import contracts, without the tests
+	$(BIN)/python tools/generate_blocking.py --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+generate: $(DEV) ## write the blocking engine from the asynchronous one
+	$(BIN)/python tools/generate_blocking.py
 
 test: check ## everything that must be green: check, then all tests; STRICT=1 fails where a tool is missing
 	$(if $(STRICT),HOLDFAST_STRICT=1 )$(BIN)/pytest -n auto

@@ -66,9 +66,9 @@ class Evidence:
 
 def check_all(engine: Engine, evidence: Evidence, entries: list[tuple[Any, ...]]) -> list[str]:
     """Return everything that is wrong."""
-    runs = {run.id: run for run in engine.runs(limit=1_000_000)}
-    histories = {run_id: engine.history(run_id) for run_id in runs}
-    wrong = [*check_errors(evidence), *engine.check()]
+    runs = {run.id: run for run in engine.runs().page(limit=1_000_000)}
+    histories = {run_id: engine.run(run_id).history() for run_id in runs}
+    wrong = [*check_errors(evidence), *engine.database.check()]
     if not evidence.effects:
         wrong.append("no step has happened at all: the round has tested nothing")
     for run_id, (shape, n) in evidence.started().items():
@@ -219,7 +219,7 @@ def check_output(engine: Engine, run_id: str, history: list[Event]) -> Iterator[
     expected = list(range(workflows.FRAMES))
     streams: dict[tuple[str, int], list[Any]] = defaultdict(list)
     last_of: dict[str, tuple[str, int]] = {}
-    for frame in engine.read(run_id, limit=10_000):
+    for frame in engine.streams.read(run_id, limit=10_000):
         streams[frame.step, frame.stream].append(frame.value)
         if frame.superseded_by is None:
             last_of[frame.step] = (frame.step, frame.stream)

@@ -62,7 +62,7 @@ def _exit_if_gone(ledger: Ledger, engine: Engine) -> None:
     """Exit when the files of the database were moved: an engine refuses everything from then on,
     and a supervisor restarts it."""
     try:
-        engine.workers()
+        engine.workers.list()
     except StoreGone as error:
         _exit(ledger, "work", error)
     except HoldfastError:
@@ -172,7 +172,7 @@ def run_holder(place: Place, name: str, seed: int) -> None:
         leases = _until_done(
             ledger,
             "leases",
-            lambda: engine.leases(name, workflows=[workflows.TASK], ttl=f"{LEASE_LIFETIME}s"),
+            lambda: engine.tasks.worker(name, workflows=[workflows.TASK], ttl=f"{LEASE_LIFETIME}s"),
         )
         ledger.write("ready")
         try:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from holdfast import Engine
 from holdfast.core.status import FINAL
 from holdfast.errors import RunFinished, StoreError, StoreGone
+from holdfast.testing import internals
 from torture import workflows
 from torture.checks import Evidence, check_all
 from torture.controls import Controls
@@ -52,7 +53,7 @@ PATIENCE = 150.0
 
 _FORK_SERVER = multiprocessing.get_context("forkserver")
 _FORK_SERVER.set_forkserver_preload(
-    ["torture.processes", "holdfast.connect.engine", "psycopg", "sqlite3"]
+    ["torture.processes", "holdfast.connect.blocking.engine", "psycopg", "sqlite3"]
 )
 
 
@@ -216,7 +217,7 @@ class Round:
         """Return how many runs have not ended; while the database cannot be read, too many to start
         more."""
         try:
-            counts = self._engine._parts.store.runs.counts()
+            counts = internals(self._engine).store.runs.counts()
         except StoreGone:  # the file was moved; it may be back
             self._engine.close()
             self._engine = Engine(self._database.url)
@@ -235,8 +236,8 @@ class Round:
             if entry.kind == "signalled"
         }
         with contextlib.suppress(StoreError, RunFinished):
-            for run in self._engine.runs(
-                workflow="torture.signalled", status="waiting", limit=1000
+            for run in self._engine.runs(workflow="torture.signalled", status="waiting").page(
+                limit=1000
             ):
                 for key in workflows.SIGNAL_KEYS:
                     if (run.id, key) not in acknowledged:
@@ -250,7 +251,7 @@ class Round:
         return bool(evidence) and time.monotonic() - evidence[-1].at < 1.0
 
     def _unfinished(self) -> list[Any]:
-        return [run for run in self._engine.runs(limit=10_000) if run.status not in FINAL]
+        return [run for run in self._engine.runs().page(limit=10_000) if run.status not in FINAL]
 
 
 class Report(NamedTuple):

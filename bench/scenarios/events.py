@@ -24,9 +24,9 @@ def holdfast(place: Place) -> dict[str, float]:
     with Engine(place.url) as engine:
         run_at_once(engine, ours.steps, place.n // (place.steps + 1), place.steps)
         with place.meter() as meter:
-            check(sum(1 for _ in engine.events(workflow="steps")), place.n)
+            check(sum(1 for _ in engine.events.read(workflow="steps")), place.n)
         with place.meter() as named:
-            check(sum(1 for _ in engine.events(name="bench", workflow="steps")), place.n)
+            check(sum(1 for _ in engine.events.read(name="bench", workflow="steps")), place.n)
         return place.per(meter, place.n, "event") | {"named_rate": place.n / named.wall}
 
 

@@ -29,7 +29,7 @@ def holdfast(place: Place) -> dict[str, float]:
             with place.meter() as meter:
                 runs = [await engine.start(ours.speaker, each) for _ in range(place.runs)]
                 said = sum([await run.result() for run in runs])
-            streams = [one for run in runs for one in await engine.streams(run.id)]
+            streams = [one for run in runs for one in await engine.streams.list(run.id)]
             check((said, sum(one.frames for one in streams)), (place.n, place.n))
             return place.per(meter, place.n, "frame")
 

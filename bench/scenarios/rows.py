@@ -10,6 +10,7 @@ from typing import Any
 from bench.place import Place
 from bench.scenario import Scenario
 from bench.scenarios.s2 import run_at_once
+from holdfast.testing import internals
 
 SCENARIO = Scenario(
     "rows",
@@ -28,7 +29,7 @@ def holdfast(place: Place) -> dict[str, float]:
 
     found: dict[str, float] = {}
     with Engine(place.url) as engine:
-        store: Any = engine._parts.store
+        store: Any = internals(engine).store
         run_at_once(engine, ours.steps, 50, place.steps)
         for name, count, at_once in (("alone", place.n // 10, 1), ("together", place.n, 200)):
             before, commits, counts = _state(place), store.database.commits, _count(store)
@@ -46,7 +47,7 @@ def holdfast(place: Place) -> dict[str, float]:
             }
         if place.store == "postgres":
             before = _state(place)
-            found["wal_to_prune"] = engine.prune("0s") and (
+            found["wal_to_prune"] = engine.retention.prune("0s") and (
                 _state(place)["wal"] - before["wal"]
             ) / (place.n * 1.1 + 50)
     return found

@@ -28,8 +28,8 @@ def holdfast(place: Place) -> dict[str, float]:
     from holdfast import Engine
 
     with Engine(place.url) as engine:
-        engine.lane("limited", **LIMITS)
-        engine.budget("bench", {"steps": 10**9})
+        engine.lanes.set("limited", **LIMITS)
+        engine.budgets.set("bench", {"steps": 10**9})
         kinds: dict[str, dict[str, Any]] = {
             "plain": {},
             "shares": {"lane": "limited"},

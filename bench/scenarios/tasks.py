@@ -54,7 +54,7 @@ def _worked(engine: Any, place: Place, count: int, *, together: bool) -> Any:
     with place.meter() as meter:
         for first in range(0, count, PORTION):
             engine.start_many("bench_task", [PAYLOAD] * min(PORTION, count - first))
-        with engine.leases("bench", workflows=["bench_task"], ttl="1h") as leases:
+        with engine.tasks.worker("bench", workflows=["bench_task"], ttl="1h") as leases:
             _in_threads(
                 place.workers,
                 lambda _: done.append(_drained(leases, place.batch, together=together)),
@@ -104,7 +104,7 @@ def holdfast_holder(place: Place) -> None:
     from holdfast import Engine
 
     ready()
-    with Engine(place.url).leases("bench", workflows=["bench_wait"], ttl="1h") as leases:
+    with Engine(place.url).tasks.worker("bench", workflows=["bench_wait"], ttl="1h") as leases:
         (lease,) = leases.claim(wait="60s")
         for number in range(place.signals):
             lease.suspend("go")
@@ -128,7 +128,7 @@ def _routed(engine: Any, place: Place) -> dict[str, float]:
 
     def work(number: int) -> None:
         offer = sorted({words[number % place.kinds], words[(number * 7 + 1) % place.kinds]})
-        with engine.leases(
+        with engine.tasks.worker(
             f"bench {number}", workflows=["bench_routed"], capabilities=offer, ttl="1h"
         ) as leases:
             while found := leases.claim(1):

@@ -2,16 +2,16 @@ from examples.langgraph_agent.workflow import main, travel
 
 
 def agree(lab, gate):
-    lab.engine.approve(gate, by="ann")
+    lab.engine.gates.approve(gate, by="ann")
 
 
 def test_the_agent_asks_before_it_books(holdfast_lab):
     run = holdfast_lab.start(travel, "somewhere dry")
     holdfast_lab.settle()
-    [gate] = holdfast_lab.engine.gates(run=run.id)
+    [gate] = holdfast_lab.engine.gates.list(run=run.id)
     assert gate.prompt == "May travel_agent call book?"
 
-    holdfast_lab.engine.approve(gate.id, by="ann")
+    holdfast_lab.engine.gates.approve(gate.id, by="ann")
 
     assert "booked Malmo" in str(holdfast_lab.finish(run))
 

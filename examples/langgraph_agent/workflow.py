@@ -87,8 +87,8 @@ def main(path: str = "langgraph_agent.db") -> None:
     """Ask for a trip and agree to the booking."""
     with Engine(path) as engine:
         started = engine.start(travel, "somewhere dry")
-        next(engine.events(run=started.id, kind="gate_opened", follow=True))
-        engine.approve(started.id, by="ann")
+        next(engine.events.follow(run=started.id, kind="gate_opened"))
+        engine.gates.approve(started.id, by="ann")
         print(started.result())
         for event in started.history():
             print(f"  {event.seq:2} {event.kind:16} {event.step or ''}")

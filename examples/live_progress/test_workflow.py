@@ -8,9 +8,11 @@ def test_the_answer_is_shown_word_by_word(holdfast_lab):
     run = holdfast_lab.start(live_answer, QUESTION)
 
     assert holdfast_lab.finish(run) == "It is dry in Malmo ."
-    tokens = [frame.value for frame in holdfast_lab.engine.read(run.id) if frame.name == "token"]
+    tokens = [
+        frame.value for frame in holdfast_lab.engine.streams.read(run.id) if frame.name == "token"
+    ]
     assert tokens == ["It", "is", "dry", "in", "Malmo", "."]
-    assert holdfast_lab.engine.progress(run.id).percent == 100
+    assert holdfast_lab.engine.streams.progress(run.id).percent == 100
 
 
 def test_a_model_that_breaks_off_is_asked_again_and_its_words_are_superseded(
@@ -29,7 +31,7 @@ def test_a_model_that_breaks_off_is_asked_again_and_its_words_are_superseded(
     run = holdfast_lab.start(live_answer, QUESTION)
 
     assert holdfast_lab.finish(run) == "It rains."
-    frames = holdfast_lab.engine.read(run.id)
+    frames = holdfast_lab.engine.streams.read(run.id)
     valid = [
         frame.value for frame in frames if frame.name == "token" and frame.superseded_by is None
     ]
@@ -38,8 +40,8 @@ def test_a_model_that_breaks_off_is_asked_again_and_its_words_are_superseded(
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):
     def judge(lab):
-        (run,) = lab.engine.runs()
-        assert lab.engine.summary(run.id) == {"words": 6, "text": "It is dry in Malmo ."}
+        (run,) = list(lab.engine.runs())
+        assert lab.engine.streams.summary(run.id) == {"words": 6, "text": "It is dry in Malmo ."}
 
     crash_everywhere(live_answer, QUESTION, check=judge)
 

@@ -49,12 +49,12 @@ def bill(events, connection) -> None:
 def main(database: str = "live.db") -> None:
     with Engine(database) as engine:
         run = engine.start(live_answer, "where is it dry?")
-        for frame in engine.tail(run.id):
+        for frame in engine.streams.tail(run.id):
             if frame.name == "token":
                 print(frame.value, end=" ", flush=True)
         print()
-        print(engine.progress(run.id).message, engine.summary(run.id)["words"])
-        billed = engine.consume("billing", bill, workflow="live_answer", kind="completions")
+        print(engine.streams.progress(run.id).message, engine.streams.summary(run.id)["words"])
+        billed = engine.events.consume("billing", bill, workflow="live_answer", kind="completions")
         print(billed, "to pay for")
 
 

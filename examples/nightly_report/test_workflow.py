@@ -11,7 +11,7 @@ def test_each_region_is_a_run_of_its_own(holdfast_lab):
     run = holdfast_lab.start(nightly_report, ["north", "south"])
     holdfast_lab.finish(run)
 
-    children = holdfast_lab.engine.runs(parent_id=run.id)
+    children = list(holdfast_lab.engine.runs(parent_id=run.id))
 
     assert [child.workflow for child in children] == ["region_report", "region_report"]
     assert {child.id for child in children} == {

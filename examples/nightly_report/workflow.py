@@ -69,7 +69,7 @@ def main(path: str = "nightly_report.db") -> None:
         print(runs[0].result())
         print(
             f"the same run: {runs[0].id == runs[1].id}; child runs:"
-            f" {len(engine.runs(tags={'report': 'nightly'}))}"
+            f" {engine.runs(tags={'report': 'nightly'}).count()}"
         )
 
 

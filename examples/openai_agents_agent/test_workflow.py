@@ -4,10 +4,10 @@ from examples.openai_agents_agent.workflow import answer_wish, main
 def test_the_agent_asks_before_it_books(holdfast_lab):
     run = holdfast_lab.start(answer_wish, "somewhere dry")
     holdfast_lab.settle()
-    [gate] = holdfast_lab.engine.gates(run=run.id)
+    [gate] = holdfast_lab.engine.gates.list(run=run.id)
     assert gate.prompt == "May travel_agent call book?"
 
-    holdfast_lab.engine.approve(gate.id, by="ann")
+    holdfast_lab.engine.gates.approve(gate.id, by="ann")
 
     assert "booked Malmo" in str(holdfast_lab.finish(run))
 

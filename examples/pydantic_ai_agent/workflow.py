@@ -82,8 +82,8 @@ def main(path: str = "pydantic_ai_agent.db") -> None:
     """Ask for a trip and agree to the booking."""
     with Engine(path) as engine:
         run = engine.start(plan_trip, "somewhere dry", budget={"tokens": 10_000})
-        next(engine.events(run=run.id, kind="gate_opened", follow=True))
-        engine.approve(run.id, by="ann")
+        next(engine.events.follow(run=run.id, kind="gate_opened"))
+        engine.gates.approve(run.id, by="ann")
         trip = run.result()
         print(trip.city, trip.booking)
         for event in run.history():

@@ -33,7 +33,9 @@ def test_each_month_has_its_invoices_though_nobody_was_there_for_a_while(lab):
 
 
 def test_it_is_six_in_the_morning_in_winter_and_in_summer(lab):
-    hours = {tick.astimezone(UTC).hour for tick in lab.engine.next_ticks("monthly invoices", 12)}
+    hours = {
+        tick.astimezone(UTC).hour for tick in lab.engine.schedules.next("monthly invoices", 12)
+    }
 
     assert hours == {4, 5}
 

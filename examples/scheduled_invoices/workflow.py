@@ -41,12 +41,14 @@ async def write_invoices() -> list[str]:
 def main(path: str = "scheduled_invoices.db") -> None:
     """See what comes, and make up for two months of the past."""
     with Engine(path, workflows=[write_invoices]) as engine:
-        upcoming = engine.next_ticks("monthly invoices", 12)
+        upcoming = engine.schedules.next("monthly invoices", 12)
         print(
             "the next twelve are all at"
             f" {', '.join(sorted({f'{tick:%H:%M}' for tick in upcoming}))} in Berlin"
         )
-        for tick in engine.backfill("monthly invoices", datetime(2026, 2, 1), datetime(2026, 4, 1)):
+        for tick in engine.schedules.backfill(
+            "monthly invoices", datetime(2026, 2, 1), datetime(2026, 4, 1)
+        ):
             for line in engine.run(tick.run or "").result(timeout="20s"):
                 print(line)
 

@@ -11,10 +11,10 @@ def test_the_agent_parks_when_its_tokens_do_not_suffice_and_goes_on_when_there_a
     assert run.status == "blocked"
     assert run.why().remedy == f"holdfast budgets raise tree:{run.id} tokens=200"
 
-    holdfast_lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 200})
+    holdfast_lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 200})
 
     assert holdfast_lab.finish(run) == "Untitled: notes on kelp; notes on tides; notes on rocks"
-    assert holdfast_lab.engine.spending(run.id).total == {"tokens": 1800}
+    assert holdfast_lab.engine.budgets.usage(run.id).total == {"tokens": 1800}
 
 
 def test_with_tokens_enough_it_has_a_title(holdfast_lab):
@@ -25,8 +25,8 @@ def test_with_tokens_enough_it_has_a_title(holdfast_lab):
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):
     def spent(lab):
-        (run,) = lab.engine.runs()
-        assert lab.engine.spending(run.id).total == {"tokens": 1850}
+        (run,) = list(lab.engine.runs())
+        assert lab.engine.budgets.usage(run.id).total == {"tokens": 1850}
 
     crash_everywhere(report, TOPICS, options={"budget": {"tokens": 5000}}, check=spent)
 

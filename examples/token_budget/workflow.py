@@ -60,9 +60,9 @@ def main(path: str = "token_budget.db") -> None:
         while run.status != "blocked":
             time.sleep(0.01)
         print(run.why().reason.replace(run.id, "RUN"))
-        engine.raise_budget(f"tree:{run.id}", {"tokens": 1000})
+        engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 1000})
         print(run.result())
-        print(engine.spending(run.id).total)
+        print(engine.budgets.usage(run.id).total)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ PAYMENT = {"to": "the printer", "amount": 120}
 def asked(lab):
     run = lab.start(pay, PAYMENT, "ann")
     lab.settle()
-    return run, lab.engine.gate(run.id)
+    return run, lab.engine.gates.get(run.id)
 
 
 def test_two_others_must_agree(holdfast_lab):
@@ -17,11 +17,11 @@ def test_two_others_must_agree(holdfast_lab):
     engine = holdfast_lab.engine
 
     with pytest.raises(NotYourGate):
-        engine.approve(gate, by="ann")
-    engine.approve(gate, by="bob")
+        engine.gates.approve(gate, by="ann")
+    engine.gates.approve(gate, by="bob")
     with pytest.raises(AlreadyDecided):
-        engine.approve(gate, by="bob")
-    engine.approve(gate, by="carol")
+        engine.gates.approve(gate, by="bob")
+    engine.gates.approve(gate, by="carol")
 
     assert holdfast_lab.finish(run) == "sent 120, approved by bob and carol"
 
@@ -29,16 +29,16 @@ def test_two_others_must_agree(holdfast_lab):
 def test_one_who_says_no_is_enough_when_only_two_may_decide(holdfast_lab):
     run, gate = asked(holdfast_lab)
 
-    holdfast_lab.engine.reject(gate, by="bob", feedback="paid already")
+    holdfast_lab.engine.gates.reject(gate, by="bob", feedback="paid already")
 
     assert holdfast_lab.finish(run) == "not sent: paid already"
 
 
 def test_dora_helps_out_after_two_days(holdfast_lab):
     run, gate = asked(holdfast_lab)
-    holdfast_lab.engine.approve(gate, by="bob")
+    holdfast_lab.engine.gates.approve(gate, by="bob")
     holdfast_lab.advance("2d")
-    holdfast_lab.engine.approve(gate, by="dora")
+    holdfast_lab.engine.gates.approve(gate, by="dora")
 
     assert holdfast_lab.finish(run) == "sent 120, approved by bob and dora"
 
@@ -48,7 +48,9 @@ def test_nothing_is_sent_when_nobody_answers(holdfast_lab):
 
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):
-    people = [lambda lab, gate, by=by: lab.engine.approve(gate, by=by) for by in ("bob", "carol")]
+    people = [
+        lambda lab, gate, by=by: lab.engine.gates.approve(gate, by=by) for by in ("bob", "carol")
+    ]
 
     crash_everywhere(pay, PAYMENT, "ann", people=people)
 

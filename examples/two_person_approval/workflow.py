@@ -50,13 +50,13 @@ def main(command: str = "ask", person: str = "ann", path: str = "approval.db") -
         while run.status in ("pending", "running"):
             time.sleep(0.01)
         if command in ("approve", "reject"):
-            asked = engine.gate(run.id)
+            asked = engine.gates.get(run.id)
             try:
-                decided = engine.decide(asked, command, by=person, expect=asked.hash)
+                decided = engine.gates.decide(asked, command, by=person, expect=asked.hash)
                 print(f"{person}: {command}; the gate is {decided.status}")
             except HoldfastError as error:
                 print(error)
-        print(engine.why(run.id).reason if engine.gates(run=run.id) else run.result())
+        print(engine.why(run.id).reason if engine.gates.list(run=run.id) else run.result())
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ async def collect_payment(order: int, amount: int) -> dict[str, object]:
 def receive(engine: Engine, path: str, token: str, body: Any, request_id: str) -> tuple[int, str]:
     """Answer a call as a web server would: a status, and a word."""
     try:
-        done = engine.deliver(
+        done = engine.waits.deliver(
             path.rsplit("/", 1)[-1], token, payload=body, source="provider", key=request_id
         )
     except TokenRefused:

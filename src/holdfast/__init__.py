@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from holdfast.authoring.python.api_async import *
     from holdfast.authoring.python.api_shared import *
     from holdfast.connect.async_engine import AsyncEngine as AsyncEngine
-    from holdfast.connect.async_engine import AsyncRun as AsyncRun
-    from holdfast.connect.engine import Engine as Engine
-    from holdfast.connect.engine import Run as Run
+    from holdfast.connect.async_run import AsyncRun as AsyncRun
+    from holdfast.connect.blocking.engine import Engine as Engine
+    from holdfast.connect.blocking.run import Run as Run
 
 __version__ = "0.1.0"
 
@@ -34,8 +34,10 @@ _HOMES = {
     "authoring.python.api_shared": (
         "Fail Graph HoldfastError Retry compensate info now schedule step task workflow"
     ),
-    "connect.async_engine": "AsyncEngine AsyncRun",
-    "connect.engine": "Engine Run",
+    "connect.async_engine": "AsyncEngine",
+    "connect.async_run": "AsyncRun",
+    "connect.blocking.engine": "Engine",
+    "connect.blocking.run": "Run",
 }
 """The public names by the module that offers them.
 

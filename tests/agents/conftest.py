@@ -53,7 +53,7 @@ def has_completed(lab):
 @pytest.fixture
 def approve():
     """A person who agrees."""
-    return lambda lab, gate: lab.engine.approve(gate, by="ann", feedback="fine")
+    return lambda lab, gate: lab.engine.gates.approve(gate, by="ann", feedback="fine")
 
 
 @pytest.fixture

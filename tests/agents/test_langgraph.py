@@ -369,14 +369,14 @@ async def lg_order_by_name() -> list[str]:
 def test_an_interrupt_is_a_gate_and_nothing_before_its_node_runs_again(holdfast_lab):
     started = holdfast_lab.start(lg_order)
     holdfast_lab.settle()
-    [first] = holdfast_lab.engine.gates(run=started.id)
+    [first] = holdfast_lab.engine.gates.list(run=started.id)
     assert first.prompt == "Ship it?"
     assert "ordering/node:meanwhile" in [event.step for event in started.history()]
 
-    holdfast_lab.engine.approve(first.id, by="ann")
+    holdfast_lab.engine.gates.approve(first.id, by="ann")
     holdfast_lab.settle()
-    [second] = holdfast_lab.engine.gates(run=started.id)
-    holdfast_lab.engine.reject(second.id, by="ann")
+    [second] = holdfast_lab.engine.gates.list(run=started.id)
+    holdfast_lab.engine.gates.reject(second.id, by="ann")
 
     assert holdfast_lab.finish(started) == ["prepared", "True False", "meanwhile"]
     assert (world["prepare"], world["confirm"]) == (1, 3)
@@ -386,8 +386,8 @@ def test_questions_can_be_asked_in_another_way(holdfast_lab):
     started = holdfast_lab.start(lg_order_by_name)
     for name in ("ann", "bob"):
         holdfast_lab.settle()
-        [gate_] = holdfast_lab.engine.gates(run=started.id)
-        holdfast_lab.engine.decide(gate_.id, name, by="carl")
+        [gate_] = holdfast_lab.engine.gates.list(run=started.id)
+        holdfast_lab.engine.gates.decide(gate_.id, name, by="carl")
 
     assert holdfast_lab.finish(started) == ["prepared", "ann bob", "meanwhile"]
     opened = [event.step for event in started.history() if event.kind == "gate_opened"]
@@ -420,12 +420,12 @@ async def lg_buy() -> str:
 def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     started = holdfast_lab.start(lg_buy)
     holdfast_lab.settle()
-    for gate_ in holdfast_lab.engine.gates(run=started.id):
+    for gate_ in holdfast_lab.engine.gates.list(run=started.id):
         assert gate_.prompt == "May calculator call buy?"
-        if b"tea" in holdfast_lab.engine.gate(gate_.id).data:
-            holdfast_lab.engine.approve(gate_.id, by="ann")
+        if b"tea" in holdfast_lab.engine.gates.get(gate_.id).data:
+            holdfast_lab.engine.gates.approve(gate_.id, by="ann")
         else:
-            holdfast_lab.engine.reject(gate_.id, by="ann", feedback="too dear")
+            holdfast_lab.engine.gates.reject(gate_.id, by="ann", feedback="too dear")
 
     assert holdfast_lab.finish(started) == "got ['bought tea', 'too dear']"
     assert (world["buy tea"], world["buy gold"], world["model"]) == (1, 0, 2)
@@ -451,9 +451,9 @@ def test_approval_is_asked_for_in_a_graph_whose_state_is_a_list_of_messages(hold
 
     started = holdfast_lab.start(listed)
     holdfast_lab.settle()
-    first, second = holdfast_lab.engine.gates(run=started.id)
-    holdfast_lab.engine.approve(first.id, by="ann")
-    holdfast_lab.engine.reject(second.id, by="ann", feedback="no")
+    first, second = holdfast_lab.engine.gates.list(run=started.id)
+    holdfast_lab.engine.gates.approve(first.id, by="ann")
+    holdfast_lab.engine.gates.reject(second.id, by="ann", feedback="no")
 
     assert sorted(holdfast_lab.finish(started)) in (["bought gold", "no"], ["bought tea", "no"])
 
@@ -537,13 +537,15 @@ def test_what_a_model_says_is_output_of_the_run(holdfast_lab):
     started = holdfast_lab.start(lg_speak, budget={"tokens": None, "requests": None})
 
     holdfast_lab.finish(started)
-    assert [(frame.name, frame.value) for frame in holdfast_lab.engine.tail(started.id)] == [
+    assert [
+        (frame.name, frame.value) for frame in holdfast_lab.engine.streams.tail(started.id)
+    ] == [
         ("tool_call", {"tool": "talk", "arguments": {"what": "hm"}}),
         ("custom", {"now": "hm"}),
         ("text", "got"),
         ("text", "['hm']"),
     ]
-    assert holdfast_lab.engine.spending(started.id).total == {"requests": 2, "tokens": 220}
+    assert holdfast_lab.engine.budgets.usage(started.id).total == {"requests": 2, "tokens": 220}
 
 
 def test_an_agent_without_tokens_waits_for_more(holdfast_lab):
@@ -551,7 +553,7 @@ def test_an_agent_without_tokens_waits_for_more(holdfast_lab):
     holdfast_lab.settle()
     assert (started.status, world["model"]) == ("blocked", 1)
 
-    holdfast_lab.engine.raise_budget(f"tree:{started.id}", {"tokens": 1000})
+    holdfast_lab.engine.budgets.raise_limits(f"tree:{started.id}", {"tokens": 1000})
 
     assert holdfast_lab.finish(started) == "got ['3', '6', '9']"
 

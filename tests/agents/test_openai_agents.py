@@ -380,14 +380,14 @@ async def oa_buy() -> str:
 def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     started = holdfast_lab.start(oa_buy)
     holdfast_lab.settle()
-    gates = holdfast_lab.engine.gates(run=started.id)
+    gates = holdfast_lab.engine.gates.list(run=started.id)
     assert [gate.prompt for gate in gates] == ["May buyer call buy?", "May buyer call buy?"]
 
     for gate in gates:
-        if b"tea" in holdfast_lab.engine.gate(gate.id).data:
-            holdfast_lab.engine.approve(gate.id, by="ann")
+        if b"tea" in holdfast_lab.engine.gates.get(gate.id).data:
+            holdfast_lab.engine.gates.approve(gate.id, by="ann")
         else:
-            holdfast_lab.engine.reject(gate.id, by="ann", feedback="too dear")
+            holdfast_lab.engine.gates.reject(gate.id, by="ann", feedback="too dear")
 
     assert holdfast_lab.finish(started) == "got ['bought tea', 'too dear']"
     assert (world["buy tea"], world["buy gold"], world["model"]) == (1, 0, 2)
@@ -419,7 +419,9 @@ def test_what_a_model_says_is_output_of_the_run(holdfast_lab):
     started = holdfast_lab.start(oa_speak, budget={"tokens": None})
 
     assert holdfast_lab.finish(started) == "it is 3"
-    assert [(frame.name, frame.value) for frame in holdfast_lab.engine.tail(started.id)] == [
+    assert [
+        (frame.name, frame.value) for frame in holdfast_lab.engine.streams.tail(started.id)
+    ] == [
         ("thinking", "hm"),
         ("tool_call", {"tool": "add", "arguments": {"a": 1, "b": 2}}),
         ("thinking", "hm"),
@@ -427,7 +429,7 @@ def test_what_a_model_says_is_output_of_the_run(holdfast_lab):
         ("text", "is"),
         ("text", "3"),
     ]
-    assert holdfast_lab.engine.spending(started.id).total == {"tokens": 220}
+    assert holdfast_lab.engine.budgets.usage(started.id).total == {"tokens": 220}
 
 
 def test_tokens_are_taken_from_the_budget_once(holdfast_lab):
@@ -435,7 +437,7 @@ def test_tokens_are_taken_from_the_budget_once(holdfast_lab):
 
     holdfast_lab.finish(started)
 
-    assert holdfast_lab.engine.spending(started.id).total == {"requests": 2, "tokens": 220}
+    assert holdfast_lab.engine.budgets.usage(started.id).total == {"requests": 2, "tokens": 220}
 
 
 def test_an_agent_without_tokens_waits_for_more(holdfast_lab):
@@ -443,7 +445,7 @@ def test_an_agent_without_tokens_waits_for_more(holdfast_lab):
     holdfast_lab.settle()
     assert (started.status, world["model"]) == ("blocked", 1)
 
-    holdfast_lab.engine.raise_budget(f"tree:{started.id}", {"tokens": 1000})
+    holdfast_lab.engine.budgets.raise_limits(f"tree:{started.id}", {"tokens": 1000})
 
     assert holdfast_lab.finish(started).total == 5
 

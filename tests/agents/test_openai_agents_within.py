@@ -151,9 +151,9 @@ async def oa_listen() -> str:
 def test_what_an_agent_that_is_a_tool_calls_are_steps(holdfast_lab):
     started = holdfast_lab.start(oa_manage)
     holdfast_lab.settle()
-    [gate] = holdfast_lab.engine.gates(run=started.id)
+    [gate] = holdfast_lab.engine.gates.list(run=started.id)
     assert gate.prompt == "May cashier call pay?"
-    holdfast_lab.engine.approve(gate.id, by="ann")
+    holdfast_lab.engine.gates.approve(gate.id, by="ann")
 
     assert holdfast_lab.finish(started).count("got") == 2
     assert (world["model"], world["pay"], world["add 1 2"]) == (4, 1, 2)

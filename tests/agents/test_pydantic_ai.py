@@ -352,16 +352,16 @@ async def pai_buy() -> str:
 def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     run = holdfast_lab.start(pai_buy)
     holdfast_lab.settle()
-    gates = holdfast_lab.engine.gates(run=run.id)
+    gates = holdfast_lab.engine.gates.list(run=run.id)
     assert [gate.prompt for gate in gates] == ["May buyer call buy?", "May buyer call buy?"]
     assert not world["buy tea"]
 
-    by_what = {holdfast_lab.engine.gate(gate.id).data: gate for gate in gates}
+    by_what = {holdfast_lab.engine.gates.get(gate.id).data: gate for gate in gates}
     for data, gate in by_what.items():
         if b"tea" in (data or b""):
-            holdfast_lab.engine.approve(gate.id, by="ann")
+            holdfast_lab.engine.gates.approve(gate.id, by="ann")
         else:
-            holdfast_lab.engine.reject(gate.id, by="ann", feedback="too dear")
+            holdfast_lab.engine.gates.reject(gate.id, by="ann", feedback="too dear")
 
     assert holdfast_lab.finish(run) == "got ['bought tea', 'too dear']"
     assert (world["buy tea"], world["buy gold"], world["model"]) == (1, 0, 2)
@@ -430,7 +430,7 @@ def test_what_a_model_says_is_output_of_the_run(holdfast_lab):
     run = holdfast_lab.start(pai_speak)
 
     assert holdfast_lab.finish(run) == "it is 3"
-    frames = [(frame.name, frame.value) for frame in holdfast_lab.engine.tail(run.id)]
+    frames = [(frame.name, frame.value) for frame in holdfast_lab.engine.streams.tail(run.id)]
     assert frames == [
         ("thinking", "hm"),
         ("tool_call", {"tool": "add", "arguments": {"a": 1, "b": 2}}),
@@ -457,7 +457,7 @@ def test_tokens_are_taken_from_the_budget_once(holdfast_lab):
 
     holdfast_lab.finish(run)
 
-    assert holdfast_lab.engine.spending(run.id).total == {"requests": 2, "tokens": 220}
+    assert holdfast_lab.engine.budgets.usage(run.id).total == {"requests": 2, "tokens": 220}
 
 
 def test_an_agent_without_tokens_waits_for_more(holdfast_lab):
@@ -465,7 +465,7 @@ def test_an_agent_without_tokens_waits_for_more(holdfast_lab):
     holdfast_lab.settle()
     assert (run.status, world["model"]) == ("blocked", 1)
 
-    holdfast_lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 1000})
+    holdfast_lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 1000})
 
     assert holdfast_lab.finish(run).total == 18
 
@@ -484,7 +484,7 @@ def test_what_a_request_costs_can_be_said(holdfast_lab):
 
     run = holdfast_lab.start(priced, budget={"money": 1})
     holdfast_lab.finish(run)
-    assert str(holdfast_lab.engine.spending(run.id).total["money"]) == "0.1"
+    assert str(holdfast_lab.engine.budgets.usage(run.id).total["money"]) == "0.1"
 
 
 # Flows, and what makes no sense

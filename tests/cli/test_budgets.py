@@ -80,7 +80,7 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
         done.result(timeout=20)
         waiting = engine.start(burner, 5, 6, budget={"tokens": 1})
         while waiting.status != "blocked":
-            engine.check()
+            engine.database.check()
 
     assert json.loads(call("budgets", "usage", done.id, "--json"))["total"] == {"tokens": 11}
     assert "tokens" in call("budgets", "usage", done.id)

@@ -12,6 +12,7 @@ from datetime import datetime
 import pytest
 
 from holdfast import Engine
+from holdfast.testing import internals
 from tests.engine.waiting import wait_until
 
 
@@ -155,7 +156,7 @@ def with_worker(call, reached):
 
     run = call.json("show", "last")["id"]
     with Engine(os.environ["HOLDFAST_DB"], workflows=[shop.listener, shop.sleeper]) as engine:
-        engine._parts.worker.linger = 0
+        internals(engine).worker.linger = 0
         wait_until(engine, lambda: reached(engine, run))
 
 

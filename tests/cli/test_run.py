@@ -108,4 +108,4 @@ def test_the_database_may_be_named_after_the_command(call, tmp_path):
     call("run", "shop.py:parcel", '"x"', "--db", tmp_path / "other.db")
 
     with Engine(tmp_path / "other.db", workflows=[]) as engine:
-        assert len(engine.runs()) == 1
+        assert engine.runs().count() == 1

@@ -141,4 +141,4 @@ def test_other_rules_can_be_added(call, nightly):
     assert "every 5m" in call.text("schedules")
     assert "2 dates" in call.text("schedules")
     with Engine(call.json("db", "info")["database"]) as engine:
-        assert len(engine.next_ticks("five")) == 5
+        assert len(engine.schedules.next("five")) == 5

@@ -148,7 +148,7 @@ def test_what_needs_a_person_is_listed(call, parked):
     with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
         from tests.engine.waiting import wait_until
 
-        wait_until(engine, lambda: engine.waits(escalated=True))
+        wait_until(engine, lambda: engine.waits.list(escalated=True))
 
     assert [wait["run_id"] for wait in call.json("waits", "--escalated")] == [run_id]
     assert f"holdfast waits release {run_id}" in call.text("why", run_id)

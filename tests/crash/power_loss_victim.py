@@ -55,8 +55,8 @@ def judge(image: pathlib.Path, facts: list[list[object]], *, finish: bool) -> li
     findings = []
     engine = Engine(image, driver="apsw")
     try:
-        findings += [f"law broken: {law}" for law in engine.check()]
-        runs = {run.id: run for run in engine.runs(limit=10_000)}
+        findings += [f"law broken: {law}" for law in engine.database.check()]
+        runs = {run.id: run for run in engine.runs().page(limit=10_000)}
         for kind, run_id, value in facts:
             run = runs.get(str(run_id))
             if run is None:
@@ -82,7 +82,7 @@ def _finish(engine: Engine, facts: list[list[object]]) -> list[str]:
             expected = int(str(number)) + 3 + 1 + 2 + 1
             if result != expected:
                 findings.append(f"{run_id} came to {result}, not {expected}")
-    return findings + [f"law broken: {law}" for law in engine.check()]
+    return findings + [f"law broken: {law}" for law in engine.database.check()]
 
 
 def main() -> None:

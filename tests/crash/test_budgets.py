@@ -12,6 +12,7 @@ from holdfast import Fail, compensate, gather, sleep, step, sync, workflow
 from holdfast.budgets import record, reserve, spend
 from holdfast.core.budgets.rules import limits_from
 from holdfast.store.budgets.operations import RaiseBudget, SetBudget
+from holdfast.testing import internals
 from holdfast.testing.recorder import RUN
 
 stores: list = []
@@ -38,8 +39,8 @@ def with_budget(limit=1000, **options):
 
 def counted(lab, **expected):
     """What the run has spent, and the budget with it; nothing is set aside."""
-    assert lab.engine.spending(RUN).total == expected
-    lines = lab.engine._parts.store.budgets.lines(["team"])
+    assert lab.engine.budgets.usage(RUN).total == expected
+    lines = internals(lab.engine).store.budgets.lines(["team"])
     assert {line.dimension: line.used / 1_000_000 for line in lines if line.used} == expected
     assert [line.reserved for line in lines] == [0, 0]
 
@@ -213,9 +214,11 @@ def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget(crashing_
 
 
 def total(lab, tokens, left):
-    assert lab.engine.spending(RUN).total["tokens"] == tokens
+    assert lab.engine.budgets.usage(RUN).total["tokens"] == tokens
     (line,) = (
-        one for one in lab.engine._parts.store.budgets.lines(["team"]) if one.dimension == "tokens"
+        one
+        for one in internals(lab.engine).store.budgets.lines(["team"])
+        if one.dimension == "tokens"
     )
     assert (line.used, line.reserved) == (left * 1_000_000, 0)
 
@@ -262,7 +265,7 @@ def test_limits_of_a_tree_that_fail_its_run(crashing_in_a_file):
         return await think(60) + await overthink(60) + await think(60)
 
     def spent(lab):
-        assert lab.engine.spending(RUN).total["tokens"] == 121
+        assert lab.engine.budgets.usage(RUN).total["tokens"] == 121
 
     crashing_in_a_file(
         failing,

@@ -29,7 +29,7 @@ from holdfast import (
     workflow,
 )
 from holdfast.engine.execution.pending import children
-from holdfast.testing import crash_everywhere
+from holdfast.testing import crash_everywhere, internals
 from holdfast.testing.recorder import RUN
 from holdfast.versions import patched, version
 
@@ -888,7 +888,9 @@ def paying_blocking(x: int) -> int:
 @pytest.mark.parametrize("shape", [paying, paying_blocking], ids=lambda shape: shape.name)
 def test_a_transactional_step_takes_effect_exactly_once(shape):
     def entered_once(lab):
-        rows = lab.engine._parts.store.database.fetch("SELECT amount FROM account ORDER BY amount")
+        rows = internals(lab.engine).store.database.fetch(
+            "SELECT amount FROM account ORDER BY amount"
+        )
         assert [row["amount"] for row in rows] == [2, 3]
 
     everywhere(shape, 2, check=entered_once)

@@ -31,11 +31,11 @@ def everywhere(request):
 
 
 def decides(choice, by, **options):
-    return lambda lab, gate: lab.engine.decide(gate, choice, by=by, **options)
+    return lambda lab, gate: lab.engine.gates.decide(gate, choice, by=by, **options)
 
 
 def gates_of(lab):
-    return lab.engine.gates(run=RUN, status="any")
+    return lab.engine.gates.list(run=RUN, status="any")
 
 
 @step
@@ -154,7 +154,7 @@ def test_a_decision_in_a_plain_function(everywhere):
 
 def test_two_people(everywhere):
     def check(lab):
-        kinds = [(entry.kind, entry.person) for entry in lab.engine.gate_entries(gates_of(lab)[0])]
+        kinds = [(entry.kind, entry.person) for entry in lab.engine.gates.entries(gates_of(lab)[0])]
         assert kinds == [("decided", "ann"), ("decided", "bob"), ("decided", "eve")]
 
     people = [decides("approve", "ann"), decides("reject", "bob"), decides("approve", "eve")]
@@ -176,7 +176,7 @@ def test_reminders_and_escalation_until_time_decides(everywhere):
     def check(lab):
         (gate,) = gates_of(lab)
         kinds = Counter(event.kind for event in lab.history(RUN))
-        entries = Counter(entry.kind for entry in lab.engine.gate_entries(gate))
+        entries = Counter(entry.kind for entry in lab.engine.gates.entries(gate))
         assert (gate.status, gate.choice, gate.assignees) == ("expired", "reject", ("ann", "boss"))
         assert kinds["gate_reminded"] == entries["reminded"] == gate.reminded == 3
         assert kinds["gate_escalated"] == entries["escalated"] == gate.escalated == 1
@@ -233,14 +233,14 @@ def test_a_cancelled_run_withdraws_its_gate(everywhere):
 def test_a_person_withdraws_a_gate(everywhere):
     everywhere(
         withdrawn,
-        people=[lambda lab, gate: lab.engine.withdraw(gate, by="root", reason="not needed")],
+        people=[lambda lab, gate: lab.engine.gates.withdraw(gate, by="root", reason="not needed")],
     )
 
 
 def test_a_delegation_and_a_reassignment(everywhere):
     people = [
-        lambda lab, gate: lab.engine.delegate(gate, "bob", by="ann"),
-        lambda lab, gate: lab.engine.reassign(gate, assignees=["carol"], by="root"),
+        lambda lab, gate: lab.engine.gates.delegate(gate, "bob", by="ann"),
+        lambda lab, gate: lab.engine.gates.reassign(gate, assignees=["carol"], by="root"),
         decides("yes", "carol"),
     ]
     everywhere(approval, 7, people=people)
@@ -249,7 +249,7 @@ def test_a_delegation_and_a_reassignment(everywhere):
 def test_a_change_of_what_is_decided_on_lets_decisions_lapse(everywhere):
     people = [
         decides("approve", "ann"),
-        lambda lab, gate: lab.engine.update_gate(gate, {"amount": 2}),
+        lambda lab, gate: lab.engine.gates.update(gate, {"amount": 2}),
         decides("approve", "ann"),
         decides("approve", "bob"),
     ]
@@ -258,7 +258,7 @@ def test_a_change_of_what_is_decided_on_lets_decisions_lapse(everywhere):
 
 def test_an_answer_by_link(everywhere):
     def clicks(lab, gate):
-        lab.engine.answer(lab.engine.gate_link(gate, "yes", by="ann"))
+        lab.engine.gates.answer(lab.engine.gates.link(gate, "yes", by="ann"))
 
     everywhere(approval, 7, people=[clicks])
 

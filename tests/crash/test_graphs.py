@@ -30,7 +30,7 @@ from holdfast.store.graphs.operations import (
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.store import Store
 from holdfast.store.transitions.graphs import work
-from holdfast.testing import Lab
+from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Crash, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
@@ -130,7 +130,7 @@ def hold(lab: Lab) -> None:
 def mend(lab: Lab) -> None:
     """Do it again, unless that was done."""
     mended[0] = True
-    if lab.engine._parts.store.graphs.member("g::never").state == "skipped":
+    if internals(lab.engine).store.graphs.member("g::never").state == "skipped":
         lab.engine.graphs.replay("g", "never")
 
 
@@ -204,7 +204,7 @@ def replay_lost(lab: Lab) -> None:
     """Do it again, unless all of it was."""
     mended[0] = True
     for name in ("lost0", "lost1", "bottom"):
-        if lab.engine._parts.store.graphs.member(f"g::{name}").state in ("failed", "skipped"):
+        if internals(lab.engine).store.graphs.member(f"g::{name}").state in ("failed", "skipped"):
             lab.engine.graphs.replay("g", "bottom")
             return
 
@@ -307,7 +307,8 @@ def test_graphs_end_when_real_workers_are_killed(kind, request, tmp_path):
         for wanted in (9, 18):
             until(
                 lambda wanted=wanted: (
-                    sum(run.status == "completed" for run in engine.runs(limit=1000)) >= wanted
+                    sum(run.status == "completed" for run in engine.runs().page(limit=1000))
+                    >= wanted
                 )
             )
             replace_one(workers)
@@ -316,7 +317,7 @@ def test_graphs_end_when_real_workers_are_killed(kind, request, tmp_path):
             for _ in range(4):
                 total = 5 * total + 10
             assert run.result(timeout=60) == {"3": total}
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 class Mortal:
@@ -342,7 +343,7 @@ def test_an_export_that_dies_leaves_a_whole_copy_or_one_that_says_it_is_none(tmp
     with Lab(tmp_path / "source.db", workflows=WORKFLOWS) as lab:
         hold(lab)
         lab.settle()
-        source = lab.engine._parts.store
+        source = internals(lab.engine).store
         commits = 0
         for number, side in ((number, side) for number in range(1, 20) for side in (BEFORE, AFTER)):
             target = tmp_path / f"{number}{side}.db"

@@ -24,13 +24,14 @@ REKEY = """
 import sys
 from holdfast import Engine
 from holdfast.codecs import Encrypted
+from holdfast.testing import internals
 engine = Engine(sys.argv[1], codec=Encrypted({"k1": b"1" * 32, "k2": b"2" * 32}, "k2"), large=500)
-apply = engine._parts.store.apply
+apply = internals(engine).store.apply
 def told(batch):
     print(len(batch), flush=True)
     return apply(batch)
-engine._parts.store.apply = told
-engine.rekey()
+internals(engine).store.apply = told
+engine.keys.rekey()
 engine.close()
 """
 
@@ -133,8 +134,8 @@ def is_whole(database, results, waiting):
             if engine.run(run_id).status != "completed":
                 engine.signal(run_id, "more", TEXT)
         assert {run_id: engine.run(run_id).result(timeout=60) for run_id in results} == results
-        assert engine.check() == []
-        found = engine.check_payloads()
+        assert engine.database.check() == []
+        found = engine.database.check_payloads()
         assert (found.damaged, found.unreadable) == ([], {})
 
 
@@ -145,8 +146,8 @@ def test_rekey_is_killed_at_random_instants(databases):
     for code in killed_at_random(REKEY, [database], random.Random(SEED), 60):
         codes.append(code)
         with closing(Engine(database, codec=codec("k2"), large=500)) as engine:
-            assert engine.check() == []
-            assert engine.check_payloads().damaged == []
+            assert engine.database.check() == []
+            assert engine.database.check_payloads().damaged == []
     assert -9 in codes
     end(REKEY, [database])
     with closing(open_store(database)) as store:
@@ -158,7 +159,7 @@ def usable(database):
     """Return whether an engine can work on a database."""
     try:
         with closing(Engine(database, codec=codec("k2"))) as engine:
-            return bool(engine.runs(limit=1))
+            return bool(engine.runs().page(limit=1))
     except (StoreHalfCopied, StoreSealed):
         return False
 

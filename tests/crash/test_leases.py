@@ -58,7 +58,7 @@ class Mortal:
 def work(engine: Engine) -> None:
     """Claim once, and do the next thing: show something and wait for two signals, wait in vain, be
     done."""
-    leases = engine.leases("mortal", workflows=["render"], ttl="10s")
+    leases = engine.tasks.worker("mortal", workflows=["render"], ttl="10s")
     for lease in leases.claim():
         if lease.waited is None:
             lease.progress(10, "begun")
@@ -78,9 +78,9 @@ def work(engine: Engine) -> None:
 
 def answer(engine: Engine, run_id: str, clock: VirtualClock) -> None:
     """Do what others do meanwhile: send what the run waits for, once; and let time pass."""
-    for wait in engine.waits(run_id):
+    for wait in engine.waits.list(run_id):
         if wait.id is not None and wait.state == "open":
-            engine.deliver(wait.id, engine.wait_token(wait.id), payload=1, key="ok")
+            engine.waits.deliver(wait.id, engine.waits.token(wait.id), payload=1, key="ok")
     engine.signal(run_id, "go", 2, key="go")
     clock.advance("1h")
 
@@ -99,7 +99,7 @@ def live(
         except Crash:
             died, mortal = True, whole
             clock.advance("11s")
-        assert whole.check() == []
+        assert whole.database.check() == []
         if run.record.finished_at is not None:
             break
         answer(whole, run.id, clock)
@@ -107,11 +107,11 @@ def live(
     done = {
         "status": run.status,
         "result": run.result(timeout="1s"),
-        "progress": whole.progress(run.id).percent,
+        "progress": whole.streams.progress(run.id).percent,
         "waits": history.count("wait_satisfied"),
         "timeouts": history.count("wait_timed_out"),
-        "summary": whole.summary(run.id),
-        "streams": {stream.reason for stream in whole.streams(run.id)} - {"taken over"},
+        "summary": whole.streams.summary(run.id),
+        "streams": {stream.reason for stream in whole.streams.list(run.id)} - {"taken over"},
     }
     store.close()
     return died, done
@@ -124,7 +124,7 @@ ACTIONS = ("continue", "fail", "cancel", "expire", "escalate")
 def work_in_vain(engine: Engine) -> None:
     """Claim what can be claimed: let it wait for what never comes, as it says itself, or say what
     came of that."""
-    leases = engine.leases("mortal", workflows=["overdue"], ttl="10s")
+    leases = engine.tasks.worker("mortal", workflows=["overdue"], ttl="10s")
     for lease in leases.claim(10):
         if lease.waited is None:
             lease.suspend("never", timeout="1h", on_timeout=lease.input[0])
@@ -151,9 +151,9 @@ def live_in_vain(
             clock.advance("11s")
         if all(run.record.finished_at is not None for run in runs.values()):
             break
-        for wait in whole.waits(escalated=True):
-            whole.release(wait.run_id, by="ann")
-    assert whole.check() == []
+        for wait in whole.waits.list(escalated=True):
+            whole.waits.release(wait.run_id, by="ann")
+    assert whole.database.check() == []
     store.close()
     return died, {action: _came_to(run) for action, run in runs.items()}
 

@@ -19,7 +19,7 @@ from holdfast.store.payloads.operations import CopyPayloads, Reseal
 from holdfast.store.retention.operations import Forget
 from holdfast.store.runs.operations import Prune
 from holdfast.store.subscriptions.operations import ResealWebhook
-from holdfast.testing import crash_everywhere
+from holdfast.testing import crash_everywhere, internals
 from holdfast.testing.clock import VirtualClock
 
 SIZE = 3000
@@ -80,7 +80,7 @@ async def transacts() -> int:
 def is_sound(lab) -> None:
     """Every payload is what its digest says, and is as often there as it is referred to: the laws
     are checked anyway."""
-    found = lab.engine.check_payloads()
+    found = lab.engine.database.check_payloads()
     assert (found.damaged, found.unreadable) == ([], {})
     assert found.payloads > 0
 
@@ -146,8 +146,8 @@ def fill(database, clock, codec=None, runs=3):
         ids = [engine.start(child_of_it, text) for _ in range(runs)]
         results = {run.id: run.result(timeout=30) for run in ids}
         live = engine.start(child_of_it, text, delay="1000d")
-        engine.rotate_key(kid="sign", secret=SECRET)
-        engine.add_webhook("hook", "https://example.org/hook", secret=SECRET.decode())
+        engine.keys.rotate(kid="sign", secret=SECRET)
+        engine.webhooks.set("hook", "https://example.org/hook", secret=SECRET.decode())
         clock.advance("1d")
         return results, live.id
 
@@ -162,17 +162,17 @@ def die_and_repeat(database, clock, codec, kinds, act, check):
     for after in (False, True):
         for at in range(100):
             engine = open_again(database, clock, codec)
-            real = engine._parts.store
+            real = internals(engine).store
             mortal = Mortal(real, kinds, at, after=after)
-            engine._parts.store = engine._parts.writer.store = mortal
+            internals(engine).store = internals(engine).writer.store = mortal
             died = False
             try:
                 act(engine)
             except Dies:
                 died = True
-            engine._parts.store = real
-            assert real.check() == []
-            assert engine.check_payloads().damaged == []
+            internals(engine).store = real
+            assert real.database.check() == []
+            assert engine.database.check_payloads().damaged == []
             check(engine)
             engine.close()
             if not died:
@@ -189,11 +189,11 @@ def test_pruning_shared_payloads(database):
         assert len(engine.run(live).record.input) == SIZE + 4
 
     die_and_repeat(
-        database, clock, None, (Prune,), lambda engine: engine.prune("1h", batch=1), check
+        database, clock, None, (Prune,), lambda engine: engine.retention.prune("1h", batch=1), check
     )
     engine = open_again(database, clock)
     assert [run.id for run in engine.runs()] == [live]
-    assert engine._parts.store.payloads.totals()["payloads"] == 1
+    assert internals(engine).store.payloads.totals()["payloads"] == 1
     engine.close()
 
 
@@ -201,7 +201,7 @@ def test_retention_of_runs_and_of_their_histories(database):
     clock = VirtualClock()
     results, live = fill(database, clock)
     engine = open_again(database, clock)
-    engine.retention("thin", what="events", older_than="1h")
+    engine.retention.set("thin", what="events", older_than="1h")
     engine.close()
 
     def check(engine):
@@ -209,7 +209,7 @@ def test_retention_of_runs_and_of_their_histories(database):
             assert engine.run(run_id).result(timeout=1) == result
         assert engine.run(live).status == "pending"
 
-    die_and_repeat(database, clock, None, (Forget,), lambda engine: engine.retain(), check)
+    die_and_repeat(database, clock, None, (Forget,), lambda engine: engine.retention.apply(), check)
 
 
 @pytest.mark.parametrize("was", [None, "k1"], ids=["from plain", "from another key"])
@@ -223,21 +223,22 @@ def test_rekeying(database, was):
             assert engine.run(run_id).result(timeout=1) == result
         assert len(engine.run(live).record.input) == SIZE + 4
         assert [
-            engine._parts.sealer.secrets.reveal(key) for key in engine._parts.store.keys.all()
+            internals(engine).sealer.secrets.reveal(key)
+            for key in internals(engine).store.keys.all()
         ] == [SECRET]
-        assert engine.add_webhook("hook", "https://example.org/hook") == SECRET.decode()
+        assert engine.webhooks.set("hook", "https://example.org/hook") == SECRET.decode()
 
     die_and_repeat(
         database,
         clock,
         codec,
         (Reseal, ResealKey, ResealWebhook),
-        lambda engine: engine.rekey(),
+        lambda engine: engine.keys.rekey(),
         check,
     )
     engine = open_again(database, clock, codec)
-    assert engine.rekey().values == 0
-    assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
+    assert engine.keys.rekey().values == 0
+    assert internals(engine).store.payloads.keys_in_use().keys() == {"k2"}
     engine.close()
 
 
@@ -262,8 +263,8 @@ def test_copying_takes_the_payloads_along_and_begins_anew_after_a_crash(database
     assert moved.same and moved.source.payloads == 3
     engine = open_again(target, clock)
     assert engine.run(next(iter(results))).result(timeout=5) in results.values()
-    assert engine.check() == []
-    assert engine.check_payloads().payloads == 3
+    assert engine.database.check() == []
+    assert engine.database.check_payloads().payloads == 3
     engine.close()
 
 
@@ -272,7 +273,7 @@ def test_an_export_takes_along_what_its_runs_refer_to(database, tmp_path):
     results, _ = fill(database, clock, Encrypted(KEYS, "k1"))
     engine = open_again(database, clock, Encrypted(KEYS, "k1"))
     run_id, told = next(iter(results)), []
-    assert engine.export(run_id, tmp_path / "one.db", progress=told.append) == 1
+    assert engine.database.export(run_id, tmp_path / "one.db", progress=told.append) == 1
     engine.close()
     assert told == [1]
     with pytest.raises(holdfast.errors.CodecMismatch):

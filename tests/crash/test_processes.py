@@ -123,8 +123,8 @@ def never_again(engine: Engine, workers: Workers):
     """Nothing that is recorded as completed now is done again in the block."""
     recorded = {
         (run.id, event.step)
-        for run in engine.runs(limit=1000)
-        for event in engine.history(run.id)
+        for run in engine.runs().page(limit=1000)
+        for event in engine.run(run.id).history()
         if event.kind == "step_completed"
     }
     before = len(workers.effects())
@@ -134,7 +134,7 @@ def never_again(engine: Engine, workers: Workers):
 
 
 def count(engine: Engine, *statuses: str) -> int:
-    return len(engine.runs(status=list(statuses), limit=1000))
+    return len(engine.runs(status=list(statuses)).page(limit=1000))
 
 
 def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engine):
@@ -164,10 +164,10 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
     assert kills > 3
     assert len(done) == runs * 5
     assert repeated <= kills * concurrency
-    assert {run.id: run.result for run in engine.runs(limit=1000)} == {
+    assert {run.id: run.result for run in engine.runs().page(limit=1000)} == {
         f"run-{n}": b"%d" % (5 * n + 10) for n in range(runs)
     }
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
@@ -184,7 +184,7 @@ def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
     workers.tell("go")
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [second.pid] * 10
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 @pytest.mark.parametrize("how", ["read", "delete"])
@@ -196,11 +196,11 @@ def test_a_live_worker_whose_sessions_file_is_read_or_deleted_keeps_its_runs(wor
     second = workers.start(lifetime="1h")  # it checks all sessions before it says that it is ready
     third = workers.start(lifetime="1h")
 
-    assert {session.pid for session in engine.workers()} == {first.pid, second.pid, third.pid}
+    assert {session.pid for session in engine.workers.list()} == {first.pid, second.pid, third.pid}
     workers.tell("go")
     assert run.result(timeout=PATIENCE) == first.pid
     assert run.record.generation == 1
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 @pytest.mark.parametrize("how", ["read", "delete"])
@@ -227,7 +227,7 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
     hanging = workers.start(lifetime="1s")
     runs = [engine.start("patient", "go") for _ in range(5)]
     until(lambda: len(workers.effects()) == 5, what="all at work")
-    old = {session.id for session in engine.workers()}
+    old = {session.id for session in engine.workers.list()}
     workers.stop(hanging)
 
     other = workers.start(lifetime="1h")  # however slow the machine is, nobody takes it for dead
@@ -238,12 +238,14 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
     assert [run.result(timeout=PATIENCE) for run in runs] == [other.pid] * 5
     assert all(sum(event.kind == "step_completed" for event in run.history()) == 1 for run in runs)
     until(
-        lambda: {s.pid for s in engine.workers() if s.id not in old} == {hanging.pid, other.pid},
+        lambda: (
+            {s.pid for s in engine.workers.list() if s.id not in old} == {hanging.pid, other.pid}
+        ),
         what="new session",
     )
     workers.kill(other)
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, engine):
@@ -259,7 +261,7 @@ def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, e
     workers.kill(stopped, signal.SIGCONT)
     until(lambda: workers.lines("released", stopped) == 10, what="all programs awake")
     until(
-        lambda: {session.pid for session in engine.workers()} == {stopped.pid, other.pid},
+        lambda: {session.pid for session in engine.workers.list()} == {stopped.pid, other.pid},
         what="new session",
     )
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
@@ -270,7 +272,7 @@ def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, e
     assert steps == {
         (run.id, step): 1 for run in runs for step in ("work_in_a_thread", "work_in_a_thread#2")
     }
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def crash_until_stuck(workers, engine, bad, *, limit: int) -> int:
@@ -302,7 +304,7 @@ def test_a_run_that_kills_its_worker_again_and_again_is_stuck(workers, engine):
         workers.start()
     assert waiting.result(timeout=PATIENCE) == "hello"
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_the_neighbours_of_a_run_that_kills_its_worker_complete(workers, engine):
@@ -337,23 +339,25 @@ def test_places_and_what_was_set_aside_come_back_when_their_worker_is_killed(wor
 
 
 def kill_the_holder(workers, engine):
-    engine.lane("narrow", per_share=1)
-    engine.budget("team", {"tokens": 100})
+    engine.lanes.set("narrow", per_share=1)
+    engine.budgets.set("team", {"tokens": 100})
     first = workers.start()
     runs = [
         engine.start("holder", "go", lane="narrow", share="customer", budget="team")
         for _ in range(2)
     ]
     until(lambda: len(workers.effects()) == 1, what="one at work")
-    assert [line.reserved for line in engine.budgets()[0].lines] == [60_000_000]
+    assert [line.reserved for line in engine.budgets.list()[0].lines] == [60_000_000]
 
     workers.kill(first)
     second = workers.start()
     until(lambda: len(workers.effects()) == 2, what="takeover")
-    assert [line.reserved for line in engine.budgets()[0].lines] == [60_000_000]
+    assert [line.reserved for line in engine.budgets.list()[0].lines] == [60_000_000]
     assert sorted(run.status for run in runs) == ["pending", "running"]
     workers.tell("go")
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [second.pid] * 2
-    assert [(line.used, line.reserved) for line in engine.budgets()[0].lines] == [(10_000_000, 0)]
-    assert engine.check() == []
+    assert [(line.used, line.reserved) for line in engine.budgets.list()[0].lines] == [
+        (10_000_000, 0)
+    ]
+    assert engine.database.check() == []

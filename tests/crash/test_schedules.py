@@ -55,7 +55,9 @@ async def ticked() -> str:
 
 
 def made(**options) -> Act:
-    return lambda lab: lab.engine.schedule("hourly", ticked, **{"cron": "0 * * * *", **options})
+    return lambda lab: lab.engine.schedules.set(
+        "hourly", ticked, **{"cron": "0 * * * *", **options}
+    )
 
 
 def at(hour: float) -> Act:
@@ -83,17 +85,17 @@ SCRIPTS: dict[str, list[Act]] = {
     "pause and resume": [
         made(overlap="allow"),
         *hours(1),
-        lambda lab: lab.engine.pause_schedule("hourly", "holidays"),
+        lambda lab: lab.engine.schedules.pause("hourly", "holidays"),
         *hours(2, 3.5),
-        lambda lab: lab.engine.resume_schedule("hourly"),
+        lambda lab: lab.engine.schedules.resume("hourly"),
         *hours(4, 5, 6.5),
-        lambda lab: lab.engine.unschedule("hourly") if lab.engine.schedules() else None,
+        lambda lab: lab.engine.schedules.remove("hourly") if lab.engine.schedules.list() else None,
         *hours(8),
     ],
     "backfill": [
         made(overlap="allow"),
         *hours(1),
-        lambda lab: lab.engine.backfill("hourly", "5h", "0s"),
+        lambda lab: lab.engine.schedules.backfill("hourly", "5h", "0s"),
         *hours(2, 4),
     ],
     "another rule": [
@@ -148,8 +150,8 @@ def test_each_tick_has_its_run_wherever_whoever_dies(kind, name, request, tmp_pa
 
 def test_a_trigger_that_was_committed_is_not_lost(tmp_path):
     def trigger(lab: Lab) -> None:
-        if lab.engine.find_schedule("hourly").started == 0:
-            lab.engine.trigger("hourly")
+        if lab.engine.schedules.get("hourly").started == 0:
+            lab.engine.schedules.trigger("hourly")
 
     script = [made(), trigger, *hours(0.5, 1, 1.5, 2)]
     expected, ledger = play(str(tmp_path / "a.db"), script, [])
@@ -169,7 +171,7 @@ def test_ticks_are_neither_lost_nor_doubled_when_real_workers_are_killed(kind, r
 
 def _kill_and_count(workers: Workers, engine: Engine) -> None:
     pause = threading.Event()
-    engine.schedule(
+    engine.schedules.set(
         "each second",
         "five_steps",
         interval="1s",
@@ -178,16 +180,16 @@ def _kill_and_count(workers: Workers, engine: Engine) -> None:
         catch_up=1000,
         overlap="allow",
     )
-    made = engine.find_schedule("each second")
+    made = engine.schedules.get("each second")
     for _ in range(6):
         pause.wait(0.9)
         replace_one(workers)
-    until(lambda: len(engine.runs(limit=1000)) >= 8)
-    engine.pause_schedule("each second")
-    until(lambda: all(run.status == "completed" for run in engine.runs(limit=1000)))
+    until(lambda: len(engine.runs().page(limit=1000)) >= 8)
+    engine.schedules.pause("each second")
+    until(lambda: all(run.status == "completed" for run in engine.runs().page(limit=1000)))
     ticks = sorted(
-        int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs(limit=1000)
+        int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs().page(limit=1000)
     )
     assert ticks == [made.anchor + number * 1_000_000 for number in range(1, len(ticks) + 1)]
-    assert engine.find_schedule("each second").started == len(ticks)
-    assert engine.check() == []
+    assert engine.schedules.get("each second").started == len(ticks)
+    assert engine.database.check() == []

@@ -108,7 +108,7 @@ def gathers_in_spite_of(database, plan, clear):
     with Lab(database, clock=clock, workflows=[gathered_words, last_draft]) as lab:
         gather_words(lab, WORDS[len(told) :], told)
         results = {run.id: (run.workflow, lab.finish(run.id)) for run in lab.engine.runs()}
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
     found = Counter(
         word
         for workflow, words in results.values()

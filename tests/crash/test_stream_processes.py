@@ -26,7 +26,7 @@ def test_a_tail_in_another_process_sees_a_killed_writer_superseded(workers):
     with closing(Engine(workers.database, workflows=[])) as engine:
         first = workers.start()
         run = engine.start("talking", "done")
-        tail = engine.tail(run.id, timeout="20s")
+        tail = engine.streams.tail(run.id, timeout="20s")
         assert next(tail).value == "begins"
         seen = [next(tail) for _ in range(5)]
         assert {frame.value["pid"] for frame in seen} == {first.pid}
@@ -35,7 +35,9 @@ def test_a_tail_in_another_process_sees_a_killed_writer_superseded(workers):
         workers.kill(first)
         frames = iter(tail)
         after = next(frame for frame in frames if frame.value["pid"] == second.pid)
-        old = next(stream for stream in engine.streams(run.id) if stream.number == seen[0].stream)
+        old = next(
+            stream for stream in engine.streams.list(run.id) if stream.number == seen[0].stream
+        )
 
         assert (after.supersedes, after.value["said"]) == (seen[0].stream, 0)
         assert (old.reason, old.superseded_by) == ("taken over", after.stream)
@@ -43,20 +45,20 @@ def test_a_tail_in_another_process_sees_a_killed_writer_superseded(workers):
         rest = list(frames)
         assert [frame.value["said"] for frame in rest] == list(range(1, len(rest) + 1))
         assert run.result(timeout=20) == second.pid
-        assert [stream.reason for stream in engine.streams(run.id)] == [
+        assert [stream.reason for stream in engine.streams.list(run.id)] == [
             "completed",
             "taken over",
             "completed",
         ]
-        assert [event.kind for event in engine.events(kind="leases")] == ["lease_lost"]
-        assert engine.check() == []
+        assert [event.kind for event in engine.events.read(kind="leases")] == ["lease_lost"]
+        assert engine.database.check() == []
 
 
 def test_events_of_other_processes_are_followed(workers):
     with closing(Engine(workers.database, workflows=[])) as engine:
         workers.start()
         workers.tell("done")
-        events = engine.events(after="now", follow=True, kind="completions", timeout="20s")
+        events = engine.events.follow(after="now", kind="completions", timeout="20s")
         for _ in range(3):
             run = engine.start("talking", "done")
             assert next(events).run_id == run.id

@@ -35,7 +35,7 @@ from holdfast.store.runs.operations import (
 from holdfast.store.store import Store
 from holdfast.store.transitions import advancing, sessions, stopping, trees
 from holdfast.store.transitions.graphs import pruning, sweeping
-from holdfast.testing import Lab
+from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
@@ -161,7 +161,7 @@ def start_family(lab: Lab) -> None:
 
 def prune_runs(lab: Lab) -> None:
     lab.advance("1h")
-    lab.engine.prune("1m")
+    lab.engine.retention.prune("1m")
 
 
 def start_many(lab: Lab) -> None:
@@ -231,7 +231,7 @@ def all_are_forked(store: Store, ledger: CommitRecorder) -> None:
 
 def lose_a_worker(lab: Lab) -> None:
     """Let a worker elsewhere hold runs and die, and end its session."""
-    store = lab.engine._parts.store
+    store = internals(lab.engine).store
     if store.runs.get("r0") is None:
         own = store.runs.sessions()[0]
         gone = msgspec.structs.replace(

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import compensate, first, gather, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import BadOption, WaitNotFound, WaitTimeout
-from holdfast.testing import crash_everywhere
+from holdfast.testing import crash_everywhere, internals
 from holdfast.testing.postgres import _WIPE
 from holdfast.testing.recorder import RUN
 from holdfast.waits import all_of, any_of, count, create_wait, matching, wait_for
@@ -49,11 +49,11 @@ def delivers(name, payload=None, **options):
 
     def deliver(lab):
         wait = next(
-            wait for wait in lab.engine.waits(RUN) if wait.id is not None and wait.name == name
+            wait for wait in lab.engine.waits.list(RUN) if wait.id is not None and wait.name == name
         )
-        lab.engine.deliver(
+        lab.engine.waits.deliver(
             wait.id,
-            lab.engine.wait_token(wait.id),
+            lab.engine.waits.token(wait.id),
             payload=payload,
             key=f"{name} {payload}",
             **options,
@@ -65,21 +65,21 @@ def delivers(name, payload=None, **options):
 def releases(lab):
     """Let go what the run waits for, as a person would who looks first."""
     with suppress(WaitNotFound, BadOption):
-        lab.engine.release(RUN, payload="go", by="ann")
+        lab.engine.waits.release(RUN, payload="go", by="ann")
 
 
 def releases_when_parked(lab):
     """The same, of a run that waits for nothing but a time."""
     lab.settle()
     with suppress(WaitNotFound):  # it was taken from this one before it came so far
-        lab.engine.release(RUN, by="ann")
+        lab.engine.waits.release(RUN, by="ann")
         world["let go"] += 1
         let_go.append(lab.engine.run(RUN).record.workflow)
 
 
 def releases_when_asked(lab):
     """The same, but only when the wait was put to a person."""
-    if not lab.engine.waits(RUN, escalated=True):
+    if not lab.engine.waits.list(RUN, escalated=True):
         lab.hop()
         lab.settle()
     releases(lab)
@@ -89,11 +89,11 @@ def soon(lab):
     """It did not wait for its time if somebody let it go, and nobody's word is left over."""
     record = lab.engine.run(RUN).record
     assert not world["let go"] or record.finished_at - record.created_at < 86_400_000_000
-    assert lab.engine._parts.store.signals.of_run(RUN) == []
+    assert internals(lab.engine).store.signals.of_run(RUN) == []
 
 
 def all_is_closed(lab):
-    assert [wait for wait in lab.engine.waits(RUN) if wait.closed_at is None] == []
+    assert [wait for wait in lab.engine.waits.list(RUN) if wait.closed_at is None] == []
 
 
 # Signals

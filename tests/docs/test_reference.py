@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -12,7 +13,8 @@ import holdfast
 from holdfast import errors
 from holdfast.authoring.python.children import OPTIONS as CHILD_OPTIONS
 from holdfast.cli.main import cli
-from holdfast.connect.components import START_OPTIONS
+from holdfast.connect.blocking.runs import RunQuery
+from holdfast.connect.start_options import START_OPTIONS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import RunRecord as Record
 from holdfast.core.schedules.model import Schedule, Tick
@@ -27,17 +29,24 @@ HEADINGS = set(
 )
 ERRORS = [name for name, one in vars(errors).items() if inspect.isclass(one)]
 NAMESPACES = [name for name in holdfast._NAMESPACES if holdfast._NAMESPACES[name]]
-HANDLES = [holdfast.Engine, holdfast.AsyncEngine, holdfast.Run, holdfast.AsyncRun]
+HANDLES = [holdfast.Engine, holdfast.Run, RunQuery]
 
 
 def methods(handle):
-    own = {
-        name
-        for one in handle.__mro__
-        if one.__module__.startswith("holdfast.")
-        for name in vars(one)
+    return sorted(f"{handle.__name__}.{name}" for name in public(handle))
+
+
+def public(handle):
+    return {name for name in vars(handle) if not name.startswith("_")}
+
+
+def namespaces(engine):
+    """Return the public methods of the namespaces of an engine, by the name of the namespace."""
+    return {
+        name: public(type(value))
+        for name, value in vars(engine).items()
+        if not name.startswith("_")
     }
-    return sorted(f"{handle.__name__}.{name}" for name in own if not name.startswith("_"))
 
 
 @pytest.mark.parametrize("name", holdfast.__all__)
@@ -61,6 +70,24 @@ def test_every_public_name_for_plain_functions_is_described(name):
 @pytest.mark.parametrize("name", [name for handle in HANDLES for name in methods(handle)])
 def test_every_method_is_described(name):
     assert is_mentioned(name)
+
+
+def test_every_method_of_a_namespace_is_described(tmp_path):
+    with closing(holdfast.Engine(tmp_path / "reference.db")) as engine:
+        names = [
+            f"engine.{name}.{verb}" for name, own in namespaces(engine).items() for verb in own
+        ]
+
+    assert [name for name in names if not is_mentioned(name)] == []
+
+
+def test_the_asynchronous_engine_has_the_same_methods(tmp_path):
+    with closing(holdfast.Engine(tmp_path / "reference.db")) as engine:
+        asynchronous = holdfast.AsyncEngine(tmp_path / "reference.db")
+
+        assert namespaces(asynchronous) == namespaces(engine)
+        assert public(holdfast.AsyncEngine) == public(holdfast.Engine)
+        assert public(holdfast.AsyncRun) == public(holdfast.Run)
 
 
 @pytest.mark.parametrize("name", ERRORS)

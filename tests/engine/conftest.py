@@ -39,7 +39,7 @@ def database(request, tmp_path) -> Iterator[str]:
 def engine(database) -> Iterator[Engine]:
     with Engine(database, grace=1) as engine:
         yield engine
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 @pytest.fixture
@@ -52,5 +52,5 @@ def idle(database, clock):
     """An engine without a worker, with a clock that the test moves."""
     engine = Engine(database, clock=clock)
     yield engine
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()

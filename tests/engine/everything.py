@@ -21,6 +21,7 @@ from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
+from holdfast.testing import internals
 from tests.engine.waiting import wait_for, wait_until
 
 
@@ -110,7 +111,7 @@ WORKFLOWS = [payer, plain, bulky, failing, sleeper, listener, gated, caller, ite
 def populate(url: str, clock: Any) -> None:
     """Create one entity of every kind."""
     with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
-        engine.lane(
+        engine.lanes.set(
             "narrow",
             concurrency=5,
             rate="50/h",
@@ -118,16 +119,16 @@ def populate(url: str, clock: Any) -> None:
             rate_per_share="40/h",
             weights={"x": 2},
         )
-        engine.lane("closed", paused=True)
-        engine.budget("shared", {"money": 100})
-        list(engine.events(name="audit"))
-        engine.schedule("hourly", plain, args=[3], interval="1h")
-        engine.retention("old", older_than="30d", workflow="every_plain")
-        engine.trigger("hourly")
-        engine.add_webhook(
+        engine.lanes.set("closed", paused=True)
+        engine.budgets.set("shared", {"money": 100})
+        list(engine.events.read(name="audit"))
+        engine.schedules.set("hourly", plain, args=[3], interval="1h")
+        engine.retention.set("old", older_than="30d", workflow="every_plain")
+        engine.schedules.trigger("hourly")
+        engine.webhooks.set(
             "dead", "http://127.0.0.1:9/none", after="now", kind="run_failed", attempts=1
         )
-        engine.add_webhook("hook", "http://127.0.0.1:9/none", after="now", kind="run_expired")
+        engine.webhooks.set("hook", "http://127.0.0.1:9/none", after="now", kind="run_expired")
         done = [
             engine.start(plain, 1, id="plain", key="order-1", tags={"customer": "7"}),
             engine.start(plain, 2, id="narrow", lane="narrow", share="x"),
@@ -154,10 +155,10 @@ def populate(url: str, clock: Any) -> None:
         for run in done:
             run.result(timeout=20)
         wait_for(engine, failed, "failed")
-        wait_until(engine, lambda: engine.dead_letters("dead") != [])
+        wait_until(engine, lambda: engine.webhooks.dead_letters("dead") != [])
         for run in waiting:
             wait_for(engine, run, "waiting")
-        wait_until(engine, lambda: engine.runs(workflow="every_item", status="waiting") != [])
+        wait_until(engine, lambda: list(engine.runs(workflow="every_item", status="waiting")) != [])
         wait_until(
             engine,
             lambda: (
@@ -166,10 +167,10 @@ def populate(url: str, clock: Any) -> None:
             ),
         )
         engine.signal("listener", "later", {"kept": 1}, key="k")
-        engine.delegate(engine.gates()[0].id, "cid", by="ann")
+        engine.gates.delegate(engine.gates.list()[0].id, "cid", by="ann")
         _outside(engine)
     with closing(Engine(url, clock=clock)) as idle:
-        _in_passing(idle._parts.store)
+        _in_passing(internals(idle).store)
 
 
 def _outside(engine: Engine) -> None:
@@ -243,29 +244,29 @@ ODD: dict[str, list[Any]] = {
 
 def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield every call that reads the database, by name."""
-    yield "runs", lambda: engine.runs(limit=100)
-    yield "runs by tag", lambda: engine.runs(tags={"customer": "7"})
+    yield "runs", lambda: engine.runs().page(limit=100)
+    yield "runs by tag", lambda: list(engine.runs(tags={"customer": "7"}))
     yield "gates", engine.gates
     yield "schedules", engine.schedules
     yield "lanes", engine.lanes
     yield "workers", engine.workers
-    yield "unserved", engine.unserved
+    yield "unserved", engine.workers.unserved
     yield "budgets", engine.budgets
     yield "waits", engine.waits
-    yield "subscriptions", engine._parts.store.subscriptions.all
-    yield "retention", engine.retentions
-    yield "preview", engine.preview_retention
-    yield "payloads", engine.check_payloads
+    yield "subscriptions", internals(engine).store.subscriptions.all
+    yield "retention", engine.retention.list
+    yield "preview", engine.retention.preview
+    yield "payloads", engine.database.check_payloads
     yield "keys", engine.keys
     yield "flows", engine.flows.list
     yield "graphs", engine.graphs.list
-    yield "events", lambda: list(engine.events())
-    yield "counts", engine._parts.store.runs.counts
+    yield "events", lambda: list(engine.events.read())
+    yield "counts", internals(engine).store.runs.counts
     for run_id in ids["run"]:
         yield f"run {run_id}", partial(_record, engine, run_id)
         yield f"history {run_id}", partial(engine.history, run_id)
         yield f"why {run_id}", partial(engine.why, run_id)
-        yield f"spending {run_id}", partial(engine.spending, run_id)
+        yield f"spending {run_id}", partial(engine.budgets.usage, run_id)
     for flow_id in ids["flow"]:
         for call in (engine.flows.get, engine.flows.steps, engine.flows.events, engine.flows.why):
             yield f"flow {call.__name__}", partial(call, flow_id)
@@ -273,8 +274,8 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
         for look in (engine.graphs.get, engine.graphs.events):
             yield f"graph {look.__name__}", partial(look, graph_id)
     for gate_id in ids["gate"]:
-        yield "gate", partial(engine.gate, gate_id)
-        yield "gate entries", partial(engine.gate_entries, gate_id)
+        yield "gate", partial(engine.gates.get, gate_id)
+        yield "gate entries", partial(engine.gates.entries, gate_id)
 
 
 def _record(engine: Engine, run_id: str) -> object:
@@ -300,17 +301,17 @@ def use(engine: Engine, clock: Any) -> None:
     assert listening.result(timeout=30) == 1
     asked = engine.start(gated)
     wait_for(engine, asked, "waiting")
-    engine.decide(engine.gates(run=asked.id)[0].id, "yes", by="ann")
+    engine.gates.decide(engine.gates.list(run=asked.id)[0].id, "yes", by="ann")
     assert asked.result(timeout=30) == "yes"
     parent = engine.start(family)
     wait_for(engine, parent, "waiting")
-    engine.budget("sound", {"money": 10})
+    engine.budgets.set("sound", {"money": 10})
     assert engine.start(payer, budget="sound").result(timeout=30) == "paid"
-    engine.schedule("sound", plain, args=[3], interval="1h")
+    engine.schedules.set("sound", plain, args=[3], interval="1h")
     asleep = engine.flows.create("research", "sleep", owner="agent", start=True)
     engine.flows.wait(asleep.id, until="1h")
     clock.advance("7h")
-    wait_until(engine, lambda: engine.find_schedule("sound").started > 0)
+    wait_until(engine, lambda: engine.schedules.get("sound").started > 0)
     wait_until(engine, lambda: engine.flows.get(asleep.id).status == "running")
     assert engine.start(plain, 21, lane="another", share="z").result(timeout=30) == 42
     flow = engine.flows.create("research", "go on", owner="agent")

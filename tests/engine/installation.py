@@ -80,8 +80,8 @@ WORKFLOWS = [plain, failing, sleeper, listener, careful, fragile, item, family]
 def populate(url, clock):
     """Create one run of each kind, and return their ids."""
     with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
-        engine.lane("narrow", concurrency=1, rate="5/h")
-        engine.lane("closed", paused=True)
+        engine.lanes.set("narrow", concurrency=1, rate="5/h")
+        engine.lanes.set("closed", paused=True)
         made = {
             "completed": engine.start(
                 plain, 1, key="order-1", tags={"customer": "7", "area": "north"}
@@ -111,7 +111,7 @@ def populate(url, clock):
         wait_until(
             engine,
             lambda: (
-                engine.runs(workflow="moving_item", status="completed")
+                list(engine.runs(workflow="moving_item", status="completed"))
                 and len(open_items(engine)) == 2
             ),
         )
@@ -144,7 +144,7 @@ def go_on(url, clock, ids):
         for run in open_items(engine):
             engine.signal(run.id, "item", 10)
         engine.resume(ids["stuck"])
-        engine.lane("closed")
+        engine.lanes.set("closed")
         clock.advance("3h")
 
         expected = {
@@ -160,4 +160,4 @@ def go_on(url, clock, ids):
         assert {name: engine.run(ids[name]).result(timeout=20) for name in expected} == expected
         wait_for(engine, engine.run(ids["careful"]), "cancelled")
         wait_for(engine, engine.run(ids["failed"]), "failed")
-        assert engine.check() == []
+        assert engine.database.check() == []

@@ -100,7 +100,7 @@ def engine(database):
     with Engine(database, workflows=[twice], **options) as engine:
         execute(database, f"CREATE TABLE note (id {key} PRIMARY KEY, text TEXT NOT NULL)")
         yield engine
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def notes(database):

@@ -11,6 +11,8 @@ import pytest
 from holdfast import AsyncEngine, now, step, wait_signal, workflow
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.errors import RunCancelled
+from holdfast.testing import internals
+from tests.engine.waiting import blocking_run
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def signalled(database, flow, *, signals=("go",)):
                 await waiting(engine, run)
                 await engine.signal("r1", name)
             result = await run.result(timeout=20)
-            assert await engine.check() == []
+            assert await engine.database.check() == []
             return result, [event.kind for event in await run.history()]
 
     return asyncio.run(main())
@@ -126,8 +128,8 @@ def test_a_cancel_that_comes_while_the_program_takes_the_signal_follows_it(datab
 
             def cancel() -> None:
                 assert reached.wait(20)
-                engine._engine.cancel("r1", "enough")
-                engine._engine._parts.worker.loop.call_soon_threadsafe(
+                blocking_run(engine, "r1").cancel("enough")
+                internals(engine).worker.loop.call_soon_threadsafe(
                     passed.set
                 )  # behind the news of the request
 
@@ -139,7 +141,7 @@ def test_a_cancel_that_comes_while_the_program_takes_the_signal_follows_it(datab
             asking.join()
             kinds = [event.kind for event in await run.history()]
             assert kinds.index("signal_received") < kinds.index("run_cancelled")
-            assert await engine.check() == []
+            assert await engine.database.check() == []
 
     asyncio.run(main())
 
@@ -166,7 +168,7 @@ def test_a_run_that_waits_on_after_a_signal_occupies_no_place(database):
                 pass
             await waiting(engine, run)
 
-            assert engine._engine._parts.worker.capacity.room() == 1
+            assert internals(engine).worker.capacity.room() == 1
 
             assert await (await engine.start(other)).result(timeout=20) == "done"
             await engine.signal("r1", "second")

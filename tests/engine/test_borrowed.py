@@ -104,8 +104,8 @@ class TestBlocking:
             db.commit()
 
             assert run.result(timeout=20) == 8
-            assert notes() == ["paid"] and engine.runs(tags={"of": "ann"})[0].id == "r1"
-            assert engine.check() == []
+            assert notes() == ["paid"] and engine.runs(tags={"of": "ann"}).first().id == "r1"
+            assert engine.database.check() == []
 
     def test_the_run_may_be_all_there_is_to_commit(self, database, notes, kind):
         with Engine(database, workflows=[double], poll="1h") as engine, kind(database) as (db, _):
@@ -120,7 +120,7 @@ class TestBlocking:
             run = engine.start(double, 4, key="once", connection=db)
             db.rollback()
 
-            assert (engine.runs(), notes()) == ([], [])
+            assert (list(engine.runs()), notes()) == ([], [])
             with pytest.raises(RunNotFound):
                 _ = run.status
 
@@ -217,7 +217,7 @@ class TestAsynchronous:
                 with pytest.raises(RunNotFound):
                     await engine.run(run.id)
                 await commit()
-                return await run.result(timeout=20), await engine.check()
+                return await run.result(timeout=20), await engine.database.check()
 
         assert asyncio.run(main()) == (8, [])
         assert postgres_server.execute("SELECT text FROM note", postgres_database) == [("paid",)]
@@ -241,7 +241,7 @@ class TestAsynchronous:
                 await execute("INSERT INTO note VALUES ('paid')")
                 await engine.start(double, 4, connection=db)
                 await rollback()
-            found = await engine.runs()
+            found = [run async for run in engine.runs()]
             await engine.close()
             return found
 
@@ -287,7 +287,7 @@ class TestRefused:
             try:
                 with pytest.raises(BadOption) as refused:
                     await engine.start(double, 4, connection=connection)
-                assert await engine.runs() == []
+                assert [run async for run in engine.runs()] == []
             finally:
                 await engine.close()
             return str(refused.value)

@@ -122,12 +122,12 @@ def test_output_of_two_runs(database, column):
             engine.start(showing, name, id=name).result(timeout=20)
         of_runs(database, column, " AND mode = 'summary'" if column.startswith("frame.") else "")
         if column == "output.message":
-            assert "moved here from another place" in engine.progress("a").message
+            assert "moved here from another place" in engine.streams.progress("a").message
             return
         read = (
-            engine.read
+            engine.streams.read
             if column.startswith("frame.")
-            else lambda run: engine.summary(run, step="show")
+            else lambda run: engine.streams.summary(run, step="show")
         )
         with pytest.raises(BadData, match=f"of run a.*({MOVED})"):
             read("a")
@@ -136,10 +136,13 @@ def test_output_of_two_runs(database, column):
 def test_frames_of_one_run(database):
     with Engine(database, codec=codec()) as engine:
         engine.start(showing, "a", id="a").result(timeout=20)
-        assert [frame.value for frame in engine.read("a")] == ["a", {"text": "a", "none": None}]
+        assert [frame.value for frame in engine.streams.read("a")] == [
+            "a",
+            {"text": "a", "none": None},
+        ]
         swap(database, "frame.data", "seq = 1", "seq = 2")
         with pytest.raises(BadData, match=f"frame 1 of run a.*({MOVED})"):
-            engine.read("a")
+            engine.streams.read("a")
 
 
 @SIZES
@@ -168,7 +171,7 @@ def test_a_run_does_not_go_on_with_the_values_of_another(database, column, size)
             engine.resume(name)
             told = [name * size, name * size + "!", name * 3 * size, name * 2 * size]
             assert engine.run(name).result(timeout=20) == told
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_steps_of_one_run(database):
@@ -233,7 +236,7 @@ def test_forks_own_their_values(database, size):
         engine.signal(fork.id, "more", "m" * size)
         engine.signal(fork.id, "last", "l")
         assert engine.run(fork.id).result(timeout=20) == whole
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_values_are_opened_in_the_database_that_they_were_copied_to(database, tmp_path):
@@ -253,7 +256,10 @@ def test_values_are_opened_in_the_database_that_they_were_copied_to(database, tm
             engine.signal(run, "last", "l")
         assert engine.run("a").result(timeout=20) == ["a" * 2000, "a" * 2000 + "!", "m", "l"]
         assert engine.graphs.result("g", timeout=20) == {"last": "m"}
-        assert [frame.value for frame in engine.read("shown")] == ["s", {"text": "s", "none": None}]
-        assert engine.summary("shown", step="show") == {"text": "s", "none": None}
-        assert engine.progress("shown").message == "s"
-        assert engine.check() == []
+        assert [frame.value for frame in engine.streams.read("shown")] == [
+            "s",
+            {"text": "s", "none": None},
+        ]
+        assert engine.streams.summary("shown", step="show") == {"text": "s", "none": None}
+        assert engine.streams.progress("shown").message == "s"
+        assert engine.database.check() == []

@@ -31,6 +31,7 @@ from holdfast.errors import (
     UnknownDimension,
 )
 from holdfast.streams import emit
+from holdfast.testing import internals
 from holdfast.testing.lab import Lab
 from tests.engine.waiting import wait_until
 
@@ -165,17 +166,18 @@ async def regretful(tokens: int) -> int:
 def lab(database, clock):
     with Lab(database, clock=clock) as lab:
         yield lab
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def used(engine, name):
     return {
-        line.dimension: line.used / 1_000_000 for line in engine._parts.store.budgets.lines([name])
+        line.dimension: line.used / 1_000_000
+        for line in internals(engine).store.budgets.lines([name])
     }
 
 
 def aside(engine, name):
-    return sum(line.reserved for line in engine._parts.store.budgets.lines([name]))
+    return sum(line.reserved for line in internals(engine).store.budgets.lines([name]))
 
 
 @pytest.mark.parametrize(
@@ -192,12 +194,12 @@ def aside(engine, name):
     ],
 )
 def test_what_is_spent_is_counted_for_the_run_its_tree_and_the_shared_budget(engine, shape):
-    engine.budget("team", {"tokens": 1000})
+    engine.budgets.set("team", {"tokens": 1000})
 
     run = engine.start(shape, 100, 20, 3, budget=["team", {"tokens": 500}])
 
     assert run.result(timeout=20) == 123
-    assert engine.spending(run.id).total == {"tokens": 123}
+    assert engine.budgets.usage(run.id).total == {"tokens": 123}
     assert used(engine, "team") == used(engine, f"tree:{run.id}") == {"tokens": 123}
     assert aside(engine, "team") == 0
 
@@ -209,13 +211,13 @@ def test_a_run_past_its_limit_begins_no_further_step_until_the_budget_is_raised(
 
     assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 200})
     assert not lab.hop() or run.status == "blocked"
-    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 50})
+    lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 50})
     lab.settle()
     assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 300})
-    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 500})
+    lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 500})
 
     assert lab.finish(run) == 400
-    assert lab.engine.spending(run.id).total == {"tokens": 400}
+    assert lab.engine.budgets.usage(run.id).total == {"tokens": 400}
 
 
 @pytest.mark.parametrize(
@@ -227,25 +229,25 @@ def test_a_breach_applies_nothing(lab, shape):
 
     assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 200})
     assert aside(lab.engine, f"tree:{run.id}") == 0
-    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 50})
+    lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 50})
 
     assert lab.finish(run) == 300
 
 
 def test_raising_a_shared_budget_lets_every_run_go_on_that_waits_for_it(lab):
-    lab.engine.budget("team", {"tokens": 100})
+    lab.engine.budgets.set("team", {"tokens": 100})
     runs = [lab.start(purchaser, 100, budget="team") for _ in range(5)]
     lab.settle()
     assert sorted(run.status for run in runs) == ["blocked"] * 4 + ["completed"]
 
-    lab.engine.raise_budget("team", {"tokens": 400})
+    lab.engine.budgets.raise_limits("team", {"tokens": 400})
 
     assert [lab.finish(run) for run in runs] == [100] * 5
     assert used(lab.engine, "team") == {"tokens": 500}
 
 
 def test_a_run_that_waits_for_a_budget_goes_on_when_it_is_reset_by_the_calendar(lab):
-    lab.engine.budget("daily", {"tokens": 100}, reset="day", zone="Europe/Berlin")
+    lab.engine.budgets.set("daily", {"tokens": 100}, reset="day", zone="Europe/Berlin")
     run = lab.start(purchaser, 100, 100, budget="daily")
     lab.settle()
     assert run.status == "blocked"
@@ -280,7 +282,7 @@ def test_what_is_undone_is_undone_whatever_the_budget_says(lab, on_breach):
         lab.finish(run)
 
     assert undone == ["unthink"]
-    assert lab.engine.spending(run.id).total == {"tokens": 101}
+    assert lab.engine.budgets.usage(run.id).total == {"tokens": 101}
 
 
 def test_a_run_that_waits_for_a_budget_can_be_cancelled(lab):
@@ -301,14 +303,14 @@ def test_a_step_spends_once_however_many_attempts_there_are_but_facts_are_facts(
     run = lab.start(stumbler, budget={"tokens": 1000})
 
     assert lab.finish(run) == 117
-    assert lab.engine.spending(run.id).total == {"tokens": 100 + 3 * 10 + 7}
+    assert lab.engine.budgets.usage(run.id).total == {"tokens": 100 + 3 * 10 + 7}
 
 
 def test_children_draw_on_the_budgets_of_their_parent(lab):
     run = lab.start(two_thinkers, 60, budget={"tokens": 1000})
 
     assert lab.finish(run) == 120
-    found = lab.engine.spending(run.id)
+    found = lab.engine.budgets.usage(run.id)
     assert (found.run, found.total, len(found.runs)) == ({}, {"tokens": 120}, 2)
     assert used(lab.engine, f"tree:{run.id}") == {"tokens": 120}
 
@@ -328,7 +330,7 @@ def test_money_is_added_without_an_error(lab):
     run = lab.start(dimes, budget={"money": 3})
     lab.finish(run)
 
-    assert lab.engine.spending(run.id).total == {"money": 3}
+    assert lab.engine.budgets.usage(run.id).total == {"money": 3}
 
 
 def test_a_workflow_sets_aside_for_the_steps_in_its_block(lab):
@@ -342,7 +344,7 @@ def test_a_workflow_sets_aside_for_the_steps_in_its_block(lab):
         await wait_signal("end")
         return 1
 
-    lab.engine.budget("team", {"tokens": 200})
+    lab.engine.budgets.set("team", {"tokens": 200})
     run = lab.start(block, budget="team")
     lab.settle()
     assert (used(lab.engine, "team"), aside(lab.engine, "team")) == ({"tokens": 110}, 90_000_000)
@@ -354,7 +356,7 @@ def test_a_workflow_sets_aside_for_the_steps_in_its_block(lab):
     lab.signal(run, "go")
     lab.settle()
     assert (used(lab.engine, "team"), aside(lab.engine, "team")) == ({"tokens": 140}, 0)
-    lab.engine.raise_budget("team", {"tokens": 1})
+    lab.engine.budgets.raise_limits("team", {"tokens": 1})
 
     assert lab.finish(other) == 30
     lab.signal(run, "end")
@@ -425,9 +427,9 @@ def test_a_transactional_step_spends_in_its_own_transaction_and_without_room_lea
     lab.settle()
     assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 60})
 
-    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 20})
+    lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 20})
     assert lab.finish(run) == 2
-    assert lab.engine.spending(run.id).total == {"tokens": 120}
+    assert lab.engine.budgets.usage(run.id).total == {"tokens": 120}
 
 
 def test_a_breach_in_one_dimension_applies_none_and_is_counted(lab):
@@ -440,15 +442,15 @@ def test_a_breach_in_one_dimension_applies_none_and_is_counted(lab):
     async def paying() -> int:
         return await pay(1) + await pay(5)
 
-    lab.engine.budget("team", {"tokens": 100, "calls": 3})
+    lab.engine.budgets.set("team", {"tokens": 100, "calls": 3})
     run = lab.start(paying, budget="team")
     lab.settle()
 
     assert used(lab.engine, "team") == {"tokens": 10, "calls": 1}
-    (found,) = lab.engine.budgets()
+    (found,) = lab.engine.budgets.list()
     assert (found.breaches, found.breached) == (1, "calls")
     assert run.why().remedy == "holdfast budgets raise team calls=3"
-    lab.engine.raise_budget("team", {"calls": 3})
+    lab.engine.budgets.raise_limits("team", {"calls": 3})
     assert lab.finish(run) == 6
     assert used(lab.engine, "team") == {"tokens": 20, "calls": 6}
 
@@ -464,23 +466,23 @@ def test_an_attempt_that_others_were_quicker_than_has_not_completed(lab):
         emit("tried")
         made.append(1)
         if len(made) == 1:  # somebody else was quicker
-            await asyncio.to_thread(lab.engine.spend_budget, "team", {"tokens": 50})
+            await asyncio.to_thread(lab.engine.budgets.spend, "team", {"tokens": 50})
         return len(made)
 
     @workflow(name="being beaten")
     async def being_beaten() -> int:
         return await beaten()
 
-    lab.engine.budget("team", {"tokens": 100})
+    lab.engine.budgets.set("team", {"tokens": 100})
     run = lab.start(being_beaten, budget="team")
     lab.settle()
     assert (run.status, used(lab.engine, "team")) == ("blocked", {"tokens": 50})
     assert [event.kind for event in run.history()] == ["step_blocked"]
 
-    lab.engine.raise_budget("team", {"tokens": 10})
+    lab.engine.budgets.raise_limits("team", {"tokens": 10})
     assert lab.finish(run) == 2
     assert used(lab.engine, "team") == {"tokens": 110}
-    assert [frame.value for frame in lab.engine.read(run.id)] == ["tried", "tried"]
+    assert [frame.value for frame in lab.engine.streams.read(run.id)] == ["tried", "tried"]
 
 
 def test_steps_side_by_side_that_end_together_get_what_there_is(lab):
@@ -492,13 +494,13 @@ def test_steps_side_by_side_that_end_together_get_what_there_is(lab):
     lab.settle()
     assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 80})
 
-    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 60})
+    lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 60})
     assert lab.finish(run) == 160
     assert used(lab.engine, f"tree:{run.id}") == {"tokens": 160}
 
 
 def test_why_names_the_budget_the_figures_and_the_command(lab):
-    lab.engine.budget("team", {"tokens": 100}, reset="1h")
+    lab.engine.budgets.set("team", {"tokens": 100}, reset="1h")
     run = lab.start(purchaser, 90, 20, budget="team")
     lab.settle()
 
@@ -533,30 +535,30 @@ def test_a_start_with_a_budget_that_cannot_be_is_refused(engine, option, error):
     with pytest.raises(error):
         engine.start(thinker, 1, budget=option)
 
-    assert engine.runs() == []
-    assert engine.budgets() == []
+    assert list(engine.runs()) == []
+    assert engine.budgets.list() == []
 
 
 def test_bad_limits_amounts_and_rhythms_are_refused_and_nothing_is_written(engine):
-    engine.budget("team", {"tokens": 10})
+    engine.budgets.set("team", {"tokens": 10})
     refused = [
-        (BadOption, lambda: engine.budget("team", {"tokens": -1})),
-        (BadOption, lambda: engine.budget("team", {"tokens": float("nan")})),
-        (BadOption, lambda: engine.budget("tree:x", {"tokens": 1})),
-        (BadOption, lambda: engine.budget("team", {"tokens": 1}, zone="Atlantis")),
-        (BadOption, lambda: engine.budget("team", {"tokens": 1}, reset="1ms")),
-        (BadOption, lambda: engine.budget("new", {})),
-        (BadOption, lambda: engine.raise_budget("team", {"tokens": -5})),
-        (BadOption, lambda: engine.spend_budget("team", {})),
-        (UnknownDimension, lambda: engine.spend_budget("team", {"coins": 1})),
-        (BudgetNotFound, lambda: engine.raise_budget("nobody", {"tokens": 5})),
-        (BudgetExceeded, lambda: engine.spend_budget("team", {"tokens": 11})),
+        (BadOption, lambda: engine.budgets.set("team", {"tokens": -1})),
+        (BadOption, lambda: engine.budgets.set("team", {"tokens": float("nan")})),
+        (BadOption, lambda: engine.budgets.set("tree:x", {"tokens": 1})),
+        (BadOption, lambda: engine.budgets.set("team", {"tokens": 1}, zone="Atlantis")),
+        (BadOption, lambda: engine.budgets.set("team", {"tokens": 1}, reset="1ms")),
+        (BadOption, lambda: engine.budgets.set("new", {})),
+        (BadOption, lambda: engine.budgets.raise_limits("team", {"tokens": -5})),
+        (BadOption, lambda: engine.budgets.spend("team", {})),
+        (UnknownDimension, lambda: engine.budgets.spend("team", {"coins": 1})),
+        (BudgetNotFound, lambda: engine.budgets.raise_limits("nobody", {"tokens": 5})),
+        (BudgetExceeded, lambda: engine.budgets.spend("team", {"tokens": 11})),
     ]
     for error, call in refused:
         with pytest.raises(error):
             call()
 
-    (found,) = engine.budgets()
+    (found,) = engine.budgets.list()
     assert [(line.hard, line.used) for line in found.lines] == [(10_000_000, 0)]
 
 
@@ -582,17 +584,19 @@ def test_outside_a_run_steps_that_spend_are_just_functions():
 
 async def drive(database):
     async with AsyncEngine(database) as engine:
-        await engine.budget("team", {"tokens": 100}, soft={"tokens": 50})
+        await engine.budgets.set("team", {"tokens": 100}, soft={"tokens": 50})
         run = await engine.start(careful, 40, 40, budget="team")
         assert await run.result(timeout=20) == 80
-        assert await engine.spend_budget("team", {"tokens": 20}, key="k")
-        assert [await engine.raise_budget("team", {"tokens": 1}, key="r") for _ in range(2)] == [
+        assert await engine.budgets.spend("team", {"tokens": 20}, key="k")
+        assert [
+            await engine.budgets.raise_limits("team", {"tokens": 1}, key="r") for _ in range(2)
+        ] == [
             True,
             False,
         ]
-        await engine.reset_budget("team")
-        assert (await engine.spending(run.id)).total == {"tokens": 80}
-        (found,) = await engine.budgets()
+        await engine.budgets.reset("team")
+        assert (await engine.budgets.usage(run.id)).total == {"tokens": 80}
+        (found,) = await engine.budgets.list()
         return found
 
 
@@ -604,10 +608,10 @@ def test_an_asynchronous_engine_offers_the_same(database):
 
 def test_a_step_that_spends_costs_one_statement_more(tmp_path):
     with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
-        engine.budget("team", {"tokens": 1000})
+        engine.budgets.set("team", {"tokens": 1000})
         engine.start(thinker, 1, budget="team").result(timeout=20)
         said: list[str] = []
-        engine._parts.store.database._db.raw.set_trace_callback(said.append)
+        internals(engine).store.database._db.raw.set_trace_callback(said.append)
 
         def once() -> list[str]:
             said.clear()
@@ -619,7 +623,7 @@ def test_a_step_that_spends_costs_one_statement_more(tmp_path):
         words = min(
             (once() for _ in range(3)), key=len
         )  # the one in which the worker did the least besides
-        engine._parts.store.database._db.raw.set_trace_callback(None)
+        internals(engine).store.database._db.raw.set_trace_callback(None)
 
     steps = words[words.index("COMMIT") + 1 :]
     assert steps[:12] == ["BEGIN", "WITH", "INSERT", "COMMIT"] * 3
@@ -638,10 +642,10 @@ def test_a_branch_without_room_goes_on_though_others_are_at_work(database):
         return sum(await gather(long_work.aio(), think_first(50)))
 
     with Engine(database, grace=1) as engine:
-        engine.budget("team", {"tokens": 10})
+        engine.budgets.set("team", {"tokens": 10})
         run = engine.start(branches, budget="team")
         wait_until(engine, lambda: any(event.kind == "step_blocked" for event in run.history()))
-        engine.raise_budget("team", {"tokens": 90})
+        engine.budgets.raise_limits("team", {"tokens": 90})
         wait_until(engine, lambda: any(event.kind == "step_completed" for event in run.history()))
         gate.set()
         assert run.result(timeout=20) == 51

@@ -136,7 +136,7 @@ GATHERS = pytest.mark.parametrize(
 
 
 def below(engine, run):
-    found = engine.runs(parent_id=run.id)
+    found = list(engine.runs(parent_id=run.id))
     return [*found, *(deeper for child in found for deeper in below(engine, child))]
 
 
@@ -154,8 +154,8 @@ def assert_children_ended_first(engine, run, status):
     for child in below(engine, run):
         assert child.status == status
         parent = engine.run(child.parent_id)
-        assert "children_ended" in [event.kind for event in engine.history(parent.id)]
-        assert engine.history(child.id)[-1].at <= engine.history(parent.id)[-1].at
+        assert "children_ended" in [event.kind for event in engine.run(parent.id).history()]
+        assert engine.run(child.id).history()[-1].at <= engine.run(parent.id).history()[-1].at
 
 
 def undone(names):
@@ -191,7 +191,7 @@ def test_a_tree_that_is_cancelled_while_no_worker_is_up_ends_from_the_leaves_up(
             engine.run(run.id).result(timeout=60)
         assert done == [*undone(names), *ROOT[flow]]
         assert_children_ended_first(engine, run, "cancelled")
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 @TREES
@@ -205,7 +205,7 @@ def test_a_tree_that_expires_ends_from_the_leaves_up(database, clock, flow, name
             engine.run(run.id).result(timeout=60)
         assert done == [*undone(names), *ROOT[flow]]
         assert_children_ended_first(engine, run, "expired")
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 @GATHERS
@@ -313,15 +313,15 @@ def test_why_names_the_child_and_an_operator_can_release_the_parent(engine):
     assert "3 are open" in blocker.text
     assert blocker.holder in {child.id for child in below(engine, run)}
     assert f"holdfast waits release {run.id}" in blocker.text
-    assert engine.release(run.id) == "end of children"
+    assert engine.waits.release(run.id) == "end of children"
     with pytest.raises(RunCancelled):
         run.result(timeout=60)
     assert done == ["undo root"]
-    (ended,) = [event for event in engine.history(run.id) if event.kind == "children_ended"]
+    (ended,) = [event for event in engine.run(run.id).history() if event.kind == "children_ended"]
     assert ended.data == b'{"released":true}'
     may_undo.set()
     wait_until(engine, lambda: {child.status for child in below(engine, run)} == {"cancelled"})
 
 
 def kinds(engine, run):
-    return [event.kind for event in engine.history(run.id)]
+    return [event.kind for event in engine.run(run.id).history()]

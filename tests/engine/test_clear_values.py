@@ -10,6 +10,7 @@ import pytest
 from holdfast import Engine, Fail, step, wait_signal, workflow
 from holdfast.errors import CodecMismatch, RunFailed
 from holdfast.streams import emit
+from holdfast.testing import internals
 from tests.engine.test_encryption import SECRET, k1, keeping, stored, telling
 from tests.engine.waiting import wait_for, wait_until
 
@@ -31,11 +32,11 @@ def test_an_engine_without_keys_that_was_open_before_is_refused(database, caplog
                     write()
             assert [one.id for one in after.runs()] == [run.id]
             after.signal(run.id, "more", "x")
-            wait_until(before, lambda: before._parts.worker.stopping)
+            wait_until(before, lambda: internals(before).worker.stopping)
         assert "this worker stops: the database was encrypted" in caplog.text
     with Engine(database, codec=k1()) as engine:
         assert engine.run(run.id).result(timeout=20) == "harmless!x"
-        assert engine.check() == []
+        assert engine.database.check() == []
     assert b"crown" not in stored(database)
 
 
@@ -70,7 +71,7 @@ def test_a_worker_without_keys_writes_no_value_once_the_database_is_encrypted(da
             go_on.set()
             if what == "result":
                 after.signal(run.id, "go")
-            wait_until(before, lambda: before._parts.worker.stopping)
+            wait_until(before, lambda: internals(before).worker.stopping)
     assert b"crown" not in stored(database)
     with Engine(database, codec=k1(), workflows=[held]) as engine:
         if what == "error":
@@ -78,7 +79,7 @@ def test_a_worker_without_keys_writes_no_value_once_the_database_is_encrypted(da
                 engine.run(run.id).result(timeout=20)
         else:
             assert engine.run(run.id).result(timeout=20) == SECRET
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_what_is_legitimately_in_clear_is_accepted_in_an_encrypted_database(database, tmp_path):
@@ -87,13 +88,13 @@ def test_what_is_legitimately_in_clear_is_accepted_in_an_encrypted_database(data
         old.result(timeout=20)
         with Engine(database, codec=k1()):
             pass
-        engine.export(old.id, database)
+        engine.database.export(old.id, database)
     with Engine(database, codec=k1()) as engine:
         assert engine.run(old.id).result(timeout=20)["message"] == "plain"
         assert engine.fork(old.id).result(timeout=20)["message"] == "plain"
-        engine.schedule("often", telling, interval="1h", args=["from a schedule"])
+        engine.schedules.set("often", telling, interval="1h", args=["from a schedule"])
         assert (
-            engine.run(engine.trigger("often").run).result(timeout=20)["message"]
+            engine.run(engine.schedules.trigger("often").run).result(timeout=20)["message"]
             == "from a schedule"
         )
-        assert engine.check() == []
+        assert engine.database.check() == []

@@ -11,6 +11,7 @@ import holdfast
 from holdfast import Engine, Graph, step, wait_signal, workflow
 from holdfast.engine.runtime.capacity import Capacity
 from holdfast.store.runs.operations import Claim
+from holdfast.testing import internals
 from tests.engine.waiting import wait_until
 
 LIMIT = 4
@@ -51,7 +52,7 @@ def fresh_meter(monkeypatch):
 def small(database):
     with Engine(database, grace=1, concurrency=LIMIT) as engine:
         yield engine
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 async def turns(count: int = 20) -> None:
@@ -189,10 +190,12 @@ def test_runs_that_wait_let_others_in_at_once(database):
 
 def test_a_run_whose_starter_is_gone_is_found(database):
     with Engine(database, grace=1, concurrency=1, lifetime=0.3) as engine:
-        runs, request = engine._parts.client.start(metered, (7,), {}, {}, engine._parts.lease)
-        (started,) = engine._parts.writer.call(request.op)
+        runs, request = internals(engine).client.start(
+            metered, (7,), {}, {}, internals(engine).lease
+        )
+        (started,) = internals(engine).writer.call(request.op)
         assert started.leased
-        assert engine._parts.worker.capacity.room() == 0
+        assert internals(engine).worker.capacity.room() == 0
 
         assert engine.run(runs[0].id).result(timeout=30) == 7
 
@@ -206,5 +209,5 @@ def test_a_refused_start_leaves_its_place_free(small):
             small.start(metered, 2, id="taken")
 
     assert small.start(metered, 3).result(timeout=30) == 3
-    wait_until(small, lambda: small._parts.worker.capacity.room() == LIMIT)
-    assert small._parts.worker.capacity._arriving == {}
+    wait_until(small, lambda: internals(small).worker.capacity.room() == LIMIT)
+    assert internals(small).worker.capacity._arriving == {}

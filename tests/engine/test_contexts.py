@@ -57,7 +57,7 @@ def ship_blocking(order: str) -> list[str]:
 
 
 def is_recorded(engine: Engine, run_id: str) -> bool:
-    kinds = [event.kind for event in engine.history(run_id)]
+    kinds = [event.kind for event in engine.run(run_id).history()]
     return kinds == ["step_completed", "step_completed", "run_completed"]
 
 
@@ -198,12 +198,12 @@ def test_a_completed_run_of_which_a_step_is_not_recorded_breaks_a_law(database):
     with Engine(database) as engine:
         run = engine.start(ship, "tea")
         run.result(timeout=20)
-        assert engine.check() == []
+        assert engine.database.check() == []
         execute(
             database,
             "UPDATE holdfast.event SET kind = 'marked' WHERE run_id = :id AND seq = 1",
             id=run.id,
         )
-        assert [law.split(":")[0] for law in engine.check()] == [
+        assert [law.split(":")[0] for law in engine.database.check()] == [
             "a completed run has recorded the steps it was given"
         ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Engine, step, workflow
+from holdfast.testing import internals
 
 
 @step
@@ -27,7 +28,7 @@ def statements(tmp_path):
     with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
         engine.start(counted, 1).result(timeout=20)
         said: list[str] = []
-        engine._parts.store.database._db.raw.set_trace_callback(said.append)
+        internals(engine).store.database._db.raw.set_trace_callback(said.append)
 
         def once(n: int) -> list[str]:
             said.clear()
@@ -43,7 +44,7 @@ def statements(tmp_path):
             return min((once(n) for _ in range(3)), key=len)
 
         yield run
-        engine._parts.store.database._db.raw.set_trace_callback(None)
+        internals(engine).store.database._db.raw.set_trace_callback(None)
 
 
 START = ["BEGIN", "SELECT", "INSERT", "COMMIT"]

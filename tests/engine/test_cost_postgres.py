@@ -13,6 +13,7 @@ from holdfast.budgets import spend
 from holdfast.store.postgres import clock, notifier
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL
+from holdfast.testing import internals
 from tests.engine.waiting import wait_for
 from tests.store.furniture import wait_until
 
@@ -79,7 +80,7 @@ def told(postgres_server, monkeypatch):
         return call
 
     with postgres_server.lend() as url, Engine(url, poll="1h", lifetime="1h") as engine:
-        store = engine._parts.store
+        store = internals(engine).store
         engine.start(thrifty, 1).result(timeout=20)
         for name in WAYS:
             monkeypatch.setattr(Connection, name, heard(name))
@@ -91,7 +92,7 @@ def trips(told):
     """Return a function that runs *count* workflows of *n* steps at once and tells the round trips
     of the writer, as sent."""
     engine, said = told
-    store = engine._parts.store
+    store = internals(engine).store
 
     def once(n: int, count: int) -> tuple[list[str], int]:
         said.clear()
@@ -100,7 +101,7 @@ def trips(told):
             one.result(timeout=20)
         # The last commit is counted when the loop has ended its turn.
         turned = threading.Event()
-        engine._parts.writer._loop.call_soon_threadsafe(turned.set)
+        internals(engine).writer._loop.call_soon_threadsafe(turned.set)
         assert turned.wait(20)
         return [
             one for one in said if not one.startswith("asked")
@@ -137,10 +138,10 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
     with postgres_server.lend() as url:
         engine = Engine(url)  # nobody works here
         run = engine.start("thrifty_task", 1)
-        with engine.leases(workflows=["thrifty_task"]) as leases:
+        with engine.tasks.worker(workflows=["thrifty_task"]) as leases:
             (lease,) = leases.claim()
             lease.suspend("go", timeout="1h")
-        writer = engine._parts.store.database._writer
+        writer = internals(engine).store.database._writer
         for name in WAYS:
             real = getattr(writer, name)
             monkeypatch.setattr(
@@ -163,12 +164,12 @@ def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(
     with postgres_server.lend() as url:
         engine = Engine(url)  # nobody works here
         runs = engine.start_many("patient_task", range(3))
-        with engine.leases(workflows=["patient_task"]) as leases:
+        with engine.tasks.worker(workflows=["patient_task"]) as leases:
             for lease in leases.claim(3):
                 lease.suspend("go")
             for run in runs:
                 engine.signal(run.id, "go")
-            writer = engine._parts.store.database._writer
+            writer = internals(engine).store.database._writer
             for name in WAYS:
                 real = getattr(writer, name)
                 monkeypatch.setattr(
@@ -211,7 +212,7 @@ def test_runs_at_once_share_their_round_trips(trips):
 
 def test_what_steps_spend_travels_with_them(told):
     engine, said = told
-    engine.budget("team", {"tokens": 10**6})
+    engine.budgets.set("team", {"tokens": 10**6})
 
     def trips(count: int) -> int:
         said.clear()
@@ -229,9 +230,8 @@ def test_the_writer_waits_in_no_transaction(told, trips, postgres_server):
     trips(3)
 
     (engine, _), idle = told, pq.TransactionStatus.IDLE.name.lower()
-    state = (
-        f"SELECT state FROM pg_stat_activity WHERE pid = {engine._parts.store.database._writer.pid}"
-    )
+    writer = internals(engine).store.database._writer
+    state = f"SELECT state FROM pg_stat_activity WHERE pid = {writer.pid}"
     wait_until(
         lambda: postgres_server.execute(state) == [(idle,)]
     )  # it may be about to write something, but not for ever

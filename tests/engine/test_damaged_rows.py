@@ -193,7 +193,7 @@ def try_all(lab: Any, mutation: Mutation) -> None:
     ids = {table: lab.ids(table) for table in LISTED}
     clock = VirtualClock()
     with closing(Engine(url, clock=clock, workflows=everything.WORKFLOWS)) as looking:
-        found = looking.check()
+        found = looking.database.check()
         assert raw_errors(looking, ids) == {}
     if is_wrong(mutation):
         assert [

@@ -136,7 +136,7 @@ def test_a_run_that_waits_or_hangs_in_a_step_is_undone_and_expires(lab_of, flow,
         assert expired(run)
         lab.settle()
         assert undone == [flow.name.removeprefix("deadline_")]
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def test_a_run_that_nobody_serves_expires(lab_of):
@@ -224,7 +224,7 @@ def test_all_below_an_expired_run_expires_with_it(lab_of, linger):
         assert expired(run)
         assert [one.status for one in lab.engine.runs(parent_id=run.id)] == ["expired", "expired"]
         assert sorted(undone) == ["parent", "waits"]
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def test_a_deadline_that_passed_while_nothing_ran_is_seen_to_at_once(lab_of, clock):

@@ -20,6 +20,7 @@ from holdfast.engine.maintenance import webhook_delivery
 from holdfast.engine.maintenance.webhook_delivery import Delivery
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.errors import BadOption
+from holdfast.testing import internals
 from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_until
 
@@ -333,7 +334,7 @@ def test_a_url_that_is_refused_shows_no_password(tmp_path, url):
         contextlib.closing(Engine(tmp_path / "x.db")) as engine,
         pytest.raises(BadOption) as raised,
     ):
-        engine.add_webhook("hook", url)
+        engine.webhooks.set("hook", url)
 
     assert "hush" not in str(raised.value) + repr(raised.value.facts)
 
@@ -427,20 +428,20 @@ def test_a_certificate_of_another_name_is_refused(resolver, certificate):
 
 def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, receiver):
     with Engine(database, grace=1) as engine:
-        engine.add_webhook(
+        engine.webhooks.set(
             "hook", receiver.url, kind="completions", workflow=plain.name, attempts=1
         )
         engine.start(plain).result(timeout=20)
-        wait_until(engine, lambda: len(engine.dead_letters("hook")) == 1)
-        (letter,) = engine.dead_letters("hook")
+        wait_until(engine, lambda: len(engine.webhooks.dead_letters("hook")) == 1)
+        (letter,) = engine.webhooks.dead_letters("hook")
 
         assert "127.0.0.1 is loopback and not public" in letter.error
         assert "holdfast worker --webhook-host 127.0.0.1" in letter.error
         assert receiver.heard == []
 
     with Engine(database, grace=1, webhook_hosts=["127.0.0.1"]) as engine:
-        engine.replay_dead_letters("hook")
-        wait_until(engine, lambda: engine.dead_letters("hook") == [])
+        engine.webhooks.redeliver("hook")
+        wait_until(engine, lambda: engine.webhooks.dead_letters("hook") == [])
 
         assert len(receiver.heard) == 1
 
@@ -448,7 +449,7 @@ def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, re
 def test_an_asynchronous_engine_does_too(database, receiver):
     async def deliver(**options) -> list[str]:
         async with AsyncEngine(database, grace=1, **options) as engine:
-            await engine.add_webhook(
+            await engine.webhooks.set(
                 "hook",
                 receiver.url,
                 kind="completions",
@@ -457,7 +458,7 @@ def test_an_asynchronous_engine_does_too(database, receiver):
                 after="beginning",
             )
             await (await engine.start(plain)).result(timeout=20)
-            parts = (await engine._opened())._parts
+            parts = internals(engine)
             last = parts.store.subscriptions.place("now")
             reached = asyncio.Event()
             loop = asyncio.get_running_loop()
@@ -469,7 +470,7 @@ def test_an_asynchronous_engine_does_too(database, receiver):
             parts.notifier.on_commit.append(look)
             look(None)
             await asyncio.wait_for(reached.wait(), 60)
-            return [letter.error for letter in await engine.dead_letters("hook")]
+            return [letter.error for letter in await engine.webhooks.dead_letters("hook")]
 
     (error,) = asyncio.run(deliver())
     assert "127.0.0.1 is loopback and not public" in error
@@ -483,7 +484,7 @@ def test_hosts_are_allowed_by_the_environment_where_the_engine_names_none(tmp_pa
     monkeypatch.setenv("HOLDFAST_WEBHOOK_HOSTS", "hooks.internal, other.internal")
     for options, hosts in [({}, ("hooks.internal", "other.internal")), ({"webhook_hosts": []}, ())]:
         engine = Engine(tmp_path / "test.db", **options)
-        assert engine._parts.settings.webhook_hosts == hosts
+        assert internals(engine).settings.webhook_hosts == hosts
         engine.close()
 
     monkeypatch.setenv("HOLDFAST_WEBHOOK_HOSTS", "http://hooks.internal")

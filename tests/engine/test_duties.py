@@ -14,6 +14,7 @@ from holdfast import Engine, step, wait_signal, workflow
 from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store.runs.operations import Claim, EndSession, StartRuns
+from holdfast.testing import internals
 from tests.store.furniture import wait_until
 
 called = []
@@ -92,12 +93,12 @@ class Odd:
 
 def open_engine(database, **options):
     engine = Engine(database, store=Odd(database), workflows=[noting, asking], **options)
-    return engine, engine._parts.store
+    return engine, internals(engine).store
 
 
 def die(engine):
     """End as a killed process does: nothing is said to anybody, and the system frees the lock."""
-    worker = engine._parts.worker
+    worker = internals(engine).worker
 
     async def vanish():
         for job in worker._jobs:
@@ -110,7 +111,7 @@ def die(engine):
 
 
 def leading(engines):
-    return [engine._parts.worker.duties.is_leader for engine in engines]
+    return [internals(engine).worker.duties.is_leader for engine in engines]
 
 
 def test_the_oldest_looks_after_all_and_the_others_do_not(database):
@@ -136,8 +137,8 @@ def test_a_dead_leader_is_replaced_and_its_runs_go_on(database):
         wait_until(lambda: run.status == "waiting")
         for dead, next_one in pairwise(engines):
             die(dead)
-            wait_until(lambda: next_one._parts.worker.duties.is_leader, 20)  # noqa: B023
-        assert len(engines[2].workers()) == 1
+            wait_until(lambda: internals(next_one).worker.duties.is_leader, 20)  # noqa: B023
+        assert len(engines[2].workers.list()) == 1
 
         engines[2].signal(run.id, "go", 7)
         assert engines[2].run(run.id).result(timeout=20) == 7
@@ -150,8 +151,8 @@ def test_who_only_looks_now_and_then_notices_when_both_of_the_oldest_die(databas
         for engine in engines[:2]:
             die(engine)
 
-        wait_until(lambda: engines[2]._parts.worker.duties.is_leader, 20)
-        assert len(engines[2].workers()) == 1
+        wait_until(lambda: internals(engines[2]).worker.duties.is_leader, 20)
+        assert len(engines[2].workers.list()) == 1
 
 
 def test_a_run_past_its_deadline_is_ended_whoever_leads(database):
@@ -179,7 +180,7 @@ def after_the_start(store, action):
 def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere(database, outer):
     engine, store = open_engine(database)
     with engine:
-        worker = engine._parts.worker
+        worker = internals(engine).worker
 
         def take_over():
             store.store.apply([EndSession(worker.session_id, crashed=False)])
@@ -208,7 +209,7 @@ def doubt_twice(worker):
 def test_a_process_that_was_stopped_and_still_holds_its_runs_goes_on(database, outer, interrupt):
     engine, store = open_engine(database)
     with engine:
-        after_the_start(store, lambda: interrupt(engine._parts.worker))
+        after_the_start(store, lambda: interrupt(internals(engine).worker))
 
         assert engine.start(outer, 1).result(timeout=20) == 2
         assert called == [1, 1]
@@ -231,14 +232,14 @@ def test_what_was_leased_while_the_store_was_in_trouble_goes_on(database, kind):
         else:
             with pytest.raises(StoreUnavailable):
                 engine.start(noting, 1, id="r1")
-        wait_until(lambda: engine.runs() and engine.run("r1").status == "completed", 20)
+        wait_until(lambda: list(engine.runs()) and engine.run("r1").status == "completed", 20)
         assert not store.after and called == [1, 1]
 
 
 def test_two_beats_that_find_the_session_gone_open_one_session(database):
     engine, store = open_engine(database)
     with engine:
-        worker = engine._parts.worker
+        worker = internals(engine).worker
         store.store.apply([EndSession(worker.session_id, crashed=False)])
 
         async def beat_twice():
@@ -246,7 +247,7 @@ def test_two_beats_that_find_the_session_gone_open_one_session(database):
 
         asyncio.run_coroutine_threadsafe(beat_twice(), worker.loop).result(20)
 
-        assert [session.id for session in engine.workers()] == [worker.session_id]
+        assert [session.id for session in engine.workers.list()] == [worker.session_id]
 
 
 @workflow(name="duties.counting")
@@ -280,7 +281,7 @@ def test_routes_that_could_not_be_read_are_read_again(database, question):
     engine, store = open_engine(database, poll="1h")
     with engine, closing(Engine(database)) as elsewhere:
         run = elsewhere.start(noting, 1, delay="1d")
-        wait_until(lambda: engine._parts.worker.claims.route_cache._routes)
+        wait_until(lambda: internals(engine).worker.claims.route_cache._routes)
         trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
         other = elsewhere.start(noting, 2, lane="another")
 

@@ -14,6 +14,7 @@ from holdfast.core import associated_data
 from holdfast.engine.maintenance import retention
 from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
 from holdfast.streams import emit, null, progress, stream
+from holdfast.testing import internals
 from holdfast.versions import version
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
@@ -142,8 +143,8 @@ def test_nothing_is_readable_in_the_database(database, size):
         assert engine.start(parent, text).result(timeout=30) == text * 3
         with pytest.raises(RunFailed, match="crown"):
             engine.start(refusing, text).result(timeout=30)
-        assert engine.check() == []
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1"}
+        assert engine.database.check() == []
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k1"}
     found = stored(database)
     assert b"crown" not in found
     assert base64.b64encode(b"crown")[:6] not in found
@@ -157,7 +158,7 @@ def test_output_is_sealed_read_and_put_under_another_key(database):
     with Engine(database, codec=k2()) as engine:
         engine.signal(run.id, "more")
         engine.run(run.id).result(timeout=20)
-        values = [frame.value for frame in engine.read(run.id)]
+        values = [frame.value for frame in engine.streams.read(run.id)]
         assert values == [
             SECRET,
             SECRET.encode(),
@@ -165,24 +166,31 @@ def test_output_is_sealed_read_and_put_under_another_key(database):
             {"said": SECRET},
             {"more": SECRET},
         ]
-        assert engine.summary(run.id) == {"said": SECRET, "more": SECRET}
-        assert engine.summary(run.id, step="show") == {"text": SECRET, SECRET: None}
-        assert engine.progress(run.id).message == SECRET
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1", "k2"}
-        assert engine.rekey().unreadable == {}
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
-        assert [frame.value for frame in engine.read(run.id)] == values
-        assert (engine.progress(run.id).message, engine.rekey().values, engine.check()) == (
+        assert engine.streams.summary(run.id) == {"said": SECRET, "more": SECRET}
+        assert engine.streams.summary(run.id, step="show") == {"text": SECRET, SECRET: None}
+        assert engine.streams.progress(run.id).message == SECRET
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k1", "k2"}
+        assert engine.keys.rekey().unreadable == {}
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k2"}
+        assert [frame.value for frame in engine.streams.read(run.id)] == values
+        assert (
+            engine.streams.progress(run.id).message,
+            engine.keys.rekey().values,
+            engine.database.check(),
+        ) == (
             SECRET,
             0,
             [],
         )
     assert b"crown" not in stored(database)
     with Engine(database, codec=k1()) as engine:
-        for read in (engine.read, engine.summary):
+        for read in (engine.streams.read, engine.streams.summary):
             with pytest.raises(KeyMissing, match="k2"):
                 read(run.id)
-        assert engine.progress(run.id).message == "<encrypted with key k2, which is not known here>"
+        assert (
+            engine.streams.progress(run.id).message
+            == "<encrypted with key k2, which is not known here>"
+        )
 
 
 def test_output_that_was_put_out_in_clear_is_put_under_a_key(database):
@@ -190,11 +198,11 @@ def test_output_that_was_put_out_in_clear_is_put_under_a_key(database):
         run = engine.start(showing, SECRET)
         run.signal("more")
         run.result(timeout=20)
-        values = [frame.value for frame in engine.read(run.id)]
+        values = [frame.value for frame in engine.streams.read(run.id)]
     with Engine(database, codec=k1()) as engine:
-        assert [frame.value for frame in engine.read(run.id)] == values
-        engine.rekey()
-        assert [frame.value for frame in engine.read(run.id)] == values
+        assert [frame.value for frame in engine.streams.read(run.id)] == values
+        engine.keys.rekey()
+        assert [frame.value for frame in engine.streams.read(run.id)] == values
     assert b"crown" not in stored(database)
 
 
@@ -205,7 +213,7 @@ def test_runs_go_on_after_a_restart(database):
     with Engine(database, codec=k1()) as engine:
         engine.signal(run.id, "more", "?")
         assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
-        assert [event.kind for event in engine.history(run.id)].count("marked") == 1
+        assert [event.kind for event in engine.run(run.id).history()].count("marked") == 1
 
 
 def test_an_engine_without_keys_is_refused(database):
@@ -230,7 +238,7 @@ def test_old_data_is_readable_while_its_key_is_known(database):
     with Engine(database, codec=k2()) as engine:
         assert engine.run(run.id).result(timeout=20) == SECRET
         engine.start(whisper, SECRET).result(timeout=20)
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1", "k2"}
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k1", "k2"}
 
 
 def test_a_missing_key_is_named_and_loses_nothing(database):
@@ -248,12 +256,12 @@ def test_a_missing_key_is_named_and_loses_nothing(database):
             engine.run(done.id).result(timeout=20)
         assert done.id in str(caught.value)
         with pytest.raises(KeyMissing):
-            engine.history(run.id)
+            engine.run(run.id).history()
         assert {one.status for one in engine.runs()} == {"stuck", "completed"}
         assert engine.run(run.id).record.input.startswith(b"\x00k1\x00")
     with Engine(database, codec=k2()) as engine:  # the key is back: it goes on by itself
         assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
@@ -261,8 +269,8 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         run = engine.start(showing, SECRET)
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
-        (made,) = [one for one in engine._parts.store.streams.of_run(run.id) if one.step == ""]
-        summary = engine._parts.sealer.values.inline(
+        (made,) = [one for one in internals(engine).store.streams.of_run(run.id) if one.step == ""]
+        summary = internals(engine).sealer.values.inline(
             b'{"said":"nothing"}', associated_data.summary(run.id, made.source)
         )
         execute(
@@ -276,7 +284,7 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         assert "key k2" in engine.why(run.id).reason
     with Engine(database, codec=k2()) as engine:
         engine.run(run.id).result(timeout=20)
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_worker_that_learns_a_key_later_goes_on_with_what_waited_for_it(database):
@@ -303,16 +311,16 @@ def test_rekeying_leaves_nothing_under_the_old_key(database):
         with pytest.raises(RunFailed):
             engine.start(refusing, SECRET).result(timeout=20)
         told: list[int] = []
-        engine.rekey(told.append)
+        engine.keys.rekey(told.append)
         assert sum(told) == 3
         assert b"crown" not in stored(database)
     with Engine(database, codec=k2()) as engine:
-        done = engine.rekey()
+        done = engine.keys.rekey()
         assert (done.runs, done.unreadable) == (3, {})
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
-        assert engine.rekey().values == 0
-        assert engine.check() == []
-        assert engine.check_payloads().damaged == []
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k2"}
+        assert engine.keys.rekey().values == 0
+        assert engine.database.check() == []
+        assert engine.database.check_payloads().damaged == []
     with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
         assert engine.run(plain.id).result(timeout=20) == text
         engine.signal(waiting.id, "more", "?")
@@ -335,7 +343,7 @@ def test_rekeying_encrypts_values_and_errors_that_look_like_a_missing_key(databa
             engine.start(locked_out, SECRET, True).result(timeout=20)
         assert SECRET.encode() in stored(database)
     with Engine(database, codec=k1()) as engine:
-        engine.rekey()
+        engine.keys.rekey()
         assert SECRET.encode() not in stored(database)
         assert engine.run(run.id).result(timeout=20) == told
 
@@ -347,7 +355,7 @@ def test_rekeying_leaves_a_stuck_run_its_reason(database):
     with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
         engine.signal(run.id, "more", "?")
         wait_for(engine, engine.run(run.id), "stuck")
-        engine.rekey()
+        engine.keys.rekey()
         assert "key k1" in engine.why(run.id).reason
     with Engine(database, codec=k2()) as engine:
         assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
@@ -367,10 +375,10 @@ def test_rekeying_goes_on_past_a_damaged_value_and_names_it(database):
             id=damaged,
         )
     with Engine(database, codec=k2()) as engine:
-        done = engine.rekey()
+        done = engine.keys.rekey()
         assert len(done.damaged) == 1
         assert damaged in done.damaged[0]
-        assert engine._parts.store.payloads.keys_in_use()["k1"] == 1
+        assert internals(engine).store.payloads.keys_in_use()["k1"] == 1
     with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
         assert engine.run(sound).result(timeout=20) == SECRET
 
@@ -398,14 +406,14 @@ def test_rekeying_without_the_old_key_changes_nothing_and_says_so(database):
         engine.start(whisper, SECRET).result(timeout=20)
     with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
         before = stored(database)
-        done = engine.rekey()
+        done = engine.keys.rekey()
         assert done.unreadable.keys() == {"k1"}
         assert stored(database) == before
 
 
 def test_rekeying_without_a_key_is_refused(engine):
     with pytest.raises(BadOption, match="current key"):
-        engine.rekey()
+        engine.keys.rekey()
 
 
 def test_the_wrong_key_under_the_right_id_is_told(database):
@@ -484,7 +492,7 @@ def test_no_key_is_in_a_repr_an_error_or_a_log(database, caplog):
     shown = [repr(codec), repr(codec.cipher), str(vars(Compressed(codec=codec)))]
     with caplog.at_level(logging.DEBUG), Engine(database, codec=codec) as engine:
         engine.start(whisper, SECRET).result(timeout=20)
-        shown.append(repr(engine._parts.sealer))
+        shown.append(repr(internals(engine).sealer))
     assert not any(key in text or "1" * 32 in text for text in [*shown, caplog.text])
 
 

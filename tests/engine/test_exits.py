@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from holdfast import AsyncEngine, Engine, step, sync, wait_signal, workflow
 from holdfast.errors import RunCancelled, RunFailed
+from holdfast.testing import internals
 
 
 class Abandon(BaseException):
@@ -195,7 +196,7 @@ def test_a_branch_that_raises_it_fails_who_waits_for_it(engine, exits, where):
     outer = branching_blocking if where == "branch of a plain workflow" else branching
     with pytest.raises(RunFailed, match=exits):
         engine.start(outer).result(timeout=20)
-    assert engine._thread.is_alive()
+    assert engine._calls.worker_thread.thread.is_alive()
     assert engine.start(fine).result(timeout=20) == "fine"
 
 
@@ -300,16 +301,16 @@ def test_a_callback_that_raises_it_is_heard_by_who_gave_it(engine, exits):
 
     expected = type(exit_with) if exits in ("SystemExit", "KeyboardInterrupt") else RuntimeError
     with pytest.raises(expected):
-        engine.consume("reader", callback)
+        engine.events.consume("reader", callback)
     assert engine.start(fine).result(timeout=20) == "fine"
 
 
 def test_a_start_whose_engine_is_closed_between_its_commit_and_its_end_does_not_raise(database):
     """The run is written: to raise would say that it is not."""
     with Engine(database) as other:
-        parts = other._parts
+        parts = internals(other)
         runs, request = parts.client.start(fine, (), {}, {"id": "r1"}, parts.lease)
-        answers = other._do(request)
+        answers = internals(other).commit(request)
     parts.adopt(runs, answers)
     with Engine(database) as engine:
         assert engine.run("r1").result(timeout=20) == "fine"
@@ -348,8 +349,8 @@ def test_ctrl_c_that_meets_a_transactional_step_interrupts_the_call_once_it_has_
     engine.start(fine).result(timeout=20)
 
     def callback(events, connection):
-        engine._parts.writer.interrupt()  # as a step does that is part of the same commit
+        internals(engine).writer.interrupt()  # as a step does that is part of the same commit
 
     with pytest.raises(KeyboardInterrupt):
-        engine.consume("reader", callback)
-    assert engine.consume("reader", callback) == 0
+        engine.events.consume("reader", callback)
+    assert engine.events.consume("reader", callback) == 0

@@ -12,6 +12,8 @@ import pytest
 
 from holdfast import AsyncEngine, step, wait_signal, workflow
 from holdfast.errors import RunCancelled, RunFinished
+from holdfast.testing import internals
+from tests.engine.waiting import blocking_run
 
 STEPS = 20
 
@@ -48,16 +50,16 @@ def test_a_request_that_comes_while_the_program_takes_an_outcome_follows_it(data
 
     async def main() -> None:
         async with AsyncEngine(database) as engine:
-            await engine.runs()  # the database is open
+            [run async for run in engine.runs()]  # the database is open
 
             def make_request() -> None:
                 assert moment.reached.wait(20)
-                blocking = engine._engine
+                blocking = blocking_run(engine, "r1")
                 if request_name == "cancel":
-                    blocking.cancel("r1", "enough")
+                    blocking.cancel("enough")
                 else:
-                    blocking.signal("r1", "go")
-                worker_loop = blocking._parts.worker.loop
+                    blocking.signal("go")
+                worker_loop = internals(engine).worker.loop
                 worker_loop.call_soon_threadsafe(
                     moment.passed.set
                 )  # behind the news of the request
@@ -74,7 +76,7 @@ def test_a_request_that_comes_while_the_program_takes_an_outcome_follows_it(data
             kinds = [event.kind for event in await run.history()]
             assert kinds[0] == "step_completed"
             assert kinds[-1] == ("run_cancelled" if request_name == "cancel" else "run_completed")
-            assert await engine.check() == []
+            assert await engine.database.check() == []
 
     asyncio.run(main())
 
@@ -115,6 +117,6 @@ def test_whenever_a_run_is_cancelled_it_ends_and_can_be_told_again(database, see
             for run_id in ids:
                 with suppress(RunCancelled):
                     assert await (await engine.run(run_id)).result(timeout=20) == STEPS
-            assert await engine.check() == []
+            assert await engine.database.check() == []
 
     asyncio.run(second(asyncio.run(first())))

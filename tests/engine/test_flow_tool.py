@@ -21,7 +21,7 @@ PAST = "2020-01-01T00:00:00Z"
 def tool(database):
     engine = Engine(database)
     yield FlowTool(engine, agent="kate", session="s1")
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()
 
 

@@ -24,6 +24,7 @@ from holdfast.errors import (
     FlowNotYours,
     IllegalMove,
 )
+from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.engine.waiting import wait_until
 
@@ -33,7 +34,7 @@ def idle(database):
     """An engine that is not at work."""
     engine = Engine(database)
     yield engine
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()
 
 
@@ -322,10 +323,10 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, sid
     mortal = Engine(database, clock=clock, store=Mortal(open_store(database, clock=clock), side))
     with pytest.raises(Crash):
         act(mortal, before.id)
-    mortal._parts.store._store.close()
+    internals(mortal).store._store.close()
 
-    assert whole.check() == []
-    events = len(whole._parts.store.flows.events(before.id, 100))
+    assert whole.database.check() == []
+    events = len(internals(whole).store.flows.events(before.id, 100))
     if side == "before":
         assert whole.flows.get(before.id) == before
         act(whole, before.id)
@@ -334,7 +335,7 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, sid
     else:
         assert whole.flows.get(before.id) != before or action == "observe"
         assert events > 1
-    assert whole.check() == []
+    assert whole.database.check() == []
     whole.close()
 
 
@@ -347,7 +348,7 @@ def test_a_crash_while_a_flow_is_made_leaves_all_of_it_or_nothing(database, side
         )
     store.close()
 
-    assert whole.check() == []
+    assert whole.database.check() == []
     if side == "before":
         assert whole.flows.list() == []
         whole.flows.create("c", "g", owner="o", id="f", start=True)

@@ -42,6 +42,7 @@ from holdfast.errors import (
     WrongAnswer,
 )
 from holdfast.gates import Answer
+from holdfast.testing import internals
 from tests.store.furniture import in_threads, wait_until
 
 calls: list[str] = []
@@ -85,7 +86,7 @@ def told(answer: Answer) -> dict:
 
 def opened(engine: Engine, run, count: int = 1):
     """Wait until a run has opened gates, and return them, or the one."""
-    found = wait_until(lambda: len(found := engine.gates(run=run.id)) == count and found)
+    found = wait_until(lambda: len(found := engine.gates.list(run=run.id)) == count and found)
     return found[0] if count == 1 else found
 
 
@@ -100,7 +101,7 @@ def waits(engine, run):
 def test_the_answer_is_the_choice_and_knows_who_made_it(engine, flow):
     run = engine.start(flow, {"options": ["yes", "no"], "timeout": "2d"})
 
-    closed = engine.decide(opened(engine, run), "yes", by="ann", feedback="looks good")
+    closed = engine.gates.decide(opened(engine, run), "yes", by="ann", feedback="looks good")
 
     assert (closed.status, closed.choice) == ("approved", "yes")
     found = run.result(timeout=10)
@@ -110,15 +111,15 @@ def test_the_answer_is_the_choice_and_knows_who_made_it(engine, flow):
         "looks good",
         True,
     )
-    assert engine.gates() == []
-    assert engine.gates(status="closed") == [closed]
+    assert engine.gates.list() == []
+    assert engine.gates.list(status="closed") == [closed]
 
 
 def test_a_gate_without_options_is_approved_or_rejected(engine):
     run = engine.start(ask)
     opened(engine, run)
 
-    engine.reject(run.id, feedback="too dear")  # a run with one open gate stands for it
+    engine.gates.reject(run.id, feedback="too dear")  # a run with one open gate stands for it
 
     found = run.result(timeout=10)
     assert (found["answer"], found["by"], found["status"], found["approved"]) == (
@@ -132,7 +133,7 @@ def test_a_gate_without_options_is_approved_or_rejected(engine):
 def test_to_reject_what_has_no_option_for_it_fails_the_run_with_what_was_said(engine):
     run = engine.start(ask, {"options": ["small", "large"]})
 
-    engine.reject(opened(engine, run), by="ann", feedback="neither")
+    engine.gates.reject(opened(engine, run), by="ann", feedback="neither")
 
     with pytest.raises(RunFailed, match="neither"):
         run.result(timeout=10)
@@ -143,8 +144,8 @@ def test_some_of_the_options_can_be_selected(engine):
     found = opened(engine, run)
 
     with pytest.raises(UnknownChoice):
-        engine.approve(found, by="ann", selections=["a", "z"])
-    engine.approve(found, by="ann", selections=["c", "a"])
+        engine.gates.approve(found, by="ann", selections=["a", "z"])
+    engine.gates.approve(found, by="ann", selections=["c", "a"])
 
     assert run.result(timeout=10)["selections"] == ["a", "c"]
     assert [option.label for option in found.terms.options] == [
@@ -158,16 +159,16 @@ def test_two_people_must_agree(engine):
     run = engine.start(ask, {"assignees": ["ann", "bob", "eve"], "quorum": 2, "exclude": ["eve"]})
     found = opened(engine, run)
 
-    assert engine.approve(found, by="ann").status == "open"
+    assert engine.gates.approve(found, by="ann").status == "open"
     with pytest.raises(AlreadyDecided, match="approve"):
-        engine.reject(found, by="ann")
+        engine.gates.reject(found, by="ann")
     with pytest.raises(NotYourGate, match="excluded"):
-        engine.approve(found, by="eve")
+        engine.gates.approve(found, by="eve")
     with pytest.raises(NotYourGate, match="ann, bob"):
-        engine.approve(found, by="mallory")
-    assert engine.approve(found, by="bob").status == "approved"
+        engine.gates.approve(found, by="mallory")
+    assert engine.gates.approve(found, by="bob").status == "approved"
     with pytest.raises(GateClosed, match="ann, bob"):
-        engine.reject(found, by="bob")
+        engine.gates.reject(found, by="bob")
 
     assert run.result(timeout=10)["people"] == [["ann", "approve"], ["bob", "approve"]]
 
@@ -177,8 +178,8 @@ def test_a_role_may_decide(engine):
     found = opened(engine, run)
 
     with pytest.raises(NotYourGate):
-        engine.approve(found, by="ann", roles=["sales"])
-    engine.approve(found, by="ann", roles=["sales", "finance"])
+        engine.gates.approve(found, by="ann", roles=["sales"])
+    engine.gates.approve(found, by="ann", roles=["sales", "finance"])
 
     assert run.result(timeout=10)["by"] == "ann"
 
@@ -190,15 +191,17 @@ def test_the_same_question_twice_has_two_answers(engine):
 
     run = engine.start(twice)
     first_gate = opened(engine, run)
-    engine.approve(first_gate, by="ann")
+    engine.gates.approve(first_gate, by="ann")
     second = wait_until(
-        lambda: [one for one in engine.gates(run=run.id) if one.id != first_gate.id]
+        lambda: [one for one in engine.gates.list(run=run.id) if one.id != first_gate.id]
     )[0]
-    engine.reject(second, by="ann")
+    engine.gates.reject(second, by="ann")
 
     assert run.result(timeout=10) == ["approve", "reject"]
     with pytest.raises(GateClosed, match=r"rejected.*at=20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"):
-        engine.approve(run.id, by="bob")  # whoever names the run hears what became of its last gate
+        engine.gates.approve(
+            run.id, by="bob"
+        )  # whoever names the run hears what became of its last gate
 
 
 def test_gates_side_by_side_are_answered_in_any_order(engine):
@@ -209,9 +212,9 @@ def test_gates_side_by_side_are_answered_in_any_order(engine):
     run = engine.start(both)
     gates = {one.prompt: one for one in opened(engine, run, 2)}
     with pytest.raises(GateNotFound, match="several"):
-        engine.approve(run.id)
-    engine.approve(gates["Right?"], by="ann")
-    engine.reject(gates["Left?"], by="ann")
+        engine.gates.approve(run.id)
+    engine.gates.approve(gates["Right?"], by="ann")
+    engine.gates.reject(gates["Left?"], by="ann")
 
     assert run.result(timeout=10) == ["reject", "approve"]
 
@@ -220,15 +223,15 @@ def test_an_asynchronous_engine_asks_too(database):
     async def main():
         async with AsyncEngine(database) as engine:
             run = await engine.start(ask, {"assignees": ["ann"]})
-            while not await engine.gates(mine="ann"):
+            while not await engine.gates.list(mine="ann"):
                 await run.history()
-            (found,) = await engine.gates(mine="ann")
-            await engine.delegate(found, "bob", by="ann")
-            await engine.update_gate(found, {"n": 1})
-            token = await engine.gate_link(found, "approve", by="bob")
-            await engine.answer(token)
+            (found,) = await engine.gates.list(mine="ann")
+            await engine.gates.delegate(found, "bob", by="ann")
+            await engine.gates.update(found, {"n": 1})
+            token = await engine.gates.link(found, "approve", by="bob")
+            await engine.gates.answer(token)
             return (await run.result(timeout=10))["by"], [
-                entry.kind for entry in await engine.gate_entries(found)
+                entry.kind for entry in await engine.gates.entries(found)
             ]
 
     assert asyncio.run(main()) == ("bob", ["delegated", "updated", "decided"])
@@ -262,7 +265,7 @@ def test_what_cannot_be_asked_fails_the_run_by_name_and_opens_nothing(engine, op
 
     with pytest.raises(RunFailed, match="BadOption"):
         run.result(timeout=10)
-    assert engine.gates(status="any") == []
+    assert engine.gates.list(status="any") == []
 
 
 def test_more_people_than_there_are_cannot_agree(engine):
@@ -270,31 +273,31 @@ def test_more_people_than_there_are_cannot_agree(engine):
 
     with pytest.raises(RunFailed, match=QuorumImpossible.__name__):
         run.result(timeout=10)
-    assert engine.gates(status="any") == []
+    assert engine.gates.list(status="any") == []
 
 
 def test_bad_answers_are_refused_and_change_nothing(engine):
     run = engine.start(ask, {"options": ["yes", "no"]})
     found = opened(engine, run)
     waits(engine, run)
-    before = (engine.gate(found), run.record)
+    before = (engine.gates.get(found), run.record)
 
     for error, call in [
-        (UnknownChoice, lambda: engine.decide(found, "perhaps", by="ann")),
-        (WrongAnswer, lambda: engine.decide(found, "yes", by="ann", form={"a": 1})),
-        (BadOption, lambda: engine.decide(found, "yes", by="")),
-        (BadOption, lambda: engine.decide(found, 7, by="ann")),
-        (GateNotFound, lambda: engine.decide("none", "yes", by="ann")),
-        (GateNotFound, lambda: engine.decide(None, "yes", by="ann")),
-        (BadOption, lambda: engine.reassign(found)),
-        (BadOption, lambda: engine.gates(status="nonsense")),
-        (GateChanged, lambda: engine.decide(found, "yes", by="ann", expect="0" * 64)),
+        (UnknownChoice, lambda: engine.gates.decide(found, "perhaps", by="ann")),
+        (WrongAnswer, lambda: engine.gates.decide(found, "yes", by="ann", form={"a": 1})),
+        (BadOption, lambda: engine.gates.decide(found, "yes", by="")),
+        (BadOption, lambda: engine.gates.decide(found, 7, by="ann")),
+        (GateNotFound, lambda: engine.gates.decide("none", "yes", by="ann")),
+        (GateNotFound, lambda: engine.gates.decide(None, "yes", by="ann")),
+        (BadOption, lambda: engine.gates.reassign(found)),
+        (BadOption, lambda: engine.gates.list(status="nonsense")),
+        (GateChanged, lambda: engine.gates.decide(found, "yes", by="ann", expect="0" * 64)),
     ]:
         with pytest.raises(error):
             call()
 
-    assert (engine.gate(found), run.record) == before
-    assert engine.gate_entries(found) == []
+    assert (engine.gates.get(found), run.record) == before
+    assert engine.gates.entries(found) == []
 
 
 def test_gate_works_only_inside_a_workflow():
@@ -334,11 +337,11 @@ def test_a_form_comes_back_as_its_model(engine):
 
     assert found.terms.form["$defs"]["Refund"]["required"] == ["amount"]
     with pytest.raises(WrongAnswer, match=r"\$\.amount"):
-        engine.approve(found, by="ann", form={"amount": "much"})
+        engine.gates.approve(found, by="ann", form={"amount": "much"})
     with pytest.raises(WrongAnswer, match="amount"):
-        engine.approve(found, by="ann")
-    assert engine.gate_entries(found) == []
-    engine.approve(found, by="ann", form=Refund(7))
+        engine.gates.approve(found, by="ann")
+    assert engine.gates.entries(found) == []
+    engine.gates.approve(found, by="ann", form=Refund(7))
 
     assert run.result(timeout=10) == ["Refund", 7]
 
@@ -348,8 +351,8 @@ def test_a_struct_with_limits_is_a_form(engine):
     found = opened(engine, run)
 
     with pytest.raises(WrongAnswer, match=r"\$\.amount"):
-        engine.approve(found, by="ann", form={"amount": 0})
-    engine.approve(found, by="ann", form={"amount": 3})
+        engine.gates.approve(found, by="ann", form={"amount": 0})
+    engine.gates.approve(found, by="ann", form={"amount": 3})
 
     assert run.result(timeout=10) == 3
 
@@ -379,10 +382,10 @@ def test_a_pydantic_model_is_a_form_and_what_its_schema_cannot_say_the_workflow_
     run = engine.start(even)
     first_gate = opened(engine, run)
     with pytest.raises(WrongAnswer, match="number"):
-        engine.approve(first_gate, by="ann", form={"number": "two"})
-    engine.approve(first_gate, by="ann", form={"number": 3})
-    second = wait_until(lambda: engine.gates(run=run.id))[0]
-    engine.approve(second, by="ann", form={"number": 4})
+        engine.gates.approve(first_gate, by="ann", form={"number": "two"})
+    engine.gates.approve(first_gate, by="ann", form={"number": 3})
+    second = wait_until(lambda: engine.gates.list(run=run.id))[0]
+    engine.gates.approve(second, by="ann", form={"number": 4})
 
     assert run.result(timeout=10) == 4
     assert calls == ["asked again"]
@@ -411,7 +414,7 @@ def ended(clock, run):
 def timed(database, clock):
     with Engine(database, clock=clock, poll="1h", lifetime="36500d", linger="0s") as engine:
         yield engine
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_deadline_is_counted_from_the_opening_and_survives_restarts(database, clock):
@@ -422,12 +425,12 @@ def test_a_deadline_is_counted_from_the_opening_and_survives_restarts(database, 
         waits(engine, run)
     clock.advance("90m")
     with Engine(database, **options) as engine:
-        assert engine.gate(found.id).deadline == found.opened_at + 7200 * 10**6
+        assert engine.gates.get(found.id).deadline == found.opened_at + 7200 * 10**6
         clock.advance("31m")
         with pytest.raises(RunFailed, match=GateExpired.__name__):
             ended(clock, engine.run(run.id))
         with pytest.raises(GateClosed, match="expired"):
-            engine.approve(found, by="ann")
+            engine.gates.approve(found, by="ann")
 
 
 @pytest.mark.parametrize(
@@ -457,17 +460,17 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
         },
     )
     waits(timed, run)
-    assert timed.gates(overdue=True) == timed.gates(mine="boss") == []
+    assert timed.gates.list(overdue=True) == timed.gates.list(mine="boss") == []
     clock.advance("1h")
-    found = later(clock, lambda: timed.gates(overdue=True))[0]
+    found = later(clock, lambda: timed.gates.list(overdue=True))[0]
     assert (found.reminded, found.assignees) == (1, ("ann",))
     clock.advance("2h")
-    found = later(clock, lambda: timed.gates(mine="boss"))[0]
+    found = later(clock, lambda: timed.gates.list(mine="boss"))[0]
     assert (found.escalated, found.assignees, found.roles) == (1, ("ann", "boss"), ("head",))
     waits(timed, run)
     clock.advance("10h")
-    later(clock, lambda: timed.gate(found).reminded == 2)
-    timed.approve(found, by="boss")
+    later(clock, lambda: timed.gates.get(found).reminded == 2)
+    timed.gates.approve(found, by="boss")
 
     assert run.result(timeout=10)["by"] == "boss"
     kinds = [event.kind for event in run.history()]
@@ -479,7 +482,7 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
         "gate_closed",
         "run_completed",
     ]
-    assert [entry.kind for entry in timed.gate_entries(found)] == [
+    assert [entry.kind for entry in timed.gates.entries(found)] == [
         "reminded",
         "escalated",
         "reminded",
@@ -491,7 +494,7 @@ def test_a_parked_run_costs_no_memory_and_wakes_for_a_decision(timed):
     run = timed.start(ask)
     wait_until(lambda: run.record.session_id is None and run.record.waits is not None)
 
-    timed.approve(run.id)
+    timed.gates.approve(run.id)
 
     assert run.result(timeout=10)["choice"] == "approve"
 
@@ -503,18 +506,19 @@ def test_a_decision_can_be_delegated_and_reassigned(engine):
     run = engine.start(ask, {"assignees": ["ann"]})
     found = opened(engine, run)
 
-    engine.delegate(found, "bob", by="ann", reason="holiday")
-    assert (engine.gates(mine="ann"), [one.id for one in engine.gates(mine="bob")]) == (
+    engine.gates.delegate(found, "bob", by="ann", reason="holiday")
+    assert (engine.gates.list(mine="ann"), [one.id for one in engine.gates.list(mine="bob")]) == (
         [],
         [found.id],
     )
-    engine.reassign(found, roles=["finance"], by="root")
-    assert engine.gates(mine="bob") == []
-    engine.approve(found, by="carol", roles=["finance"])
+    engine.gates.reassign(found, roles=["finance"], by="root")
+    assert engine.gates.list(mine="bob") == []
+    engine.gates.approve(found, by="carol", roles=["finance"])
 
     assert run.result(timeout=10)["by"] == "carol"
     log = [
-        (entry.kind, entry.person, entry.names, entry.roles) for entry in engine.gate_entries(found)
+        (entry.kind, entry.person, entry.names, entry.roles)
+        for entry in engine.gates.entries(found)
     ]
     assert log[:2] == [("delegated", "ann", ("bob",), ()), ("reassigned", "root", (), ("finance",))]
 
@@ -522,7 +526,7 @@ def test_a_decision_can_be_delegated_and_reassigned(engine):
 def test_a_withdrawn_gate_is_told_to_its_workflow(engine):
     run = engine.start(ask)
 
-    engine.withdraw(opened(engine, run), by="root", reason="not needed")
+    engine.gates.withdraw(opened(engine, run), by="root", reason="not needed")
 
     with pytest.raises(RunFailed, match=f"{GateWithdrawn.__name__}.*not needed"):
         run.result(timeout=10)
@@ -531,14 +535,14 @@ def test_a_withdrawn_gate_is_told_to_its_workflow(engine):
 def test_a_decision_is_about_the_data_that_it_was_shown(engine):
     run = engine.start(ask, {"data": {"rows": 10}, "quorum": 2})
     found = opened(engine, run)
-    engine.approve(found, by="ann", expect=found.hash)
+    engine.gates.approve(found, by="ann", expect=found.hash)
 
-    changed = engine.update_gate(found, {"rows": 10_000}, by="root")
+    changed = engine.gates.update(found, {"rows": 10_000}, by="root")
 
     with pytest.raises(GateChanged):
-        engine.approve(found, by="bob", expect=found.hash)
-    engine.approve(found, by="bob", expect=changed.hash)
-    engine.approve(found, by="ann", expect=changed.hash)
+        engine.gates.approve(found, by="bob", expect=found.hash)
+    engine.gates.approve(found, by="bob", expect=changed.hash)
+    engine.gates.approve(found, by="ann", expect=changed.hash)
     assert run.result(timeout=10)["people"] == [["bob", "approve"], ["ann", "approve"]]
 
 
@@ -548,15 +552,15 @@ def test_a_decision_is_about_the_data_that_it_was_shown(engine):
 def test_a_link_answers_one_gate_in_one_way_once(engine):
     run = engine.start(ask, {"options": ["yes", "no"], "quorum": 2, "roles": ["finance"]})
     found = opened(engine, run)
-    token = engine.gate_link(found, "yes", by="ann", roles=["finance"])
+    token = engine.gates.link(found, "yes", by="ann", roles=["finance"])
 
     assert token not in repr(token)
-    assert engine.answer(token, feedback="by mail").status == "open"
+    assert engine.gates.answer(token, feedback="by mail").status == "open"
     with pytest.raises(AlreadyDecided):
-        engine.answer(token)
-    engine.approve(found, by="bob", roles=["finance"])
+        engine.gates.answer(token)
+    engine.gates.approve(found, by="bob", roles=["finance"])
     with pytest.raises(GateClosed):
-        engine.answer(token)
+        engine.gates.answer(token)
 
     assert run.result(timeout=10)["feedback"] == "by mail"
 
@@ -565,25 +569,25 @@ def test_a_link_lapses_with_its_time_its_key_and_what_it_is_about(timed, clock):
     run = timed.start(ask, {"data": 1})
     waits(timed, run)
     tokens = [
-        timed.gate_link(run.id, "approve", by="ann", expires=expires)
+        timed.gates.link(run.id, "approve", by="ann", expires=expires)
         for expires in ("1h", "1d", "9d")
     ]
     clock.advance("2h")
 
     with pytest.raises(TokenExpired):
-        timed.answer(tokens[0])
-    timed.update_gate(run.id, 2)
+        timed.gates.answer(tokens[0])
+    timed.gates.update(run.id, 2)
     with pytest.raises(GateChanged):
-        timed.answer(tokens[1])
-    fresh = timed.gate_link(run.id, "approve", by="ann")
-    timed.rotate_key(grace="1h")
+        timed.gates.answer(tokens[1])
+    fresh = timed.gates.link(run.id, "approve", by="ann")
+    timed.keys.rotate(grace="1h")
     clock.advance("61m")
     for wrong in (fresh, tokens[2], "k.e.y", "", fresh[:-4] + "AAAA"):
         with pytest.raises(TokenRefused) as refused:
-            timed.answer(wrong)
+            timed.gates.answer(wrong)
         assert str(refused.value) == str(TokenRefused())
-    assert timed.gate(run.id).status == "open"
-    timed.answer(timed.gate_link(run.id, "approve", by="ann"))
+    assert timed.gates.get(run.id).status == "open"
+    timed.gates.answer(timed.gates.link(run.id, "approve", by="ann"))
     assert run.result(timeout=10)["by"] == "ann"
 
 
@@ -597,7 +601,7 @@ def test_a_link_that_could_answer_nothing_is_not_made(engine):
         (BadOption, "yes", "ann", "0s"),
     ]:
         with pytest.raises(error):
-            engine.gate_link(found, choice, by=by, expires=expires)
+            engine.gates.link(found, choice, by=by, expires=expires)
 
 
 def test_a_token_for_something_else_answers_nothing(engine):
@@ -605,8 +609,8 @@ def test_a_token_for_something_else_answers_nothing(engine):
 
     run = engine.start(ask)
     found = opened(engine, run)
-    engine.gate_link(found, "approve", by="ann")
-    key = engine._parts.store.keys.all()[0]
+    engine.gates.link(found, "approve", by="ann")
+    key = internals(engine).store.keys.all()[0]
     says = {
         "run": run.id,
         "gate": found.id,
@@ -617,10 +621,10 @@ def test_a_token_for_something_else_answers_nothing(engine):
     }
 
     with pytest.raises(TokenRefused):
-        engine.answer(tokens.sign(key, "signal", says))
+        engine.gates.answer(tokens.sign(key, "signal", says))
     with pytest.raises(TokenRefused):
-        engine.answer(tokens.sign(key, "gate", {**says, "gate": "gone"}))
-    assert engine.gate(found).status == "open"
+        engine.gates.answer(tokens.sign(key, "gate", {**says, "gate": "gone"}))
+    assert engine.gates.get(found).status == "open"
 
 
 # Ends
@@ -634,7 +638,10 @@ def test_a_gate_that_lost_a_race_is_withdrawn(engine):
     run = engine.start(race)
 
     assert run.result(timeout=10) == "quicker"
-    assert [one.status for one in engine.gates(run=run.id, status="any")] in ([], ["withdrawn"])
+    assert [one.status for one in engine.gates.list(run=run.id, status="any")] in (
+        [],
+        ["withdrawn"],
+    )
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -645,9 +652,9 @@ def test_a_cancelled_run_withdraws_its_gates(engine, force):
     run.cancel("not needed", force=force)
 
     wait_until(lambda: run.status == "cancelled")
-    assert engine.gate(found.id).status == "withdrawn"
+    assert engine.gates.get(found.id).status == "withdrawn"
     with pytest.raises(GateClosed):
-        engine.approve(found, by="ann")
+        engine.gates.approve(found, by="ann")
     assert "gate_withdrawn" in [event.kind for event in run.history()]
 
 
@@ -658,11 +665,11 @@ def test_a_child_that_waits_for_people_is_explained_and_goes_with_its_parent(eng
         return await handle.result()
 
     run = engine.start(parent)
-    wait_until(lambda: engine.gates() and run.record.waits)
-    (found,) = engine.gates()
+    wait_until(lambda: engine.gates.list() and run.record.waits)
+    (found,) = engine.gates.list()
     assert "ann to decide" in engine.why(run.id).reason
     run.cancel()
-    wait_until(lambda: engine.gate(found.id).status == "withdrawn")
+    wait_until(lambda: engine.gates.get(found.id).status == "withdrawn")
 
 
 def test_a_replay_asks_again_only_what_had_no_answer(timed, clock):
@@ -674,19 +681,19 @@ def test_a_replay_asks_again_only_what_had_no_answer(timed, clock):
 
     run = timed.start(asks)
     waits(timed, run)
-    timed.approve(run.id, by="ann")
+    timed.gates.approve(run.id, by="ann")
     second = wait_until(
-        lambda: [one for one in timed.gates(run=run.id) if one.prompt == "Second?"]
+        lambda: [one for one in timed.gates.list(run=run.id) if one.prompt == "Second?"]
     )[0]
     waits(timed, run)
     clock.advance("1h")
     with pytest.raises(RunFailed):
         ended(clock, run)
     timed.replay(run.id)
-    again = wait_until(lambda: timed.gates(run=run.id))[0]
+    again = wait_until(lambda: timed.gates.list(run=run.id))[0]
 
     assert (again.prompt, again.id != second.id) == ("Second?", True)
-    timed.approve(again, by="bob")
+    timed.gates.approve(again, by="bob")
     assert run.result(timeout=10) == ["ann", "bob"]
 
 
@@ -699,7 +706,7 @@ def test_a_replay_of_a_cancelled_run_opens_its_gate_anew(engine):
 
     again = opened(engine, run)
     assert again.id != found.id
-    engine.approve(again, by="ann")
+    engine.gates.approve(again, by="ann")
     assert run.result(timeout=10)["by"] == "ann"
 
 
@@ -717,14 +724,14 @@ def test_a_replay_from_before_a_withdrawal_asks_anew(engine):
 
     run = engine.start(gives_up, "10ms")
     assert run.result(timeout=10) == "too late"
-    (lost,) = engine.gates(run=run.id, status="any")
+    (lost,) = engine.gates.list(run=run.id, status="any")
     engine.replay(
         run.id,
         from_step=next(event.step for event in run.history() if "note" in (event.step or "")),
     )
 
     assert run.result(timeout=10) == "too late"
-    statuses = [one.status for one in engine.gates(run=run.id, status="any")]
+    statuses = [one.status for one in engine.gates.list(run=run.id, status="any")]
     assert (lost.status, set(statuses)) == ("withdrawn", {"withdrawn"})
 
 
@@ -738,7 +745,7 @@ def test_many_who_decide_at_once_are_counted_one_by_one(database):
         def votes(place):
             for number in range(3):
                 try:
-                    told.append(others[place].approve(found, by=f"{place} {number}").status)
+                    told.append(others[place].gates.approve(found, by=f"{place} {number}").status)
                 except GateClosed:
                     told.append("closed")
 
@@ -748,7 +755,7 @@ def test_many_who_decide_at_once_are_counted_one_by_one(database):
 
         assert sorted(told) == ["approved", *["closed"] * 9, "open", "open"]
         assert len(run.result(timeout=10)["people"]) == 3
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_fork_asks_for_itself_what_is_open_and_keeps_what_was_answered(engine):
@@ -760,10 +767,10 @@ def test_a_fork_asks_for_itself_what_is_open_and_keeps_what_was_answered(engine)
         return [one.by, two.by]
 
     run = engine.start(asks)
-    engine.approve(opened(engine, run), by="ann")
-    wait_until(lambda: any(one.prompt == "Second?" for one in engine.gates(run=run.id)))
+    engine.gates.approve(opened(engine, run), by="ann")
+    wait_until(lambda: any(one.prompt == "Second?" for one in engine.gates.list(run=run.id)))
     fork = engine.fork(run.id, from_step="gate#2")
-    engine.approve(opened(engine, fork), by="bob")
+    engine.gates.approve(opened(engine, fork), by="bob")
 
     assert fork.result(timeout=10) == ["ann", "bob"]
     assert run.status == "waiting"
@@ -777,7 +784,7 @@ def test_what_is_rejected_can_be_undone(engine):
             raise GateRejected(prompt="Keep it?")
 
     run = engine.start(undoing)
-    engine.reject(opened(engine, run), by="ann")
+    engine.gates.reject(opened(engine, run), by="ann")
 
     with pytest.raises(RunFailed):
         run.result(timeout=10)
@@ -797,7 +804,7 @@ def test_nothing_before_a_gate_runs_again(database):
         run = engine.start(steps)
         opened(engine, run)
     with Engine(database, workflows=[]) as engine:
-        engine.approve(run.id, by="ann")
+        engine.gates.approve(run.id, by="ann")
     with Engine(database, workflows=[steps]) as engine:
         assert engine.run(run.id).result(timeout=10) == ["before", "approve", "after"]
     assert calls == ["before", "after"]
@@ -817,7 +824,7 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
         },
     )
     found = opened(engine, run)
-    engine.decide(found, "yes", by="ann")
+    engine.gates.decide(found, "yes", by="ann")
     waits(engine, run)
 
     why = engine.why(run.id)
@@ -835,14 +842,14 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
 
 def test_an_inbox_with_pages(engine):
     runs = engine.start_many(ask, [{"assignees": ["ann"]}, {"roles": ["finance"]}, {}])
-    wait_until(lambda: len(engine.gates()) == 3)
-    everything = engine.gates()
+    wait_until(lambda: len(engine.gates.list()) == 3)
+    everything = engine.gates.list()
 
     assert {one.run_id for one in everything} == {run.id for run in runs}
-    assert engine.gates(limit=2) == everything[:2]
-    assert engine.gates(after=everything[1].id) == everything[2:]
-    assert {one.run_id for one in engine.gates(mine="ann", role="finance")} == {
+    assert engine.gates.list(limit=2) == everything[:2]
+    assert engine.gates.list(after=everything[1].id) == everything[2:]
+    assert {one.run_id for one in engine.gates.list(mine="ann", role="finance")} == {
         run.id for run in runs
     }
-    assert [one.run_id for one in engine.gates(role="finance")] == [runs[1].id]
-    assert engine.gates(workflow="ask", namespace="default") == everything
+    assert [one.run_id for one in engine.gates.list(role="finance")] == [runs[1].id]
+    assert engine.gates.list(workflow="ask", namespace="default") == everything

@@ -30,7 +30,7 @@ from holdfast.errors import (
     UnknownWorkflow,
     WrongType,
 )
-from holdfast.testing import Lab
+from holdfast.testing import Lab, internals
 from tests.engine.waiting import unseal, wait_for, wait_until
 
 broken: set[str] = set()
@@ -136,7 +136,7 @@ def test_the_asynchronous_engine_does_the_same(database):
             with pytest.raises(GraphCancelled):
                 await third.result(timeout=20)
             assert (await (await engine.graphs.open("third")).show()).name == "graph"
-            assert await engine.check() == []
+            assert await engine.database.check() == []
 
     asyncio.run(play())
 
@@ -238,7 +238,7 @@ def test_a_graph_grows_from_inside(engine):
     ids = {name: f"{run.id}::{name}" for name in ("part-0", "part-1", "sum")}
 
     assert run.result(timeout=20) == {"sum": {"part-0": 1, "part-1": 2, "planner": ids}}
-    assert [event.kind for event in engine.history(f"{run.id}::planner")] == [
+    assert [event.kind for event in engine.run(f"{run.id}::planner").history()] == [
         "graph_extended",
         "run_completed",
     ]
@@ -361,7 +361,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(engine):
             call()
     assert calls.get("long").revision == 1
     assert [one.id for one in engine.graphs.list()] == ["long"]
-    assert len(engine.runs()) == 1
+    assert engine.runs().count() == 1
 
 
 def test_nothing_of_another_namespace_can_be_seen_or_touched(database, tmp_path):
@@ -390,7 +390,7 @@ def test_nothing_of_another_namespace_can_be_seen_or_touched(database, tmp_path)
     foreign.add(add, 1, name="far", namespace="mine")
     with pytest.raises(NamespaceBound):
         calls.start(foreign)
-    assert (mine.graphs.events("g"), theirs.runs(namespace="theirs")) == (before, [])
+    assert (mine.graphs.events("g"), list(theirs.runs(namespace="theirs"))) == (before, [])
     mine.close()
     theirs.close()
 
@@ -415,7 +415,7 @@ def test_graphs_go_with_their_runs(database):
         run = lab.engine.graphs.start(diamond())
         lab.settle()
         lab.advance("2d")
-        assert lab.engine.prune("1d") == 4
+        assert lab.engine.retention.prune("1d") == 4
         assert lab.engine.graphs.list() == []
         kept = lab.engine.graphs.start(diamond())
         lab.settle()
@@ -426,13 +426,13 @@ def test_graphs_go_with_their_runs(database):
         torn = lab.engine.graphs.start(graph_of(double, 1))
         lab.settle()
         lab.advance("2d")
-        assert lab.engine.prune("1d", workflow="graph_task") == 2
+        assert lab.engine.retention.prune("1d", workflow="graph_task") == 2
         assert (
             lab.engine.graphs.why(torn.id, "one").reason == "it was completed; its run was pruned"
         )
         with pytest.raises(RunNotFound, match="pruned"):
             torn.result()
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_path):
@@ -457,7 +457,7 @@ def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_
     with closing(Engine(copy, workflows=[])) as engine:
         assert engine.graphs.get("g") == seen
         assert engine.graphs.events("g") == trail
-        assert engine.check() == []
+        assert engine.database.check() == []
     with (
         pytest.raises(StoreSealed, match="copied_from"),
         Engine(copy, workflows=[add, listen, pick]),
@@ -467,7 +467,7 @@ def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_
     with Engine(copy, workflows=[add, listen, pick]) as engine:
         engine.signal("g::held", "go", "there")
         assert engine.graphs.result("g", timeout=20) == {"last": {"of": "held there", "and": 2}}
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_inputs_and_results_that_are_sealed_pass_along(database):
@@ -483,13 +483,13 @@ def test_inputs_and_results_that_are_sealed_pass_along(database):
         run = engine.graphs.start(graph)
         wait_for(engine, engine.run(f"{run.id}::held"), "waiting")
     with closing(Engine(database, codec=second, workflows=[])) as engine:
-        engine.rekey()
-        assert set(engine._parts.store.payloads.keys_in_use()) == {"k2"}
+        engine.keys.rekey()
+        assert set(internals(engine).store.payloads.keys_in_use()) == {"k2"}
     with Engine(database, codec=second, large=1000) as engine:
         engine.signal(f"{run.id}::held", "go", "on")
         found = engine.graphs.result(run.id, timeout=20)
         assert found == {"last": {"text": large, "of": f"{large} on"}}
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_graph_that_was_started_where_nobody_works_is_taken_up(database):
@@ -508,7 +508,7 @@ def test_members_with_a_policy_start_and_other_graphs_go_on(engine):
     other.add("leased-first", name="only")
     beside = engine.graphs.start(other)
 
-    with engine.leases("holder", workflows=["leased-first", "leased-second"]) as leases:
+    with engine.tasks.worker("holder", workflows=["leased-first", "leased-second"]) as leases:
         for lease in leases.claim(2, wait="20s"):
             lease.complete(1)
         (last,) = leases.claim(1, wait="20s")

@@ -213,14 +213,14 @@ def payment() -> None: ...
 
 def test_a_leased_task_that_completed_and_is_replayed_has_a_new_key(idle):
     run = idle.start(payment)
-    with idle.leases(workflows=[payment.name]) as leases:
+    with idle.tasks.worker(workflows=[payment.name]) as leases:
         (lease,) = leases.claim()
         first = fence(lease).key
         lease.complete(None)
         idle.replay(run.id)
         (lease,) = leases.claim()
         second = fence(lease).key
-        assert idle.lease(lease.proof).idempotency_key == second
+        assert idle.tasks.lease(lease.proof).idempotency_key == second
         lease.fail("permanent", "no")
         idle.replay(run.id)
         (lease,) = leases.claim()

@@ -13,6 +13,7 @@ from holdfast.cli.main import cli
 from holdfast.core import tokens
 from holdfast.errors import BadOption, KeyExists, TokenRefused
 from holdfast.service import keys
+from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.store.furniture import in_threads
 
@@ -21,20 +22,22 @@ SECRET = b"a secret of 16 bytes or more"
 
 def test_a_rotation_keeps_the_old_key_for_its_grace(database, clock: VirtualClock):
     engine = Engine(database, clock=clock)
-    engine.rotate_key(kid="old", secret=SECRET)
-    token = tokens.sign(engine._parts.store.keys.all()[0], "test", {"n": 1})
-    engine.rotate_key(grace="1h")
+    engine.keys.rotate(kid="old", secret=SECRET)
+    token = tokens.sign(internals(engine).store.keys.all()[0], "test", {"n": 1})
+    engine.keys.rotate(grace="1h")
 
-    assert [(one.kid == "old", one.current) for one in engine.keys()] == [
+    assert [(one.kid == "old", one.current) for one in engine.keys.list()] == [
         (True, False),
         (False, True),
     ]
     clock.advance("1h")
-    assert tokens.check(token, "test", engine._parts.store.keys.all(), now=clock.now()) == {"n": 1}
+    assert tokens.check(token, "test", internals(engine).store.keys.all(), now=clock.now()) == {
+        "n": 1
+    }
     clock.advance("1s")
     with pytest.raises(TokenRefused):
-        tokens.check(token, "test", engine._parts.store.keys.all(), now=clock.now())
-    assert [one.current for one in engine.keys()] == [True]
+        tokens.check(token, "test", internals(engine).store.keys.all(), now=clock.now())
+    assert [one.current for one in engine.keys.list()] == [True]
     engine.close()
 
 
@@ -42,12 +45,12 @@ def test_what_cannot_be_a_key_is_refused_and_nothing_is_written(database):
     engine = Engine(database)
     for wrong in ({"kid": "a.b"}, {"secret": b"short"}, {"grace": "20000d"}):
         with pytest.raises(BadOption):
-            engine.rotate_key(**wrong)
-    engine.rotate_key(kid="k", secret=SECRET)
+            engine.keys.rotate(**wrong)
+    engine.keys.rotate(kid="k", secret=SECRET)
     with pytest.raises(KeyExists):
-        engine.rotate_key(kid="k")
+        engine.keys.rotate(kid="k")
 
-    assert [one.kid for one in engine.keys()] == ["k"]
+    assert [one.kid for one in engine.keys.list()] == ["k"]
     engine.close()
 
 
@@ -57,13 +60,15 @@ def test_many_who_need_the_first_key_at_once_get_the_same(database):
 
     in_threads(
         *[
-            lambda engine=engine: found.append(engine._do(keys.need(engine._parts.sealer)))
+            lambda engine=engine: found.append(
+                internals(engine).commit(keys.need(internals(engine).sealer))
+            )
             for engine in engines
         ]
     )
 
     assert len({key.kid for key in found}) == 1
-    assert engines[0].check() == []
+    assert engines[0].database.check() == []
     for engine in engines:
         engine.close()
 
@@ -71,11 +76,11 @@ def test_many_who_need_the_first_key_at_once_get_the_same(database):
 def test_many_who_rotate_at_once_leave_one_current_key(database):
     engines = [Engine(database) for _ in range(4)]
 
-    in_threads(*[lambda engine=engine: engine.rotate_key() for engine in engines])
+    in_threads(*[lambda engine=engine: engine.keys.rotate() for engine in engines])
 
-    assert [one.current for one in engines[0].keys()].count(True) == 1
-    assert len(engines[0].keys()) == 4
-    assert engines[0].check() == []
+    assert [one.current for one in engines[0].keys.list()].count(True) == 1
+    assert len(engines[0].keys.list()) == 4
+    assert engines[0].database.check() == []
     for engine in engines:
         engine.close()
 
@@ -83,8 +88,8 @@ def test_many_who_rotate_at_once_leave_one_current_key(database):
 def test_an_asynchronous_engine_has_keys_too(database):
     async def main():
         async with AsyncEngine(database) as engine:
-            done = await engine.rotate_key(kid="k", secret=SECRET)
-            return done.kid, [one.kid for one in await engine.keys()]
+            done = await engine.keys.rotate(kid="k", secret=SECRET)
+            return done.kid, [one.kid for one in await engine.keys.list()]
 
     assert asyncio.run(main()) == ("k", ["k"])
 

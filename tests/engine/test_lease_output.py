@@ -21,12 +21,13 @@ from holdfast.errors import (
     RunNotFound,
 )
 from holdfast.service.tasks.lease_state import RunEnded
+from holdfast.testing import internals
 from tests.engine.waiting import one_lease as one
 
 
 @pytest.fixture
 def holder(idle):
-    with idle.leases("render-1", workflows=["render"], ttl="1d") as leases:
+    with idle.tasks.worker("render-1", workflows=["render"], ttl="1d") as leases:
         yield leases
 
 
@@ -39,7 +40,7 @@ def test_a_holder_says_how_far_it_is(idle, holder, run):
     lease = one(holder)
     lease.progress(40, "half")
     lease.progress(message="more than half")
-    told = idle.progress(run.id)
+    told = idle.streams.progress(run.id)
 
     assert (told.percent, told.message) == (40.0, "more than half")
     lease.complete()
@@ -54,16 +55,16 @@ def test_a_holder_appends_frames_and_others_read_them(idle, holder, run):
     assert lease.emit(b"\x00\x01", kind="blob") == 4
     lease.complete()
 
-    frames = idle.read(run.id)
+    frames = idle.streams.read(run.id)
     assert [(frame.seq, frame.kind, frame.value, frame.name) for frame in frames] == [
         (1, "event", "a", "token"),
         (2, "event", "b", "token"),
         (3, "stdout", "line\n", None),
         (4, "blob", b"\x00\x01", None),
     ]
-    (stream,) = idle.streams(run.id)
+    (stream,) = idle.streams.list(run.id)
     assert (stream.attempt, stream.generation, stream.reason) == (1, 1, "completed")
-    assert [frame.value for frame in idle.tail(run.id)][:2] == ["a", "b"]
+    assert [frame.value for frame in idle.streams.tail(run.id)][:2] == ["a", "b"]
 
 
 def test_each_attempt_has_a_stream_and_supersedes_the_one_before(idle, holder, run):
@@ -72,13 +73,13 @@ def test_each_attempt_has_a_stream_and_supersedes_the_one_before(idle, holder, r
     first.fail("transient", "no disk")
     second = one(holder)
     second.emit("two")
-    idle.revoke(run.id)
+    idle.tasks.revoke(run.id)
     third = one(holder)
     third.emit("three")
     third.suspend("go")
 
     assert [
-        (stream.attempt, stream.reason, stream.supersedes) for stream in idle.streams(run.id)
+        (stream.attempt, stream.reason, stream.supersedes) for stream in idle.streams.list(run.id)
     ] == [
         (1, "retried", None),
         (2, "taken back", 1),
@@ -89,21 +90,21 @@ def test_each_attempt_has_a_stream_and_supersedes_the_one_before(idle, holder, r
             late.emit("late")
         with pytest.raises(LeaseLost):
             late.progress(1)
-    assert [frame.value for frame in idle.read(run.id)] == ["one", "two", "three"]
+    assert [frame.value for frame in idle.streams.read(run.id)] == ["one", "two", "three"]
 
 
 def test_a_summary_is_patched_by_several_with_the_same_proof(idle, holder, run, database, clock):
     lease = one(holder)
     helper = Engine(database, clock=clock)
-    helping = helper.lease(lease.proof)
+    helping = helper.tasks.lease(lease.proof)
     lease.emit({"done": 0, "files": {"a": "open", "b": "open"}}, mode="summary")
     helping.emit({"done": 1, "files": {"a": None}}, mode="summary")
     lease.emit({"done": 2}, mode="summary")
     lease.complete()  # it closes what its helper may have opened
     helper.close()
 
-    assert idle.summary(run.id) == {"done": 2, "files": {"b": "open"}}
-    assert [(stream.version, stream.reason) for stream in idle.streams(run.id)] == [
+    assert idle.streams.summary(run.id) == {"done": 2, "files": {"b": "open"}}
+    assert [(stream.version, stream.reason) for stream in idle.streams.list(run.id)] == [
         (3, "completed")
     ]
 
@@ -111,11 +112,11 @@ def test_a_summary_is_patched_by_several_with_the_same_proof(idle, holder, run, 
 def test_what_only_a_helper_put_out_is_closed_too(idle, holder, run, database, clock):
     lease = one(holder)
     helper = Engine(database, clock=clock)
-    helper.lease(lease.proof).emit("x")
+    helper.tasks.lease(lease.proof).emit("x")
     helper.close()
     lease.delay("1h")
 
-    assert [stream.reason for stream in idle.streams(run.id)] == ["released"]
+    assert [stream.reason for stream in idle.streams.list(run.id)] == ["released"]
 
 
 def test_frames_with_a_place_are_appended_once(idle, holder, run):
@@ -126,7 +127,7 @@ def test_frames_with_a_place_are_appended_once(idle, holder, run):
     assert (lease.emit("a", "b", place=0), lease.emit("c", place=2)) == (first, then) == (2, 3)
     with pytest.raises(BadOption, match="3 frames so far"):
         lease.emit("e", place=4)
-    assert [frame.value for frame in idle.read(run.id)] == ["a", "b", "c"]
+    assert [frame.value for frame in idle.streams.read(run.id)] == ["a", "b", "c"]
 
 
 def test_best_effort_keeps_the_last_ones(idle, holder, run, clock):
@@ -135,10 +136,10 @@ def test_best_effort_keeps_the_last_ones(idle, holder, run, clock):
         lease.emit(*range(number * 100, number * 100 + 100), mode="best_effort")
         clock.advance("10s")
 
-    assert idle.read(run.id)[-1].value == 299
-    assert 64 <= len(idle.read(run.id)) < 300
+    assert idle.streams.read(run.id)[-1].value == 299
+    assert 64 <= len(idle.streams.read(run.id)) < 300
     lease.emit(*range(5), keep=3)
-    assert [frame.value for frame in idle.read(run.id, best_effort=False)] == [2, 3, 4]
+    assert [frame.value for frame in idle.streams.read(run.id, best_effort=False)] == [2, 3, 4]
 
 
 def test_what_cannot_be_shown_is_refused_and_nothing_is_written(idle, holder, run):
@@ -159,15 +160,15 @@ def test_what_cannot_be_shown_is_refused_and_nothing_is_written(idle, holder, ru
     ):
         with pytest.raises(wrong):
             call()
-    assert (idle.read(run.id), idle.progress(run.id)) == ([], None)
+    assert (idle.streams.read(run.id), idle.streams.progress(run.id)) == ([], None)
 
 
 def test_nothing_of_another_namespace_can_be_shown_to(database, idle, holder, run):
-    other = Engine(database, namespace="other", clock=idle._parts.clock)
+    other = Engine(database, namespace="other", clock=internals(idle).clock)
     proof = one(holder).proof
     with pytest.raises(LeaseLost):
-        other.lease(proof)
-    with other.leases(workflows=["render"]) as theirs, pytest.raises(RunNotFound):
+        other.tasks.lease(proof)
+    with other.tasks.worker(workflows=["render"]) as theirs, pytest.raises(RunNotFound):
         theirs.reclaim(run.id)
     other.close()
 
@@ -177,7 +178,7 @@ def test_nothing_of_another_namespace_can_be_shown_to(database, idle, holder, ru
 
 def test_the_run_of_a_dead_holder_is_reclaimed_at_once(idle, holder, run, clock):
     idle.start("render", 2, priority=9)
-    dead = idle.leases("dead", workflows=["render"], ttl="10s")
+    dead = idle.tasks.worker("dead", workflows=["render"], ttl="10s")
     lease = dead.claim(2)[1]
     assert lease.run.id == run.id
     with pytest.raises(NotReclaimable, match="another holder has the lease"):
@@ -200,7 +201,7 @@ def test_the_run_of_a_dead_holder_is_reclaimed_at_once(idle, holder, run, clock)
 def test_a_run_that_is_lost_more_often_than_agreed_fails(idle, holder, clock):
     run = idle.start("render", 1, policy={"reclaims": 1})
     for _ in range(2):
-        one(idle.leases("dead", workflows=["render"], ttl="10s"))
+        one(idle.tasks.worker("dead", workflows=["render"], ttl="10s"))
         clock.advance("11s")
 
     assert holder.reclaim(run.id) == RunEnded("failed")
@@ -210,7 +211,7 @@ def test_a_run_that_is_lost_more_often_than_agreed_fails(idle, holder, clock):
 
 def test_the_limit_holds_for_claims_too(idle, holder, clock):
     run = idle.start("render", 1, policy={"reclaims": 0})
-    one(idle.leases("dead", workflows=["render"], ttl="10s"))
+    one(idle.tasks.worker("dead", workflows=["render"], ttl="10s"))
     clock.advance("11s")
 
     assert holder.claim() == []
@@ -251,7 +252,7 @@ def test_a_task_is_replayed_as_often_as_was_agreed(idle, holder):
 def test_several_are_completed_in_one_call_and_the_refused_are_named(idle, holder):
     runs = [idle.start("render", number) for number in range(3)]
     leases = holder.claim(3)
-    idle.revoke(runs[1].id)
+    idle.tasks.revoke(runs[1].id)
     answers = holder.complete_all([(lease, number) for number, lease in enumerate(leases)])
 
     assert [type(answer) for answer in answers] == [RunEnded, LeaseLost, RunEnded]
@@ -263,7 +264,7 @@ def test_several_are_completed_in_one_call_and_the_refused_are_named(idle, holde
 def test_work_that_another_process_leaves_is_found(database):
     mine, theirs = Engine(database), Engine(database)
     found: list[Any] = []
-    with mine.leases(workflows=["render"]) as leases:
+    with mine.tasks.worker(workflows=["render"]) as leases:
         threads = [
             threading.Thread(target=lambda: found.extend(leases.claim(2, wait="30s")))
             for _ in range(3)
@@ -289,7 +290,7 @@ def test_every_task_is_found_by_someone_who_is_able(database):
     done: Counter[str] = Counter()
 
     def work(offer: set[str]) -> None:
-        with engine.leases(workflows=["render"], capabilities=sorted(offer)) as leases:
+        with engine.tasks.worker(workflows=["render"], capabilities=sorted(offer)) as leases:
             while found := leases.claim(2):
                 for lease in found:
                     assert set(lease.run.capabilities) <= offer
@@ -305,7 +306,7 @@ def test_every_task_is_found_by_someone_who_is_able(database):
     for thread in threads:
         thread.join()
     assert done == Counter(run.id for run in runs)
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()
 
 
@@ -313,15 +314,15 @@ def test_the_same_for_asyncio(database):
     async def main() -> None:
         engine = AsyncEngine(database)
         runs = await engine.start_many("render", range(4))
-        async with engine.leases(workflows=["render"], capabilities=["x"]) as leases:
+        async with engine.tasks.worker(workflows=["render"], capabilities=["x"]) as leases:
             lease = await leases.reclaim(runs[0].id)
-            helping = await engine.lease(lease.proof)
+            helping = await engine.tasks.lease(lease.proof)
             await helping.renew()
             await helping.progress(3, "on my way")
             assert await lease.emit("a", "b") == 2
             assert await lease.emit({"x": 1}, mode="summary") == 3
             others = await leases.claim(3)
-            await engine.revoke(runs[1].id)
+            await engine.tasks.revoke(runs[1].id)
             answers = await leases.complete_all([(one, 1) for one in [lease, *others]])
             assert sorted(type(answer).__name__ for answer in answers) == [
                 "LeaseLost",
@@ -329,8 +330,12 @@ def test_the_same_for_asyncio(database):
                 "RunEnded",
                 "RunEnded",
             ]
-        assert (await engine.progress(runs[0].id)).percent == 3.0
-        assert [frame.value for frame in await engine.read(runs[0].id)] == ["a", "b", {"x": 1}]
+        assert (await engine.streams.progress(runs[0].id)).percent == 3.0
+        assert [frame.value for frame in await engine.streams.read(runs[0].id)] == [
+            "a",
+            "b",
+            {"x": 1},
+        ]
         await engine.close()
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ import pytest
 from holdfast import AsyncEngine, Engine
 from holdfast.errors import BadOption, LeaseLost
 from holdfast.service.tasks.lease_state import RunEnded
+from holdfast.testing import internals
 from tests.engine.waiting import one_lease as one
 
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -29,15 +30,15 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 def stands(engine: Engine, run_id: str) -> tuple[Any, ...]:
     """What nobody may have changed."""
-    run, history = engine.run(run_id), [event.kind for event in engine.history(run_id)]
+    run, history = engine.run(run_id), [event.kind for event in engine.run(run_id).history()]
     record = run.record
     return (
         record.status,
         record.generation,
         record.session_id,
         history,
-        engine.progress(run_id),
-        engine.streams(run_id),
+        engine.streams.progress(run_id),
+        engine.streams.list(run_id),
     )
 
 
@@ -45,28 +46,28 @@ def stands(engine: Engine, run_id: str) -> tuple[Any, ...]:
 def test_what_is_done_with_a_wrong_proof_is_refused_by_name_and_changes_nothing(idle, clock, call):
     def refused(proof: str, why: str) -> None:
         before = stands(idle, run.id)
-        expires = [session.expires_at for session in idle.workers()]
+        expires = [session.expires_at for session in idle.workers.list()]
         with pytest.raises(LeaseLost, match=why):
-            CALLS[call](idle.lease(proof))
+            CALLS[call](idle.tasks.lease(proof))
         assert stands(idle, run.id) == before
-        assert [session.expires_at for session in idle.workers()] == expires
+        assert [session.expires_at for session in idle.workers.list()] == expires
 
     run = idle.start("prove", 1)
-    holder, other = (idle.leases(name, workflows=["prove"], ttl="30s") for name in ("a", "b"))
+    holder, other = (idle.tasks.worker(name, workflows=["prove"], ttl="30s") for name in ("a", "b"))
     lease = one(holder)
     generation = lease.run.generation
     refused(f"{run.id}.{generation}.{other.session_id}", "belongs to another session")
     refused(f"{run.id}.{generation + 1}.{holder.session_id}", "no such lease")
     refused(f"{run.id}.{generation - 1}.{holder.session_id}", "was revoked")
     refused(f"nobody.{generation}.{holder.session_id}", "no such lease")
-    idle.revoke(run.id)
+    idle.tasks.revoke(run.id)
     refused(lease.proof, "was revoked")
     late = one(holder)
     clock.advance("31s")
     refused(late.proof, "not renewed in time")
     last = one(other)
     refused(late.proof, "was revoked")
-    idle.override(run.id, "done by hand", result=7)
+    idle.tasks.override(run.id, "done by hand", result=7)
     refused(last.proof, "the run has ended")
     other.close()
     holder.close()
@@ -74,9 +75,9 @@ def test_what_is_done_with_a_wrong_proof_is_refused_by_name_and_changes_nothing(
 
 def test_a_holder_whose_lease_was_taken_back_cannot_renew_it_but_the_others(idle):
     first, second = idle.start("prove", 1), idle.start("prove", 2)
-    with idle.leases(workflows=["prove"]) as holder:
+    with idle.tasks.worker(workflows=["prove"]) as holder:
         leases = {lease.run.id: lease for lease in holder.claim(2)}
-        idle.revoke(first.id)
+        idle.tasks.revoke(first.id)
 
         with pytest.raises(LeaseLost, match="was revoked"):
             leases[first.id].renew()
@@ -88,10 +89,10 @@ def test_a_holder_whose_lease_was_taken_back_cannot_renew_it_but_the_others(idle
 
 def test_a_lease_that_has_run_out_is_over_though_nobody_took_the_run(idle, clock):
     run = idle.start("prove", 1)
-    with idle.leases(workflows=["prove"], ttl="10s") as holder:
+    with idle.tasks.worker(workflows=["prove"], ttl="10s") as holder:
         lease = one(holder)
         clock.advance("9s")
-        assert idle.lease(lease.proof, ttl="20s").renew() == idle.workers()[0].expires_at
+        assert idle.tasks.lease(lease.proof, ttl="20s").renew() == idle.workers.list()[0].expires_at
         clock.advance("11s")
         lease.progress(50)  # somebody else with the proof has renewed it
         clock.advance("10s")
@@ -111,8 +112,8 @@ def test_a_lease_that_has_run_out_is_over_though_nobody_took_the_run(idle, clock
 
 def test_a_holder_that_was_not_renewed_begins_anew_and_finds_work(idle, clock):
     with (
-        idle.leases("slow", workflows=["prove"], ttl="10s") as slow,
-        idle.leases("quick", workflows=["other"]) as quick,
+        idle.tasks.worker("slow", workflows=["prove"], ttl="10s") as slow,
+        idle.tasks.worker("quick", workflows=["other"]) as quick,
     ):
         clock.advance("11s")
         assert quick.claim() == []  # which looks after those who are gone
@@ -127,9 +128,12 @@ def test_a_holder_that_was_not_renewed_begins_anew_and_finds_work(idle, clock):
 def test_one_name_alone_is_that_name_and_no_letters(idle):
     idle.start("prove", 1, lane="gpu")
     idle.start("over", 2)
-    with idle.leases(workflows="prove-over") as neither, idle.leases(lanes="gpu-fast") as nor:
+    with (
+        idle.tasks.worker(workflows="prove-over") as neither,
+        idle.tasks.worker(lanes="gpu-fast") as nor,
+    ):
         assert (neither.claim(9), nor.claim(9)) == ([], [])
-    with idle.leases(workflows="prove") as holder:
+    with idle.tasks.worker(workflows="prove") as holder:
         assert [lease.input for lease in holder.claim(9)] == [[1]]
 
 
@@ -145,20 +149,20 @@ def test_one_name_alone_is_that_name_and_no_letters(idle):
 )
 def test_what_a_holder_cannot_offer_is_refused(idle, offer):
     with pytest.raises(BadOption):
-        idle.leases(**offer)
-    assert idle.workers() == []
+        idle.tasks.worker(**offer)
+    assert idle.workers.list() == []
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, "7", None, True])
 def test_a_number_that_is_none_is_refused(idle, limit):
-    with idle.leases(workflows="prove") as holder, pytest.raises(BadOption):
+    with idle.tasks.worker(workflows="prove") as holder, pytest.raises(BadOption):
         holder.claim(limit)
 
 
 def test_who_only_holds_is_not_counted_on_by_those_who_wait(idle):
     idle.start("prove", 1)
     waiting = idle.start("prove", 2)
-    with idle.leases("anna", workflows=["prove"]) as holder:
+    with idle.tasks.worker("anna", workflows=["prove"]) as holder:
         lease = one(holder)
         assert idle.why(waiting.id).reason.startswith("it is ready: worker anna")
         holder.rest()
@@ -171,35 +175,39 @@ def test_what_waits_for_a_capability_that_nobody_offers_is_told(idle, database):
     runs = [idle.start("prove", 1, capabilities=["cuda", "fast"]) for _ in range(2)]
     idle.start("prove", 1, capabilities=["cuda"])
     idle.start("prove", 1, delay="1h")
-    assert {(one.route.capabilities, one.runs) for one in idle.unserved()} == {
+    assert {(one.route.capabilities, one.runs) for one in idle.workers.unserved()} == {
         (("cuda", "fast"), 2),
         (("cuda",), 1),
     }
     with (
-        idle.leases("a", workflows=["prove"], capabilities="cuda"),
-        idle.leases("b", workflows=["prove"], capabilities="fast"),
+        idle.tasks.worker("a", workflows=["prove"], capabilities="cuda"),
+        idle.tasks.worker("b", workflows=["prove"], capabilities="fast"),
     ):
-        (one,) = idle.unserved()
+        (one,) = idle.workers.unserved()
 
         assert (one.runs, one.example in {run.id for run in runs}) == (2, True)
         assert "the capability cuda, the capability fast, all at once" in one.text
         assert one.remedy == "holdfast worker MODULE --capability cuda,fast"
-        assert [session.offer["capabilities"] for session in idle.workers()] == [["cuda"], ["fast"]]
-        with idle.leases("c", workflows=["prove"], capabilities=["cuda", "fast"]) as both:
-            assert asyncio.run(AsyncEngine(database, store=idle._parts.store).unserved()) == []
+        assert [session.offer["capabilities"] for session in idle.workers.list()] == [
+            ["cuda"],
+            ["fast"],
+        ]
+        with idle.tasks.worker("c", workflows=["prove"], capabilities=["cuda", "fast"]) as both:
+            other = AsyncEngine(database, store=internals(idle).store)
+            assert asyncio.run(other.workers.unserved()) == []
             both.rest()
-            assert len(idle.unserved()) == 1
+            assert len(idle.workers.unserved()) == 1
 
 
 def test_the_same_for_asyncio(database, clock):
     async def main() -> None:
         engine = AsyncEngine(database, clock=clock)
         run = await engine.start("prove", 1)
-        async with engine.leases("a", workflows="prove", ttl="10s") as holder:
+        async with engine.tasks.worker("a", workflows="prove", ttl="10s") as holder:
             (lease,) = await holder.claim()
             assert await lease.renew() == await holder.renew() > 0
             with pytest.raises(LeaseLost, match="another session"):
-                await engine.lease(f"{run.id}.{lease.run.generation}.x")
+                await engine.tasks.lease(f"{run.id}.{lease.run.generation}.x")
             clock.advance("11s")
             for call in (
                 lease.renew(),
@@ -218,10 +226,10 @@ def test_the_same_for_asyncio(database, clock):
         with pytest.raises(LeaseLost, match="closed"):
             await holder.claim()
         await engine.start("prove", 2)
-        unopened = engine.leases("b", workflows="prove")
+        unopened = engine.tasks.worker("b", workflows="prove")
         assert len(await unopened.claim()) == 1
         await unopened.close()
-        assert await engine.check() == []
+        assert await engine.database.check() == []
         await engine.close()
 
     asyncio.run(main())
@@ -230,7 +238,7 @@ def test_the_same_for_asyncio(database, clock):
 def test_what_was_leased_for_one_who_gave_up_waiting_is_there_for_the_next(database):
     async def main() -> None:
         engine = AsyncEngine(database)
-        async with engine.leases(workflows=["render"]) as leases:
+        async with engine.tasks.worker(workflows=["render"]) as leases:
             for turns in range(12):
                 run = await engine.start("render", turns)
                 claiming = asyncio.create_task(leases.claim())

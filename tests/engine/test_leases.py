@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncEngine, Engine
+from holdfast.connect.blocking.tasks import TaskWorker
 from holdfast.connect.open_store import open_store
-from holdfast.connect.tasks import TaskWorker
 from holdfast.errors import (
     BadCondition,
     BadDuration,
@@ -29,13 +29,14 @@ from holdfast.errors import (
     RunNotFound,
 )
 from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
+from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.engine.waiting import one_lease as one
 
 
 @pytest.fixture
 def holder(idle):
-    with idle.leases("render-1", workflows=["render"]) as leases:
+    with idle.tasks.worker("render-1", workflows=["render"]) as leases:
         yield leases
 
 
@@ -55,7 +56,9 @@ def test_only_what_a_holder_offers_is_leased(idle):
     idle.start("render", 2, lane="gpu", capabilities=["tpu"])
     idle.start("render", 3)
     idle.start("encode", 4, lane="gpu")
-    with idle.leases(workflows=["render"], lanes=["gpu"], capabilities=["cuda", "fast"]) as leases:
+    with idle.tasks.worker(
+        workflows=["render"], lanes=["gpu"], capabilities=["cuda", "fast"]
+    ) as leases:
         assert [lease.run.id for lease in leases.claim(10)] == [wanted.id]
 
 
@@ -67,39 +70,42 @@ def test_capabilities_that_could_not_be_told_apart_are_refused(idle, wrong):
     with pytest.raises(BadOption):
         idle.start("render", 1, capabilities=wrong)
     with pytest.raises(BadOption):
-        idle.leases(workflows=["render"], capabilities=wrong)
-    assert idle.runs() == []
+        idle.tasks.worker(workflows=["render"], capabilities=wrong)
+    assert list(idle.runs()) == []
 
 
 def test_a_capability_may_be_a_word_alone(idle):
     run = idle.start("render", 1, capabilities="cuda")
-    with idle.leases(workflows=["render"], capabilities="cuda") as leases:
+    with idle.tasks.worker(workflows=["render"], capabilities="cuda") as leases:
         assert [lease.run.id for lease in leases.claim()] == [run.id]
 
 
 def test_nothing_of_another_namespace_can_be_leased_or_touched(database, idle):
-    other = Engine(database, namespace="other", clock=idle._parts.clock)
+    other = Engine(database, namespace="other", clock=internals(idle).clock)
     run = idle.start("render", 1)
-    with other.leases(workflows=["render"]) as theirs, idle.leases(workflows=["render"]) as ours:
+    with (
+        other.tasks.worker(workflows=["render"]) as theirs,
+        idle.tasks.worker(workflows=["render"]) as ours,
+    ):
         assert theirs.claim(10) == []
         proof = one(ours).proof
         with pytest.raises(LeaseLost):
-            other.lease(proof)
+            other.tasks.lease(proof)
         for call in (
-            other.revoke,
-            lambda run_id: other.prioritise(run_id, 1),
-            lambda run_id: other.override(run_id, "x"),
+            other.tasks.revoke,
+            lambda run_id: other.tasks.prioritise(run_id, 1),
+            lambda run_id: other.tasks.override(run_id, "x"),
             theirs.reclaim,
             other.cancel,
             other.resume,
             other.replay,
             other.fork,
-            other.release,
+            other.waits.release,
             lambda run_id: other.signal(run_id, "go"),
         ):
             with pytest.raises(RunNotFound):
                 call(run.id)
-        assert (run.status, idle.history(run.id)) == ("running", [])
+        assert (run.status, idle.run(run.id).history()) == ("running", [])
     other.close()
 
 
@@ -222,8 +228,8 @@ def test_a_call_made_again_is_answered_the_same_though_an_operator_came_between(
     run = idle.start("render", 1, policy={"retries": 1, "delay": "1h"})
     lease = one(holder)
     first = call(lease)
-    idle.prioritise(run.id, 5)
-    idle.release(run.id)
+    idle.tasks.prioritise(run.id, 5)
+    idle.waits.release(run.id)
     assert call(lease) == first
     with pytest.raises(LeaseLost):
         lease.complete()
@@ -232,7 +238,7 @@ def test_a_call_made_again_is_answered_the_same_though_an_operator_came_between(
 def test_a_task_that_waits_for_its_retry_says_so_and_is_let_try(idle, holder):
     run = idle.start("render", 1, capabilities=["cuda"], policy={"retries": 1, "delay": "1h"})
     assert idle.why(run.id).remedy == "holdfast tasks claim --workflow render --capability cuda"
-    with idle.leases(workflows=["render"], capabilities=["cuda"]) as leases:
+    with idle.tasks.worker(workflows=["render"], capabilities=["cuda"]) as leases:
         one(leases).fail("transient", "no disk")
         why = idle.why(run.id)
         assert why.reason.startswith(
@@ -240,17 +246,17 @@ def test_a_task_that_waits_for_its_retry_says_so_and_is_let_try(idle, holder):
         )
         assert why.remedy == f"holdfast waits release {run.id}"
         assert leases.claim() == []
-        idle.release(run.id, by="ann")
+        idle.waits.release(run.id, by="ann")
         assert one(leases).attempt == 2
     assert idle.why(run.id).remedy == "holdfast tasks claim --workflow render --capability cuda"
 
 
 def test_a_holder_that_was_closed_does_not_rest(idle):
-    leases = idle.leases(workflows=["render"])
+    leases = idle.tasks.worker(workflows=["render"])
     leases.close()
     with pytest.raises(LeaseLost, match="was closed"):
         leases.rest()
-    assert idle.workers() == []
+    assert idle.workers.list() == []
 
 
 @pytest.mark.parametrize("done", [None, 7, [7], [(7, 1)], ["ab"]])
@@ -264,10 +270,10 @@ def test_a_proof_takes_the_lease_up_elsewhere(idle, holder, database, clock):
     proof = one(holder).proof
     other = Engine(database, clock=clock)
 
-    lease = other.lease(proof)
+    lease = other.tasks.lease(proof)
     lease.renew()
     assert lease.complete(5) == RunEnded("completed")
-    assert other.lease(proof).complete(5) == RunEnded("completed")
+    assert other.tasks.lease(proof).complete(5) == RunEnded("completed")
     assert run.result() == 5
     other.close()
 
@@ -281,15 +287,15 @@ def test_a_stale_proof_is_refused(idle, holder):
     with pytest.raises(LeaseLost):
         first.complete(1)
     with pytest.raises(LeaseLost):
-        idle.lease(first.proof).complete(1)
+        idle.tasks.lease(first.proof).complete(1)
     assert second.complete(2) == RunEnded("completed")
 
 
 def test_why_counts_who_can_take_a_task(idle):
     run = idle.start("render", 1, lane="gpu")
-    with idle.leases("elsewhere", lanes=["cpu"]):
+    with idle.tasks.worker("elsewhere", lanes=["cpu"]):
         assert "no live worker serves the lane gpu" in idle.why(run.id).reason
-        with idle.leases("render-7", workflows=[], lanes=["gpu"]) as leases:
+        with idle.tasks.worker("render-7", workflows=[], lanes=["gpu"]) as leases:
             assert idle.why(run.id).reason.startswith(
                 "it is ready: worker render-7 (a holder of leases on "
             )
@@ -301,15 +307,15 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
         engine = AsyncEngine(database)
         for proof in ("", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", 7):
             with pytest.raises(BadLease):
-                await engine.lease(proof)
+                await engine.tasks.lease(proof)
         with pytest.raises(LeaseLost):
-            await engine.lease("abc.1.s")
+            await engine.tasks.lease("abc.1.s")
         run = await engine.start("render", 1, policy={"retries": 1, "delay": "0s"})
-        async with engine.leases(workflows=["render"]) as leases:
+        async with engine.tasks.worker(workflows=["render"]) as leases:
             (first,) = await leases.claim()
             await first.fail("transient", "x")
             (second,) = await leases.claim(wait="1m")
-            for stale in (first, await engine.lease(first.proof)):
+            for stale in (first, await engine.tasks.lease(first.proof)):
                 for write in (
                     stale.complete(1),
                     stale.fail("permanent", "x"),
@@ -326,7 +332,7 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
             assert await second.complete(2) == RunEnded("completed")
             with pytest.raises(LeaseLost):
                 await second.complete(3)
-        assert await engine.check() == []
+        assert await engine.database.check() == []
         assert await (await engine.run(run.id)).result() == 2
         await engine.close()
 
@@ -348,23 +354,23 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
 )
 def test_a_partial_proof_is_refused_by_name(idle, proof):
     with pytest.raises(BadLease):
-        idle.lease(proof)
+        idle.tasks.lease(proof)
 
 
 def test_an_unknown_lease_is_refused(idle):
     for text in ("nobody.1.s", "no\0body.1.s", "no\ud800body.1.s"):
         with pytest.raises(LeaseLost, match="no such lease"):
-            idle.lease(text)
+            idle.tasks.lease(text)
 
 
 def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
     idle.start("render", 1)
-    slow = idle.leases("slow", workflows=["render"], ttl="10s")
+    slow = idle.tasks.worker("slow", workflows=["render"], ttl="10s")
     lease = one(slow)
     clock.advance("6s")
     lease.renew()
     clock.advance("6s")
-    with idle.leases("quick", workflows=["render"]) as quick:
+    with idle.tasks.worker("quick", workflows=["render"]) as quick:
         assert quick.claim() == []
         clock.advance("5s")
         again = one(quick)
@@ -376,7 +382,7 @@ def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
 
 def test_what_is_held_goes_back_at_the_end(idle, holder):
     idle.start("render", 1)
-    with idle.leases(workflows=["render"]) as leases:
+    with idle.tasks.worker(workflows=["render"]) as leases:
         one(leases)
     assert one(holder).attempt == 1
 
@@ -384,7 +390,7 @@ def test_what_is_held_goes_back_at_the_end(idle, holder):
 def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, clock):
     with (
         Engine(database, clock=clock) as engine,
-        engine.leases(workflows=["render"], ttl="1d") as leases,
+        engine.tasks.worker(workflows=["render"], ttl="1d") as leases,
     ):
         run = engine.start("render", 1, policy={"timeout": "1m"})
         lease = one(leases)
@@ -398,8 +404,8 @@ def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, cl
 def test_a_run_that_is_past_its_deadline_is_taken_from_its_holder(idle, clock):
     held, waiting = (idle.start("render", number, deadline="1h") for number in range(2))
     with (
-        idle.leases("slow", workflows=["render"], ttl="1d") as slow,
-        idle.leases("quick", workflows=["render"]) as quick,
+        idle.tasks.worker("slow", workflows=["render"], ttl="1d") as slow,
+        idle.tasks.worker("quick", workflows=["render"]) as quick,
     ):
         first, second = slow.claim(2)
         second.suspend("go")
@@ -416,25 +422,25 @@ def test_operators_take_back_change_priorities_and_override(idle, holder):
     first, second = idle.start("render", 1), idle.start("render", 2)
     lease = one(holder)
 
-    assert idle.revoke(first.id) is True
-    assert idle.revoke(first.id) is False
+    assert idle.tasks.revoke(first.id) is True
+    assert idle.tasks.revoke(first.id) is False
     with pytest.raises(LeaseLost):
         lease.complete()
-    assert idle.prioritise(second.id, 5) == 0
+    assert idle.tasks.prioritise(second.id, 5) == 0
     assert one(holder).run.id == second.id
-    assert idle.override(second.id, "done by hand", result=7) == "completed"
+    assert idle.tasks.override(second.id, "done by hand", result=7) == "completed"
     assert second.result() == 7
-    assert idle.override(first.id, "given up", failed=True) == "failed"
+    assert idle.tasks.override(first.id, "given up", failed=True) == "failed"
     with pytest.raises(RunFailed, match="given up"):
         first.result()
     with pytest.raises(RunFinished):
-        idle.override(first.id, "again")
+        idle.tasks.override(first.id, "again")
 
 
 def test_a_revoked_lease_counts_as_a_reclaim(idle, holder):
     run = idle.start("render", 1, policy={"reclaims": 0})
     one(holder)
-    assert idle.revoke(run.id) is True
+    assert idle.tasks.revoke(run.id) is True
 
     assert list(holder.claim()) == []
     assert run.status == "failed"
@@ -443,11 +449,11 @@ def test_a_revoked_lease_counts_as_a_reclaim(idle, holder):
 def test_a_lease_that_was_revoked_before_a_wait_counts_as_a_reclaim_after_it(idle, holder):
     run = idle.start("render", 1, policy={"reclaims": 1})
     one(holder)
-    idle.revoke(run.id)
+    idle.tasks.revoke(run.id)
     one(holder).suspend("go")
     idle.signal(run.id, "go")
     one(holder)
-    idle.revoke(run.id)
+    idle.tasks.revoke(run.id)
 
     assert list(holder.claim()) == []
     assert run.status == "failed"
@@ -460,16 +466,16 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
         lambda: idle.start("render", 1, policy={"timeout": "0s"}),
         lambda: idle.start("render", 1, policy={"reclaims": 1.5}),
         lambda: idle.start("render", 1, policy=3),
-        lambda: idle.leases(workflows=["render"], ttl="0s"),
+        lambda: idle.tasks.worker(workflows=["render"], ttl="0s"),
         lambda: idle.start(" "),
         lambda: idle.start("a\0b"),
         lambda: idle.start("render", id="a\0b"),
         lambda: idle.start("render", capabilities=7),
-        lambda: idle.leases(),
+        lambda: idle.tasks.worker(),
     ):
         with pytest.raises(BadOption):
             call()
-    assert idle.runs() == []
+    assert list(idle.runs()) == []
     run = idle.start("render", 1)
     lease = one(holder)
     for wrong, call in (
@@ -482,28 +488,31 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
         (BadOption, lambda: lease.emit(1, kind=["x"])),
         (BadOption, lambda: lease.emit(1, name=7)),
         (BadOption, lambda: lease.progress(None, "a\0b")),
-        (BadOption, lambda: idle.lease(lease.proof, ttl="0s").renew()),
+        (BadOption, lambda: idle.tasks.lease(lease.proof, ttl="0s").renew()),
         (BadCondition, lambda: lease.suspend(" ")),
-        (RunNotFound, lambda: idle.revoke(7)),
-        (BadOption, lambda: idle.revoke(run.id, "")),
-        (BadOption, lambda: idle.override(run.id, 7)),
+        (RunNotFound, lambda: idle.tasks.revoke(7)),
+        (BadOption, lambda: idle.tasks.revoke(run.id, "")),
+        (BadOption, lambda: idle.tasks.override(run.id, 7)),
         (BadOption, lambda: idle.signal(run.id, " ")),
         (BadOption, lambda: lease.suspend()),
         (BadCondition, lambda: lease.suspend("")),
         (BadDuration, lambda: lease.suspend("a", timeout="soon")),
         (BadDuration, lambda: lease.delay("soon")),
-        (BadOption, lambda: idle.prioritise(run.id, 5000)),
-        (BadOption, lambda: idle.override(run.id, "")),
+        (BadOption, lambda: idle.tasks.prioritise(run.id, 5000)),
+        (BadOption, lambda: idle.tasks.override(run.id, "")),
     ):
         with pytest.raises(wrong):
             call()
-    assert idle.history(run.id) == []
+    assert idle.run(run.id).history() == []
     assert lease.complete() == RunEnded("completed")
 
 
 def test_holders_of_leases_do_not_keep_workers_from_their_duties(database, clock):
     idle = Engine(database, clock=clock)
-    with idle.leases(workflows=["render"], ttl="1d"), idle.leases(workflows=["render"], ttl="1d"):
+    with (
+        idle.tasks.worker(workflows=["render"], ttl="1d"),
+        idle.tasks.worker(workflows=["render"], ttl="1d"),
+    ):
         run = idle.start("render", 1, deadline="1h")
         with Engine(database, clock=clock):
             clock.advance("1h")
@@ -515,9 +524,9 @@ def test_holders_of_leases_do_not_keep_workers_from_their_duties(database, clock
 def test_the_next_tick_of_a_schedule_waits_for_the_end_of_a_leased_run(database, clock):
     with (
         Engine(database, clock=clock) as engine,
-        engine.leases(workflows=["render"], ttl="1d") as leases,
+        engine.tasks.worker(workflows=["render"], ttl="1d") as leases,
     ):
-        engine.schedule("often", "render", interval="1m", overlap="queue")
+        engine.schedules.set("often", "render", interval="1m", overlap="queue")
         clock.advance("1m")
         (first,) = leases.claim(wait="20s")
         clock.advance("1m")
@@ -529,9 +538,9 @@ def test_the_next_tick_of_a_schedule_waits_for_the_end_of_a_leased_run(database,
 
 def test_what_holders_offer_is_told_to_whoever_asks_why(idle):
     run = idle.start("render", 1, capabilities=["cuda"])
-    with idle.leases("render-7", workflows=["render"]):
+    with idle.tasks.worker("render-7", workflows=["render"]):
         assert "the capability cuda" in idle.why(run.id).reason
-    with idle.leases("render-7", workflows=["render"], capabilities=["cuda"]):
+    with idle.tasks.worker("render-7", workflows=["render"], capabilities=["cuda"]):
         assert "render-7" in idle.why(run.id).reason
 
 
@@ -540,7 +549,7 @@ def test_claiming_waits_for_work(database, process):
     engine = Engine(database)
     submitter = engine if process == "its own" else Engine(database)
     found: list[Any] = []
-    with engine.leases(workflows=["render"]) as leases:
+    with engine.tasks.worker(workflows=["render"]) as leases:
         thread = threading.Thread(target=lambda: found.extend(leases.claim(wait="20s")))
         thread.start()
         run = submitter.start("render", 1)
@@ -561,14 +570,14 @@ def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
                 lease.complete(lease.input[0])
                 done[lease.run.id] += 1
 
-    with engine.leases(workflows=["render"]) as leases:
+    with engine.tasks.worker(workflows=["render"]) as leases:
         threads = [threading.Thread(target=work, args=(leases,)) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert done == Counter(run.id for run in runs)
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()
 
 
@@ -579,7 +588,7 @@ def test_the_same_for_asyncio(database):
             await engine.start("render", number, policy={"retries": 1, "delay": "0s"})
             for number in range(5)
         ]
-        async with engine.leases("a", workflows=["render"]) as leases:
+        async with engine.tasks.worker("a", workflows=["render"]) as leases:
             first, second, third, fourth, fifth = await leases.claim(5)
             await first.renew()
             answers = [
@@ -593,9 +602,9 @@ def test_the_same_for_asyncio(database):
             await engine.signal(runs[4].id, "go")
             (again,) = await leases.claim(wait="10s")
             assert [signal.name for signal in again.signals] == ["go"]
-            assert await engine.revoke(runs[4].id)
-            assert await engine.prioritise(runs[4].id, 2) == 0
-            assert await engine.override(runs[4].id, "x") == "completed"
+            assert await engine.tasks.revoke(runs[4].id)
+            assert await engine.tasks.prioritise(runs[4].id, 2) == 0
+            assert await engine.tasks.override(runs[4].id, "x") == "completed"
         await engine.close()
         return answers
 
@@ -645,18 +654,20 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing_and_the_call_can_be_r
     whole = Engine(database, clock=clock)
     run = whole.start("render", 1, policy={"retries": 2, "delay": "1h"})
     store = Mortal(open_store(database, clock=clock), side)
-    lease = one(Engine(database, clock=clock, store=store).leases(workflows=["render"], ttl="1d"))
+    lease = one(
+        Engine(database, clock=clock, store=store).tasks.worker(workflows=["render"], ttl="1d")
+    )
     store.armed = True
     with pytest.raises(Crash):
         act(lease)
     store._store.close()
 
-    assert whole.check() == []
+    assert whole.database.check() == []
     assert run.status == ("running" if side == "before" else status)
-    answer = act(whole.lease(lease.proof))
+    answer = act(whole.tasks.lease(lease.proof))
     assert run.status == status
-    assert answer == act(whole.lease(lease.proof))
-    assert whole.check() == []
+    assert answer == act(whole.tasks.lease(lease.proof))
+    assert whole.database.check() == []
     whole.close()
 
 
@@ -665,15 +676,17 @@ def test_a_crash_at_a_claim_costs_only_time(database, clock):
     whole.start("render", 1)
     for side in ("before", "after"):
         store = Mortal(open_store(database, clock=clock), side)
-        leases = Engine(database, clock=clock, store=store).leases(workflows=["render"], ttl="10s")
+        leases = Engine(database, clock=clock, store=store).tasks.worker(
+            workflows=["render"], ttl="10s"
+        )
         store.armed = True
         with pytest.raises(Crash):
             leases.claim()
         store._store.close()
         clock.advance("11s")
-    with whole.leases(workflows=["render"]) as leases:
+    with whole.tasks.worker(workflows=["render"]) as leases:
         assert one(leases).complete() == RunEnded("completed")
-    assert whole.check() == []
+    assert whole.database.check() == []
     whole.close()
 
 
@@ -681,11 +694,11 @@ def test_a_crash_at_a_claim_costs_only_time(database, clock):
 def test_the_crash_limit_of_the_engine_applies_to_its_leases(database, clock, limit, status):
     with closing(Engine(database, clock=clock, crash_limit=limit)) as engine:
         run = engine.start("render", 1)
-        lost = engine.leases("render-1", workflows=["render"], ttl="1s")
+        lost = engine.tasks.worker("render-1", workflows=["render"], ttl="1s")
         one(lost)
         clock.advance("2s")
 
-        with engine.leases("render-2", workflows=["encode"]) as other:
+        with engine.tasks.worker("render-2", workflows=["encode"]) as other:
             other.claim()
 
         assert run.status == status

@@ -19,6 +19,7 @@ from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpt
 from holdfast.service import copy as copy_service
 from holdfast.service.copy import copy_store, take_inventory
 from holdfast.store.runs.operations import EndSession, OpenSession, SealStore, UnsealStore
+from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
 from tests.store.furniture import wait_until
@@ -54,7 +55,7 @@ def test_an_installation_moves_and_all_its_runs_go_on(places, clock):
     source, target = places
     ids = populate(source, clock)
     with closing(Engine(source, clock=clock)) as old:
-        runs, lanes = old.runs(limit=100), old.lanes()
+        runs, lanes = old.runs().page(limit=100), old.lanes.list()
 
     moved = copy(source, target, clock)
 
@@ -63,9 +64,9 @@ def test_an_installation_moves_and_all_its_runs_go_on(places, clock):
         closing(open_store(source, sealed=True)) as old,
         closing(Engine(target, clock=clock)) as new,
     ):
-        assert (old.check(), new.check()) == ([], [])
-        assert new.runs(limit=100) == runs
-        assert new.lanes() == lanes
+        assert (old.database.check(), new.database.check()) == ([], [])
+        assert new.runs().page(limit=100) == runs
+        assert new.lanes.list() == lanes
         assert new.run(ids["completed"]).record.key == "order-1"
     go_on(target, clock, ids)
     assert undone == ["undone 8"]
@@ -156,14 +157,14 @@ def test_a_worker_that_lost_its_session_to_the_copy_does_nothing_and_says_why(pl
     source, _ = places
     seal = Seal(at=1, moved_to="sqlite:////elsewhere.db")
     with Engine(source, workflows=[plain], lifetime="300ms") as engine:
-        (session,) = engine._parts.store.runs.sessions()
+        (session,) = internals(engine).store.runs.sessions()
         with closing(open_store(source)) as other:
             other.apply([EndSession(session.id, crashed=True), SealStore(seal, lambda: True)])
 
         wait_until(lambda: "this worker was paused" in caplog.text)
         with pytest.raises(StoreSealed, match="elsewhere"):
             engine.start(plain, 1)
-        assert engine._parts.store.runs.sessions() == []
+        assert internals(engine).store.runs.sessions() == []
     assert "elsewhere.db" in caplog.text
 
 
@@ -177,7 +178,7 @@ def test_an_unsealed_source_works_again(places):
 
     with Engine(source, workflows=[plain]) as engine:
         assert engine.run("r").result(timeout=20) == 2
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_run_that_a_user_starts_in_a_transaction_of_their_own_is_refused_too(tmp_path):
@@ -199,7 +200,7 @@ def test_whatever_differs_is_seen(places, clock):
         before = take_inventory(store)
 
         with closing(Engine(source, clock=clock)) as engine:
-            engine.lane("narrow", concurrency=2, rate="5/h")
+            engine.lanes.set("narrow", concurrency=2, rate="5/h")
 
         assert take_inventory(store).digest != before.digest
 
@@ -234,7 +235,7 @@ def test_nobody_begins_to_work_on_the_target_before_the_copy_has_ended(places):
     with closing(Engine(target, workflows=[plain])) as early:
 
         def begin_to_work(what, runs):
-            for call in (early.work, lambda: early.leases("holder", workflows=["task"])):
+            for call in (early.work, lambda: early.tasks.worker("holder", workflows=["task"])):
                 with pytest.raises(StoreHalfCopied):
                     call()
                 refused.append(what)
@@ -321,7 +322,7 @@ def test_what_a_dead_worker_held_goes_on_there(places):
     with Engine(target, workflows=[held]) as engine:
         assert engine.run("held").record.crashes == 1
         assert engine.run("held").result(timeout=20) == 5
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_target_with_runs_is_refused_and_stays_as_it_is(places):
@@ -442,9 +443,9 @@ async def top(n: int) -> int:
 def test_a_child_that_is_exported_without_its_parent_is_a_root_there(database, tmp_path):
     with Engine(database) as engine:
         assert engine.start(top, 7).result(timeout=20) == 7
-        assert engine.export("middle", tmp_path / "one.db") == 2
+        assert engine.database.export("middle", tmp_path / "one.db") == 2
     with Engine(tmp_path / "one.db") as engine:
-        assert engine.check() == []
+        assert engine.database.check() == []
         assert (
             engine.run("middle").record.parent_id,
             engine.run("grandchild").record.parent_id,

@@ -41,7 +41,23 @@ from tests.engine.databases import execute
 from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_until
 
-AREAS = ("flows", "graphs")
+AREAS = (
+    "budgets",
+    "database",
+    "events",
+    "flows",
+    "gates",
+    "graphs",
+    "keys",
+    "lanes",
+    "retention",
+    "schedules",
+    "streams",
+    "tasks",
+    "waits",
+    "webhooks",
+    "workers",
+)
 
 
 class Things(NamedTuple):
@@ -102,29 +118,30 @@ def things(theirs) -> Things:
     asked = theirs.start(asking_hushed, id="hush-asked")
     idle = theirs.start(idling, id="hush-idle")
     wait_until(
-        theirs, lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits()
+        theirs,
+        lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits.list(),
     )
-    (open_gate,) = theirs.gates()
-    (wait,) = (one.id for one in theirs.waits(idle.id) if one.id is not None)
+    (open_gate,) = theirs.gates.list()
+    (wait,) = (one.id for one in theirs.waits.list(idle.id) if one.id is not None)
     theirs.start("hush-spending", id="hush-spender", budget={"tokens": 5})
     flow = theirs.flows.create("hush-controller", "hush-goal", owner="hush-owner", id="hush-flow")
     graph = Graph("hush-graph-name")
     graph.add(idling, name="hush-later").after(graph.add(idling, name="hush-member"))
     theirs.graphs.start(graph, id="hush-graph")
-    theirs.schedule("hush-schedule", whispering, cron="0 0 1 1 *")
-    theirs.add_webhook("hush-hook", "https://example.org/hush")
-    list(theirs.events(name="hush-reader"))
+    theirs.schedules.set("hush-schedule", whispering, cron="0 0 1 1 *")
+    theirs.webhooks.set("hush-hook", "https://example.org/hush")
+    list(theirs.events.read(name="hush-reader"))
     theirs.start("hush-task", 1, id="hush-leased")
-    with_proof = theirs.leases("hush-holder", workflows=["hush-task"], ttl="1h")
+    with_proof = theirs.tasks.worker("hush-holder", workflows=["hush-task"], ttl="1h")
     (lease,) = with_proof.claim()
-    link = theirs.gate_link(open_gate, "approve", by="hush-ann")
+    link = theirs.gates.link(open_gate, "approve", by="hush-ann")
     return Things(
         run=idle.id,
         done=done.id,
         gate=open_gate.id,
         link=str(link),
         wait=wait,
-        token=str(theirs.wait_token(wait)),
+        token=str(theirs.waits.token(wait)),
         flow=flow.id,
         graph="hush-graph",
         proof=lease.proof,
@@ -152,111 +169,121 @@ def more(name: str, **options: Any) -> Graph:
 
 
 WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
-    "add_webhook": [
+    "webhooks.set": [
         (
             (SubscriptionExists,),
-            lambda e, t, p: e.add_webhook("hush-hook", "https://example.org/hush"),
+            lambda e, t, p: e.webhooks.set("hush-hook", "https://example.org/hush"),
         ),
         (
             FORBIDDEN,
-            lambda e, t, p: e.add_webhook("ours", "https://example.org/x", namespace="hush-theirs"),
+            lambda e, t, p: e.webhooks.set(
+                "ours", "https://example.org/x", namespace="hush-theirs"
+            ),
         ),
     ],
-    "answer": [((TokenRefused,), lambda e, t, p: e.answer(t.link))],
-    "approve": [
-        (NO_GATE, lambda e, t, p: e.approve(t.gate, by="hush-ann")),
-        (NO_GATE, lambda e, t, p: e.approve("hush-asked")),
+    "gates.answer": [((TokenRefused,), lambda e, t, p: e.gates.answer(t.link))],
+    "gates.approve": [
+        (NO_GATE, lambda e, t, p: e.gates.approve(t.gate, by="hush-ann")),
+        (NO_GATE, lambda e, t, p: e.gates.approve("hush-asked")),
     ],
-    "backfill": [(NO_SCHEDULE, lambda e, t, p: e.backfill("hush-schedule", "1d", "0s"))],
-    "budget": [(FORBIDDEN, lambda e, t, p: e.budget("hush-budget", {"tokens": 1}))],
-    "budgets": [(FORBIDDEN, lambda e, t, p: e.budgets())],
+    "schedules.backfill": [
+        (NO_SCHEDULE, lambda e, t, p: e.schedules.backfill("hush-schedule", "1d", "0s"))
+    ],
+    "budgets.set": [(FORBIDDEN, lambda e, t, p: e.budgets.set("hush-budget", {"tokens": 1}))],
+    "budgets.list": [(FORBIDDEN, lambda e, t, p: e.budgets.list())],
     "cancel": [(NO_RUN, lambda e, t, p: e.cancel(t.run))],
-    "check": [(FORBIDDEN, lambda e, t, p: e.check())],
-    "check_payloads": [(FORBIDDEN, lambda e, t, p: e.check_payloads())],
+    "database.check": [(FORBIDDEN, lambda e, t, p: e.database.check())],
+    "database.check_payloads": [(FORBIDDEN, lambda e, t, p: e.database.check_payloads())],
     "close": [(NOTHING, lambda e, t, p: None)],
-    "consume": [
+    "events.consume": [
         (
             (SubscriptionExists,),
-            lambda e, t, p: e.consume("hush-reader", lambda events, connection: None),
+            lambda e, t, p: e.events.consume("hush-reader", lambda events, connection: None),
         ),
         (
             FORBIDDEN,
-            lambda e, t, p: e.consume(
+            lambda e, t, p: e.events.consume(
                 "ours", lambda events, connection: None, namespace="hush-theirs"
             ),
         ),
     ],
-    "dead_letters": [(NO_NAME, lambda e, t, p: e.dead_letters("hush-hook"))],
-    "decide": [(NO_GATE, lambda e, t, p: e.decide(t.gate, "approve", by="hush-ann"))],
-    "delegate": [(NO_GATE, lambda e, t, p: e.delegate(t.gate, "bob", by="hush-ann"))],
-    "deliver": [((TokenRefused,), lambda e, t, p: e.deliver(t.wait, t.token, "hush-answer"))],
-    "events": [
-        (NOTHING, lambda e, t, p: e.events()),
-        (NOTHING, lambda e, t, p: e.events(run=t.done)),
-        (FORBIDDEN, lambda e, t, p: e.events(namespace="hush-theirs")),
-        ((SubscriptionExists,), lambda e, t, p: e.events(name="hush-reader")),
+    "webhooks.dead_letters": [(NO_NAME, lambda e, t, p: e.webhooks.dead_letters("hush-hook"))],
+    "gates.decide": [(NO_GATE, lambda e, t, p: e.gates.decide(t.gate, "approve", by="hush-ann"))],
+    "gates.delegate": [(NO_GATE, lambda e, t, p: e.gates.delegate(t.gate, "bob", by="hush-ann"))],
+    "waits.deliver": [
+        ((TokenRefused,), lambda e, t, p: e.waits.deliver(t.wait, t.token, "hush-answer"))
     ],
-    "export": [(NO_RUN, lambda e, t, p: e.export(t.done, p / "run.db"))],
-    "find_schedule": [(NO_SCHEDULE, lambda e, t, p: e.find_schedule("hush-schedule"))],
+    "events.read": [
+        (NOTHING, lambda e, t, p: e.events.read()),
+        (NOTHING, lambda e, t, p: e.events.read(run=t.done)),
+        (FORBIDDEN, lambda e, t, p: e.events.read(namespace="hush-theirs")),
+        ((SubscriptionExists,), lambda e, t, p: e.events.read(name="hush-reader")),
+    ],
+    "database.export": [(NO_RUN, lambda e, t, p: e.database.export(t.done, p / "run.db"))],
+    "schedules.get": [(NO_SCHEDULE, lambda e, t, p: e.schedules.get("hush-schedule"))],
     "fork": [(NO_RUN, lambda e, t, p: e.fork(t.done))],
-    "gate": [
-        (NO_GATE, lambda e, t, p: e.gate(t.gate)),
-        (NO_GATE, lambda e, t, p: e.gate("hush-asked")),
+    "gates.get": [
+        (NO_GATE, lambda e, t, p: e.gates.get(t.gate)),
+        (NO_GATE, lambda e, t, p: e.gates.get("hush-asked")),
     ],
-    "gate_entries": [(NO_GATE, lambda e, t, p: e.gate_entries(t.gate))],
-    "gate_link": [(NO_GATE, lambda e, t, p: e.gate_link(t.gate, "approve", by="hush-ann"))],
-    "gates": [
-        (NOTHING, lambda e, t, p: e.gates(status="any")),
-        (NOTHING, lambda e, t, p: e.gates(run="hush-asked")),
-        (FORBIDDEN, lambda e, t, p: e.gates(namespace="hush-theirs")),
+    "gates.entries": [(NO_GATE, lambda e, t, p: e.gates.entries(t.gate))],
+    "gates.link": [(NO_GATE, lambda e, t, p: e.gates.link(t.gate, "approve", by="hush-ann"))],
+    "gates.list": [
+        (NOTHING, lambda e, t, p: e.gates.list(status="any")),
+        (NOTHING, lambda e, t, p: e.gates.list(run="hush-asked")),
+        (FORBIDDEN, lambda e, t, p: e.gates.list(namespace="hush-theirs")),
     ],
-    "history": [(NO_RUN, lambda e, t, p: e.history(t.done))],
-    "keys": [(FORBIDDEN, lambda e, t, p: e.keys())],
-    "lane": [(FORBIDDEN, lambda e, t, p: e.lane("default", paused=True))],
-    "lanes": [(FORBIDDEN, lambda e, t, p: e.lanes())],
-    "lease": [((LeaseLost,), lambda e, t, p: e.lease(t.proof))],
-    "leases": [
-        (NOTHING, lambda e, t, p: e.leases("ours", workflows=["hush-task"]).claim()),
-        (NO_RUN, lambda e, t, p: e.leases("ours", workflows=["hush-task"]).reclaim("hush-leased")),
+    "keys.list": [(FORBIDDEN, lambda e, t, p: e.keys.list())],
+    "lanes.set": [(FORBIDDEN, lambda e, t, p: e.lanes.set("default", paused=True))],
+    "lanes.list": [(FORBIDDEN, lambda e, t, p: e.lanes.list())],
+    "tasks.lease": [((LeaseLost,), lambda e, t, p: e.tasks.lease(t.proof))],
+    "tasks.worker": [
+        (NOTHING, lambda e, t, p: e.tasks.worker("ours", workflows=["hush-task"]).claim()),
+        (
+            NO_RUN,
+            lambda e, t, p: e.tasks.worker("ours", workflows=["hush-task"]).reclaim("hush-leased"),
+        ),
     ],
-    "next_ticks": [(NO_SCHEDULE, lambda e, t, p: e.next_ticks("hush-schedule"))],
-    "override": [(NO_RUN, lambda e, t, p: e.override(t.run, "x"))],
-    "pause_schedule": [(NO_SCHEDULE, lambda e, t, p: e.pause_schedule("hush-schedule"))],
-    "preview_retention": [(FORBIDDEN, lambda e, t, p: e.preview_retention())],
-    "prioritise": [(NO_RUN, lambda e, t, p: e.prioritise(t.run, 5))],
-    "progress": [(NO_RUN, lambda e, t, p: e.progress(t.done))],
-    "prune": [(NOTHING, lambda e, t, p: e.prune("0s"))],
-    "raise_budget": [(FORBIDDEN, lambda e, t, p: e.raise_budget("hush-budget", {"tokens": 1}))],
-    "read": [(NO_RUN, lambda e, t, p: e.read(t.done))],
-    "reassign": [(NO_GATE, lambda e, t, p: e.reassign(t.gate, assignees=["bob"]))],
-    "reject": [(NO_GATE, lambda e, t, p: e.reject(t.gate, by="hush-ann"))],
-    "rekey": [(FORBIDDEN, lambda e, t, p: e.rekey())],
-    "release": [(NO_RUN, lambda e, t, p: e.release(t.run))],
-    "remove_retention": [(FORBIDDEN, lambda e, t, p: e.remove_retention("x"))],
+    "schedules.next": [(NO_SCHEDULE, lambda e, t, p: e.schedules.next("hush-schedule"))],
+    "tasks.override": [(NO_RUN, lambda e, t, p: e.tasks.override(t.run, "x"))],
+    "schedules.pause": [(NO_SCHEDULE, lambda e, t, p: e.schedules.pause("hush-schedule"))],
+    "retention.preview": [(FORBIDDEN, lambda e, t, p: e.retention.preview())],
+    "tasks.prioritise": [(NO_RUN, lambda e, t, p: e.tasks.prioritise(t.run, 5))],
+    "streams.progress": [(NO_RUN, lambda e, t, p: e.streams.progress(t.done))],
+    "retention.prune": [(NOTHING, lambda e, t, p: e.retention.prune("0s"))],
+    "budgets.raise_limits": [
+        (FORBIDDEN, lambda e, t, p: e.budgets.raise_limits("hush-budget", {"tokens": 1}))
+    ],
+    "streams.read": [(NO_RUN, lambda e, t, p: e.streams.read(t.done))],
+    "gates.reassign": [(NO_GATE, lambda e, t, p: e.gates.reassign(t.gate, assignees=["bob"]))],
+    "gates.reject": [(NO_GATE, lambda e, t, p: e.gates.reject(t.gate, by="hush-ann"))],
+    "keys.rekey": [(FORBIDDEN, lambda e, t, p: e.keys.rekey())],
+    "waits.release": [(NO_RUN, lambda e, t, p: e.waits.release(t.run))],
+    "retention.remove": [(FORBIDDEN, lambda e, t, p: e.retention.remove("x"))],
     "replay": [
         (NO_RUN, lambda e, t, p: e.replay(t.done)),
         (NO_GRAPH, lambda e, t, p: e.replay("hush-graph::hush-member")),
     ],
-    "replay_dead_letters": [(NO_NAME, lambda e, t, p: e.replay_dead_letters("hush-hook"))],
-    "reset_budget": [(FORBIDDEN, lambda e, t, p: e.reset_budget("hush-budget"))],
+    "webhooks.redeliver": [(NO_NAME, lambda e, t, p: e.webhooks.redeliver("hush-hook"))],
+    "budgets.reset": [(FORBIDDEN, lambda e, t, p: e.budgets.reset("hush-budget"))],
     "resume": [(NO_RUN, lambda e, t, p: e.resume(t.run))],
-    "resume_schedule": [(NO_SCHEDULE, lambda e, t, p: e.resume_schedule("hush-schedule"))],
-    "retain": [(FORBIDDEN, lambda e, t, p: e.retain())],
-    "retention": [(FORBIDDEN, lambda e, t, p: e.retention("x", older_than="1d"))],
-    "retentions": [(FORBIDDEN, lambda e, t, p: e.retentions())],
-    "revoke": [(NO_RUN, lambda e, t, p: e.revoke("hush-leased"))],
-    "rotate_key": [(FORBIDDEN, lambda e, t, p: e.rotate_key())],
+    "schedules.resume": [(NO_SCHEDULE, lambda e, t, p: e.schedules.resume("hush-schedule"))],
+    "retention.apply": [(FORBIDDEN, lambda e, t, p: e.retention.apply())],
+    "retention.set": [(FORBIDDEN, lambda e, t, p: e.retention.set("x", older_than="1d"))],
+    "retention.list": [(FORBIDDEN, lambda e, t, p: e.retention.list())],
+    "tasks.revoke": [(NO_RUN, lambda e, t, p: e.tasks.revoke("hush-leased"))],
+    "keys.rotate": [(FORBIDDEN, lambda e, t, p: e.keys.rotate())],
     "run": [(NO_RUN, lambda e, t, p: e.run(t.done))],
     "runs": [
-        (NOTHING, lambda e, t, p: e.runs()),
-        (NOTHING, lambda e, t, p: e.runs(tags={"hush": "hush"})),
-        (FORBIDDEN, lambda e, t, p: e.runs(namespace="hush-theirs")),
+        (NOTHING, lambda e, t, p: e.runs().page()),
+        (NOTHING, lambda e, t, p: e.runs(tags={"hush": "hush"}).page()),
+        (FORBIDDEN, lambda e, t, p: e.runs(namespace="hush-theirs").page()),
     ],
-    "schedule": [(NOTHING, lambda e, t, p: e.schedule("x", whispering, interval="1h"))],
-    "schedules": [(NOTHING, lambda e, t, p: e.schedules())],
+    "schedules.set": [(NOTHING, lambda e, t, p: e.schedules.set("x", whispering, interval="1h"))],
+    "schedules.list": [(NOTHING, lambda e, t, p: e.schedules.list())],
     "signal": [(NO_RUN, lambda e, t, p: e.signal(t.run, "hush-signal"))],
-    "spend_budget": [(FORBIDDEN, lambda e, t, p: e.spend_budget("hush-budget", {"tokens": 1}))],
-    "spending": [(NO_RUN, lambda e, t, p: e.spending(t.done))],
+    "budgets.spend": [(FORBIDDEN, lambda e, t, p: e.budgets.spend("hush-budget", {"tokens": 1}))],
+    "budgets.usage": [(NO_RUN, lambda e, t, p: e.budgets.usage(t.done))],
     "start": [
         (FORBIDDEN, lambda e, t, p: e.start(whispering, namespace="hush-theirs")),
         ((RunExists,), lambda e, t, p: e.start(whispering, id=t.done)),
@@ -283,25 +310,39 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
             lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], budget="tree:hush-spender"),
         ),
     ],
-    "streams": [(NO_RUN, lambda e, t, p: e.streams(t.done))],
-    "subscriptions": [(NOTHING, lambda e, t, p: e.subscriptions())],
-    "summary": [(NO_RUN, lambda e, t, p: e.summary(t.done))],
-    "tail": [(NO_RUN, lambda e, t, p: e.tail(t.done))],
-    "trigger": [(NO_SCHEDULE, lambda e, t, p: e.trigger("hush-schedule"))],
-    "unschedule": [(NO_SCHEDULE, lambda e, t, p: e.unschedule("hush-schedule"))],
-    "unserved": [(NOTHING, lambda e, t, p: e.unserved())],
-    "unsubscribe": [(NO_NAME, lambda e, t, p: e.unsubscribe("hush-hook"))],
-    "update_gate": [(NO_GATE, lambda e, t, p: e.update_gate(t.gate, {"x": 1}))],
-    "wait_token": [((WaitNotFound,), lambda e, t, p: e.wait_token(t.wait))],
-    "waits": [(NOTHING, lambda e, t, p: e.waits()), (NO_RUN, lambda e, t, p: e.waits(t.run))],
+    "streams.list": [(NO_RUN, lambda e, t, p: e.streams.list(t.done))],
+    "events.subscriptions": [(NOTHING, lambda e, t, p: e.events.subscriptions())],
+    "streams.summary": [(NO_RUN, lambda e, t, p: e.streams.summary(t.done))],
+    "streams.tail": [(NO_RUN, lambda e, t, p: e.streams.tail(t.done))],
+    "schedules.trigger": [(NO_SCHEDULE, lambda e, t, p: e.schedules.trigger("hush-schedule"))],
+    "schedules.remove": [(NO_SCHEDULE, lambda e, t, p: e.schedules.remove("hush-schedule"))],
+    "workers.unserved": [(NOTHING, lambda e, t, p: e.workers.unserved())],
+    "events.unsubscribe": [(NO_NAME, lambda e, t, p: e.events.unsubscribe("hush-hook"))],
+    "gates.update": [(NO_GATE, lambda e, t, p: e.gates.update(t.gate, {"x": 1}))],
+    "waits.token": [((WaitNotFound,), lambda e, t, p: e.waits.token(t.wait))],
+    "waits.list": [
+        (NOTHING, lambda e, t, p: e.waits.list()),
+        (NO_RUN, lambda e, t, p: e.waits.list(t.run)),
+    ],
     "why": [
         (NO_RUN, lambda e, t, p: e.why(t.run)),
         (NO_RUN, lambda e, t, p: e.why("hush-graph::hush-member")),
     ],
-    "why_schedule": [(NO_SCHEDULE, lambda e, t, p: e.why_schedule("hush-schedule"))],
-    "withdraw": [(NO_GATE, lambda e, t, p: e.withdraw(t.gate))],
+    "schedules.why": [(NO_SCHEDULE, lambda e, t, p: e.schedules.why("hush-schedule"))],
+    "gates.withdraw": [(NO_GATE, lambda e, t, p: e.gates.withdraw(t.gate))],
     "work": [(NOTHING, lambda e, t, p: None)],
-    "workers": [(NOTHING, lambda e, t, p: e.workers())],
+    "workers.list": [(NOTHING, lambda e, t, p: e.workers.list())],
+    "waits.get": [((WaitNotFound,), lambda e, t, p: e.waits.get(t.wait))],
+    "budgets.get": [(FORBIDDEN, lambda e, t, p: e.budgets.get("hush-budget"))],
+    "lanes.get": [(FORBIDDEN, lambda e, t, p: e.lanes.get("default"))],
+    "lanes.pause": [(FORBIDDEN, lambda e, t, p: e.lanes.pause("default"))],
+    "lanes.resume": [(FORBIDDEN, lambda e, t, p: e.lanes.resume("default"))],
+    "lanes.drain": [(FORBIDDEN, lambda e, t, p: e.lanes.drain("default"))],
+    "retention.get": [(FORBIDDEN, lambda e, t, p: e.retention.get("x"))],
+    "webhooks.get": [(NO_NAME, lambda e, t, p: e.webhooks.get("hush-hook"))],
+    "webhooks.list": [(NOTHING, lambda e, t, p: e.webhooks.list())],
+    "webhooks.remove": [(NO_NAME, lambda e, t, p: e.webhooks.remove("hush-hook"))],
+    "events.follow": [(NOTHING, lambda e, t, p: e.events.follow(timeout=0))],
     "flows.advance": [(NO_FLOW, lambda e, t, p: e.flows.advance(t.flow, "x"))],
     "flows.cancel": [(NO_FLOW, lambda e, t, p: e.flows.cancel(t.flow))],
     "flows.create": [(NOTHING, lambda e, t, p: e.flows.create("c", "g", owner="o"))],
@@ -472,10 +513,10 @@ may not have."""
 
 @pytest.mark.parametrize("size", [1, 500_000])
 def test_a_holder_completes_no_lease_of_another_namespace(database, theirs, things, size):
-    lease, result = theirs.lease(things.proof), "x" * size
+    lease, result = theirs.tasks.lease(things.proof), "x" * size
     with (
         closing(Engine(database, namespace="ours", workflows=[])) as engine,
-        engine.leases("ours", workflows=["ours-task"]) as ours,
+        engine.tasks.worker("ours", workflows=["ours-task"]) as ours,
     ):
         assert {name for name in dir(ours) if not name.startswith("_")} == HOLDER_CALLS
         engine.start("ours-task", id="ours")
@@ -494,8 +535,8 @@ def test_an_asynchronous_holder_completes_no_lease_of_another_namespace(database
         theirs = AsyncEngine(database, namespace="hush-theirs", workflows=[])
         engine = AsyncEngine(database, namespace="ours", workflows=[])
         try:
-            lease = await theirs.lease(things.proof)
-            async with engine.leases("ours", workflows=["ours-task"]) as ours:
+            lease = await theirs.tasks.lease(things.proof)
+            async with engine.tasks.worker("ours", workflows=["ours-task"]) as ours:
                 assert {name for name in dir(ours) if not name.startswith("_")} <= HOLDER_CALLS
                 return await ours.complete_all([(lease, "x")])
         finally:
@@ -534,12 +575,12 @@ def test_a_child_takes_neither_the_id_of_a_member_nor_the_budget_of_another_tree
 def test_an_engine_that_is_bound_to_none_sees_all(database, things):
     with closing(Engine(database, workflows=[])) as engine:
         assert {run.namespace for run in engine.runs()} == {"hush-theirs"}
-        assert engine.gate(things.gate).run_id == "hush-asked"
-        assert engine.wait_token(things.wait) == things.token
-        assert {one.name for one in engine.subscriptions()} == {"hush-hook", "hush-reader"}
-        assert len(engine.waits()) == 2
+        assert engine.gates.get(things.gate).run_id == "hush-asked"
+        assert engine.waits.token(things.wait) == things.token
+        assert {one.name for one in engine.events.subscriptions()} == {"hush-hook", "hush-reader"}
+        assert len(engine.waits.list()) == 2
         assert engine.why(things.run).run == things.run
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_workflow_of_a_bound_worker_reaches_no_other_namespace(database, things):
@@ -559,10 +600,10 @@ def test_a_bound_worker_delivers_no_webhooks_of_others(database):
         closing(Engine(database, namespace="hush-theirs", workflows=[])) as theirs,
         closing(Engine(database, workflows=[])) as all_,
     ):
-        theirs.add_webhook("hush-hook", receiver.url, kind="completions", after="beginning")
-        all_.add_webhook("hush-all", receiver.url, kind="completions", after="beginning")
+        theirs.webhooks.set("hush-hook", receiver.url, kind="completions", after="beginning")
+        all_.webhooks.set("hush-all", receiver.url, kind="completions", after="beginning")
     with Engine(database, namespace="ours", grace=1, webhook_hosts=["127.0.0.1"]) as ours:
-        ours.add_webhook("ours-hook", receiver.url, kind="completions", after="beginning")
+        ours.webhooks.set("ours-hook", receiver.url, kind="completions", after="beginning")
         ours.start(whispering, id="ours").result(timeout=30)
         receiver.wait(1)
         owners = dict(execute(database, "SELECT name, session_id FROM holdfast.subscription"))
@@ -577,7 +618,7 @@ def test_pruning_leaves_the_runs_of_others(database, theirs):
     with Engine(database, namespace="ours", grace=1) as ours:
         ours.start(whispering, id="ours-old").result(timeout=30)
 
-        assert ours.prune("0s") == 1
+        assert ours.retention.prune("0s") == 1
 
     assert theirs.run("hush-old").status == "completed"
 

@@ -11,6 +11,7 @@ import pytest
 from holdfast import Engine, workflow
 from holdfast.engine.runtime.notifier import Committed, ResultReady, WorkReady
 from holdfast.store.database import Hints
+from holdfast.testing import internals
 
 
 @workflow
@@ -19,7 +20,7 @@ def heard_of() -> None: ...
 
 @pytest.fixture
 def notifier(idle):
-    return idle._parts.notifier
+    return internals(idle).notifier
 
 
 @pytest.fixture
@@ -181,6 +182,6 @@ def test_a_listener_of_a_closed_loop_is_removed(notifier):
 
 def test_an_engine_whose_worker_has_stopped_hears_of_other_processes_again(database):
     with Engine(database, grace=1) as engine:
-        poller = engine._parts.notifier.poller
+        poller = internals(engine).notifier.poller
         assert poller.is_run_by_worker
     assert not poller.is_run_by_worker

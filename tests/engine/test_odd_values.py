@@ -12,6 +12,7 @@ from holdfast.authoring.python import capture
 from holdfast.budgets import reserve, spend
 from holdfast.errors import BadOption, RunFailed, RunNotFound
 from holdfast.streams import emit, progress, stream
+from holdfast.testing import internals
 from holdfast.waits import all_of, create_wait, matching, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
 
@@ -67,7 +68,7 @@ def test_a_workflow_that_asks_with_what_cannot_be_stored_fails_by_name(engine, n
             run.result(timeout=20)
         assert failed.value.facts["type"] in ("BadOption", "BadCondition"), what
         assert [event.kind for event in run.history()] == ["run_failed"]
-    assert engine.gates(status="any") == [] and engine.waits() == []
+    assert engine.gates.list(status="any") == [] and engine.waits.list() == []
 
 
 @pytest.mark.parametrize("nul", [True, False], ids=["nul", "half"])
@@ -77,7 +78,7 @@ def test_a_step_that_puts_out_what_cannot_be_stored_fails_by_name(engine, nul):
         with pytest.raises(RunFailed) as failed:
             run.result(timeout=20)
         assert failed.value.facts["type"] == "BadOption", what
-        assert engine.read(run.id) == []
+        assert engine.streams.read(run.id) == []
 
 
 def test_what_people_and_programs_say_is_checked_before_it_is_sent(idle):
@@ -88,56 +89,56 @@ def test_what_people_and_programs_say_is_checked_before_it_is_sent(idle):
             lambda text=text: run.signal(text),
             lambda text=text: run.signal("paid", key=text),
             lambda text=text: run.signal("paid", source=text),
-            lambda text=text: idle.gates(mine=text),
-            lambda text=text: idle.lane(text, concurrency=1),
-            lambda text=text: idle.lane("mail", weights={text: 2}),
-            lambda text=text: idle.retention(text, older_than="1d"),
+            lambda text=text: idle.gates.list(mine=text),
+            lambda text=text: idle.lanes.set(text, concurrency=1),
+            lambda text=text: idle.lanes.set("mail", weights={text: 2}),
+            lambda text=text: idle.retention.set(text, older_than="1d"),
             lambda text=text: idle.start(unpaid_question, tags={"shop": text}),
             lambda text=text: idle.start(unpaid_question, capabilities=[text]),
-            lambda text=text: list(idle.events(tags={"shop": text})),
-            lambda text=text: list(idle.events(workflow=text)),
-            lambda text=text: idle.add_webhook(
+            lambda text=text: list(idle.events.read(tags={"shop": text})),
+            lambda text=text: list(idle.events.read(workflow=text)),
+            lambda text=text: idle.webhooks.set(
                 "hook", "https://example.org/hook", secret=text * 20
             ),
-            lambda text=text: idle.spend_budget("team", {"tokens": 1}, key=text),
+            lambda text=text: idle.budgets.spend("team", {"tokens": 1}, key=text),
         ):
             with pytest.raises(BadOption):
                 call()
     for number in (-1, 1.5, "many"):
         with pytest.raises(BadOption):
-            idle.gates(limit=number)
+            idle.gates.list(limit=number)
         with pytest.raises(BadOption):
-            idle.waits(limit=number)
-    assert idle.gates(limit=10**30) == []
+            idle.waits.list(limit=number)
+    assert idle.gates.list(limit=10**30) == []
     with pytest.raises(BadOption):
-        idle.gates(
+        idle.gates.list(
             namespace=HALF
         )  # what is looked for reaches the database, which has no word for it
     with pytest.raises((BadOption, RunNotFound)):
         idle.signal(7, "paid")
     assert [event.kind for event in run.history()] == before
     assert (
-        idle.lanes() == []
-        and idle.retentions() == []
-        and idle.subscriptions() == []
-        and len(idle.runs()) == 1
+        idle.lanes.list() == []
+        and idle.retention.list() == []
+        and idle.events.subscriptions() == []
+        and idle.runs().count() == 1
     )
 
 
 def test_one_that_cannot_be_stored_does_not_harm_those_written_with_it(idle):
     runs = [idle.start(unpaid_question, id=f"odd-{number}") for number in range(3)]
-    client = idle._parts.client
+    client = internals(idle).client
     requests = [client.signal(run.id, "paid", None, None) for run in runs]
     requests[1].op.name = f"paid{HALF}"
 
-    answers = idle._parts.store.apply([request.op for request in requests])
+    answers = internals(idle).store.apply([request.op for request in requests])
 
     assert (
         isinstance(answers[1], BadOption)
         and not isinstance(answers[0], Exception)
         and not isinstance(answers[2], Exception)
     )
-    assert [len(idle._parts.store.signals.of_run(run.id)) for run in runs] == [1, 0, 1]
+    assert [len(internals(idle).store.signals.of_run(run.id)) for run in runs] == [1, 0, 1]
 
 
 @step
@@ -192,7 +193,9 @@ def test_what_is_logged_is_captured_even_if_it_is_no_unicode(engine, monkeypatch
     monkeypatch.setattr(alone, "handlers", [capture._handler])
     run = engine.start(odd_logs)
     run.result(timeout=20)
-    assert [frame.value["message"] for frame in engine.read(run.id)] == ["no such file: \\ud800"]
+    assert [frame.value["message"] for frame in engine.streams.read(run.id)] == [
+        "no such file: \\ud800"
+    ]
 
 
 @workflow
@@ -214,20 +217,20 @@ def test_a_workflow_that_spends_what_nobody_counts_hears_of_it(idle, how):
     run.signal("go on")
     idle.work()
     assert run.result(timeout=20) == "UnknownDimension"
-    assert idle.spending(run.id).total == {}
+    assert idle.budgets.usage(run.id).total == {}
 
 
 @pytest.mark.parametrize("how", ["spend", "reserve"])
 def test_a_replay_hears_the_same_even_if_it_is_counted_by_then(database, how):
     with Engine(database, grace=1) as engine:
-        engine.budget("team", {"tokens": 5})
+        engine.budgets.set("team", {"tokens": 5})
         run = engine.start(misspelled_spending, how, budget="team")
         wait_for_status(engine, run, "waiting")
     with Engine(database, grace=1) as engine:
-        engine.budget("team", {"token": 5})
+        engine.budgets.set("team", {"token": 5})
         engine.signal(run.id, "go on")
         assert engine.run(run.id).result(timeout=60) == "UnknownDimension"
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 @workflow
@@ -254,7 +257,7 @@ async def refused_once() -> int:
 def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_history(
     engine, monkeypatch
 ):
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def refuse_the_outcome(batch):
         for op in batch:
@@ -263,7 +266,7 @@ def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_histo
                 raise ValueError("this cannot be written")
         return apply(batch)
 
-    monkeypatch.setattr(engine._parts.store, "apply", refuse_the_outcome)
+    monkeypatch.setattr(internals(engine).store, "apply", refuse_the_outcome)
     run = engine.start(refused_once)
     wait_for_status(engine, run, "stuck")
 
@@ -273,7 +276,7 @@ def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_histo
 
 
 def test_what_names_no_run_is_not_found_on_both_databases_alike(idle):
-    with idle.leases(workflows=["render"]) as leases:
+    with idle.tasks.worker(workflows=["render"]) as leases:
         calls = [
             idle.run,
             idle.history,
@@ -282,12 +285,12 @@ def test_what_names_no_run_is_not_found_on_both_databases_alike(idle):
             idle.resume,
             idle.replay,
             idle.fork,
-            idle.release,
-            idle.revoke,
+            idle.waits.release,
+            idle.tasks.revoke,
             leases.reclaim,
             lambda run: idle.signal(run, "go"),
-            lambda run: idle.prioritise(run, 1),
-            lambda run: idle.override(run, "by hand"),
+            lambda run: idle.tasks.prioritise(run, 1),
+            lambda run: idle.tasks.override(run, "by hand"),
         ]
         for call in calls:
             for name in (None, 7, b"x", [], {}, "no\0run", f"no{HALF}run"):

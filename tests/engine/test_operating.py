@@ -28,6 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.service import copy as copy_service
 from holdfast.service import export as export_service
+from holdfast.testing import internals
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import unseal, wait_for, wait_until
 
@@ -112,7 +113,7 @@ def test_a_run_can_be_started_in_the_callers_own_transaction(database, engine):
 def test_many_in_one_call(engine):
     runs = engine.start_many(sums, range(100), tags={"batch": "a"})
     assert [run.result(timeout=30) for run in runs] == [(n + 1) * 10 for n in range(100)]
-    assert len(engine.runs(tags={"batch": "a"}, limit=200)) == 100
+    assert len(engine.runs(tags={"batch": "a"}).page(limit=200)) == 100
     assert engine.start_many(sums, []) == []
 
 
@@ -137,16 +138,16 @@ def test_bad_options_are_refused(engine):
     with pytest.raises(UnknownWorkflow):
         engine.start(len, 1)
     with pytest.raises(BadOption):
-        engine.runs(status="happy")
-    assert engine.runs() == []
+        list(engine.runs(status="happy"))
+    assert list(engine.runs()) == []
 
 
 def test_runs_are_listed_from_new_to_old_in_pages(engine):
     ids = [run.id for run in engine.start_many(sums, range(25))]
-    first = engine.runs(limit=10)
-    second = engine.runs(limit=10, before=first[-1].id)
+    first = engine.runs().page(limit=10)
+    second = engine.runs().page(limit=10, after=first[-1].id)
     assert [run.id for run in first + second] == ids[::-1][:20]
-    assert engine.runs(workflow="nothing") == []
+    assert list(engine.runs(workflow="nothing")) == []
 
 
 def test_replay_does_what_failed_again(engine):
@@ -195,15 +196,15 @@ def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
 
     run = engine.start(parent, tags={"a": "b"})
     run.result(timeout=20)
-    assert engine.export(run.id, tmp_path / "one.db") == 3
+    assert engine.database.export(run.id, tmp_path / "one.db") == 3
     other = Engine(tmp_path / "one.db")
     assert other.run(run.id).result(timeout=1) == [20, 30]
-    assert [event.kind for event in other.history(run.id)] == [
+    assert [event.kind for event in other.run(run.id).history()] == [
         event.kind for event in run.history()
     ]
-    assert other.check() == []
+    assert other.database.check() == []
     with pytest.raises(RunExists):
-        engine.export(run.id, tmp_path / "one.db")
+        engine.database.export(run.id, tmp_path / "one.db")
     other.close()
 
 
@@ -220,13 +221,13 @@ async def exported_child() -> str:
 def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_path):
     run = engine.start(exported_parent)
     wait_for(engine, run, "waiting")
-    wait_until(engine, lambda: engine._parts.store.runs.children(run.id)[0].status == "waiting")
+    wait_until(engine, lambda: internals(engine).store.runs.children(run.id)[0].status == "waiting")
     copy = tmp_path / "copy.db"
 
-    assert engine.export(run.id, copy) == 2
+    assert engine.database.export(run.id, copy) == 2
 
     with closing(Engine(copy)) as reader:
-        assert [event.kind for event in reader.history(run.id)] == [
+        assert [event.kind for event in reader.run(run.id).history()] == [
             event.kind for event in run.history()
         ]
         child = next(one for one in reader.runs() if one.id != run.id)
@@ -248,16 +249,18 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
     with Engine(copy, workflows=[exported_parent, exported_child]) as elsewhere:
         elsewhere.signal(child.id, "go", "there")
         assert elsewhere.run(run.id).result(timeout=20) == ["there", 2]
-        assert elsewhere.check() == []
+        assert elsewhere.database.check() == []
 
 
 def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, monkeypatch):
     run = engine.start(exported_parent)
     wait_until(
         engine,
-        lambda: [one.status for one in engine._parts.store.runs.children(run.id)] == ["waiting"],
+        lambda: (
+            [one.status for one in internals(engine).store.runs.children(run.id)] == ["waiting"]
+        ),
     )
-    (child,) = engine._parts.store.runs.children(run.id)
+    (child,) = internals(engine).store.runs.children(run.id)
     monkeypatch.setattr(export_service, "RUNS", 1)
     copied = []
 
@@ -269,29 +272,29 @@ def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, mon
             engine.signal(child.id, "go", "here")
             run.result(timeout=20)
 
-    assert engine.export(run.id, tmp_path / "copy.db", progress=end_meanwhile) == 2
+    assert engine.database.export(run.id, tmp_path / "copy.db", progress=end_meanwhile) == 2
 
     unseal(tmp_path / "copy.db")
     with Engine(tmp_path / "copy.db", workflows=[exported_parent, exported_child]) as elsewhere:
         assert elsewhere.run(child.id).status in ("waiting", "pending")
         elsewhere.signal(child.id, "go", "there")
         assert elsewhere.run(run.id).result(timeout=20) == ["there", 2]
-        assert elsewhere.check() == []
+        assert elsewhere.database.check() == []
 
 
 def test_a_run_that_has_not_ended_is_not_exported_to_a_database_with_other_runs(engine, tmp_path):
     copy = tmp_path / "copy.db"
     done = engine.start(sums, 1)
     done.result(timeout=20)
-    engine.export(done.id, copy)
+    engine.database.export(done.id, copy)
     run = engine.start(exported_child)
 
     with pytest.raises(RunNotFinished, match="export it to a new database"):
-        engine.export(run.id, copy)
+        engine.database.export(run.id, copy)
 
     engine.cancel(run.id)
     wait_until(engine, lambda: run.status == "cancelled")
-    assert engine.export(run.id, copy) == 1
+    assert engine.database.export(run.id, copy) == 1
     with Engine(copy, workflows=[sums]) as elsewhere:
         assert elsewhere.start(sums, 2).result(timeout=20) == 30
 
@@ -305,10 +308,10 @@ def test_nothing_that_has_not_ended_is_exported_to_a_database_at_which_somebody_
 
     with Engine(tmp_path / "copy.db", workflows=[exported_child]) as elsewhere:
         with pytest.raises(StoreInUse, match="stop that worker"):
-            engine.export(run.id, tmp_path / "copy.db")
-        assert elsewhere.runs() == []
+            engine.database.export(run.id, tmp_path / "copy.db")
+        assert list(elsewhere.runs()) == []
 
-    assert engine.export(run.id, tmp_path / "copy.db") == 1
+    assert engine.database.export(run.id, tmp_path / "copy.db") == 1
 
 
 def test_an_export_that_dies_leaves_no_copy_that_could_continue(engine, tmp_path):
@@ -319,7 +322,7 @@ def test_an_export_that_dies_leaves_no_copy_that_could_continue(engine, tmp_path
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        engine.export(run.id, tmp_path / "copy.db", progress=die)
+        engine.database.export(run.id, tmp_path / "copy.db", progress=die)
 
     with pytest.raises(StoreHalfCopied):
         Engine(tmp_path / "copy.db")
@@ -334,11 +337,11 @@ def test_prune_deletes_old_finished_trees_in_batches(database, clock):
         fresh = engine.start(sums, 1)
         fresh.result(timeout=20)
         batches: list[int] = []
-        assert engine.prune("30d", batch=10, progress=batches.append) == 30
+        assert engine.retention.prune("30d", batch=10, progress=batches.append) == 30
         assert batches == [10, 10, 10, 0]
         assert {run.id for run in engine.runs()} == {waiting.id, fresh.id}
         with pytest.raises(BadOption):
-            engine.prune("30d", status=["running"])
+            engine.retention.prune("30d", status=["running"])
 
 
 def test_a_result_may_take_too_long(engine):
@@ -366,8 +369,8 @@ def test_a_lane_limits_how_many_work_at_once(engine):
     async def flow() -> None:
         await busy.aio()
 
-    engine.lane("narrow", concurrency=2)
-    wait_until(engine, lambda: any(lane.name == "narrow" for lane in engine.lanes()))
+    engine.lanes.set("narrow", concurrency=2)
+    wait_until(engine, lambda: any(lane.name == "narrow" for lane in engine.lanes.list()))
     for run in [engine.start(flow) for _ in range(10)]:
         run.result(timeout=30)
     assert max(most) <= 2
@@ -378,11 +381,11 @@ def test_a_paused_lane_waits_until_it_is_resumed(engine):
     async def flow() -> int:
         return 1
 
-    engine.lane("quiet", paused=True)
+    engine.lanes.set("quiet", paused=True)
     run = engine.start(flow)
     with pytest.raises(ResultTimeout):
         run.result(timeout="50ms")
-    engine.lane("quiet", paused=False)
+    engine.lanes.set("quiet", paused=False)
     assert run.result(timeout=20) == 1
 
 
@@ -441,7 +444,7 @@ def test_closing_hands_back_what_is_at_work(database):
     closer.join(20)
     with Engine(database, workflows=[flow]) as other:
         assert other.run(run_id).result(timeout=20) == 3
-        assert [event.step for event in other.history(run_id)] == ["first", "one", None]
+        assert [event.step for event in other.run(run_id).history()] == ["first", "one", None]
 
 
 def test_the_asynchronous_engine_does_the_same(database):
@@ -458,7 +461,7 @@ def test_the_asynchronous_engine_does_the_same(database):
             assert await fork.result() == 10
             assert (await (await engine.start(waits, delay="1d")).cancel()) == "cancelled"
             assert len(await engine.start_many(sums, [1, 2])) == 2
-            assert await engine.check() == []
+            assert await engine.database.check() == []
 
     asyncio.run(main())
 
@@ -469,7 +472,7 @@ def test_urls_that_make_no_sense_are_refused(tmp_path):
             Engine(url)
     with pytest.raises(holdfast.HoldfastError):
         Engine(tmp_path / "no" / "such" / "folder.db")
-    with pytest.raises(BadOption):
+    with pytest.raises(TypeError, match="colour"):
         Engine(tmp_path / "a.db", colour="red")
 
 
@@ -538,10 +541,6 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"limit": -1},
-        {"limit": "7"},
-        {"limit": 1.5},
-        {"before": 7},
         {"workflow": 7},
         {"tags": 7},
         {"namespace": 7},
@@ -549,7 +548,13 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
 )
 def test_a_filter_that_is_none_is_refused(database, wrong):
     with closing(Engine(database)) as idle, pytest.raises(BadOption):
-        idle.runs(**wrong)
+        list(idle.runs(**wrong))
+
+
+@pytest.mark.parametrize("wrong", [{"limit": -1}, {"limit": "7"}, {"limit": 1.5}, {"after": 7}])
+def test_a_page_that_is_none_is_refused(database, wrong):
+    with closing(Engine(database)) as idle, pytest.raises(BadOption):
+        idle.runs().page(**wrong)
 
 
 def test_an_engine_of_a_namespace_works_for_that_one_only(database):

@@ -166,7 +166,7 @@ async def handed() -> str:
 
 def act(engine: Engine, run, contender: str) -> None:
     if contender == "gate":
-        engine.approve(engine.gates(run=run.id)[0].id, by="ann")
+        engine.gates.approve(engine.gates.list(run=run.id)[0].id, by="ann")
     elif contender == "condition":
         engine.signal(run.id, "a")
         engine.signal(run.id, "b")
@@ -187,7 +187,7 @@ def parked(database, clock, flow, *args, **options):
 def result(database, clock, run, **options):
     with Engine(database, clock=clock, **options) as engine:
         found = engine.run(run.id).result(timeout=30)
-        assert engine.check() == []
+        assert engine.database.check() == []
         return found
 
 
@@ -385,7 +385,7 @@ def test_a_worker_that_was_stopped_meanwhile_sees_the_same_order(
         run = engine.start(race, contender, True)
         wait_for_status(engine, run, "waiting")
         wait_until(engine, lambda: run.record.session_id is not None)
-        engine._loop.call_soon_threadsafe(stand_still)
+        engine._calls.worker_thread.loop.call_soon_threadsafe(stand_still)
         assert stopped.wait(30)
         clock.advance(before)
         act(other, run, contender)

@@ -134,7 +134,7 @@ def test_a_child_is_a_run_of_its_own(engine):
 
     run = engine.start(parent)
     assert run.result(timeout=20) == 42
-    (child,) = engine.runs(parent_id=run.id)
+    (child,) = list(engine.runs(parent_id=run.id))
     assert (child.workflow, child.status, child.root_id) == ("doubled", "completed", run.id)
 
 
@@ -187,7 +187,7 @@ def test_cancelling_a_parent_cancels_the_children_it_waits_for(engine):
         await holdfast.map(hearing, ["a", "b"])
 
     run = engine.start(parent)
-    wait_until(engine, lambda: len(engine.runs(parent_id=run.id)) == 2)
+    wait_until(engine, lambda: engine.runs(parent_id=run.id).count() == 2)
     run.cancel("enough")
     with pytest.raises(holdfast.errors.RunCancelled):
         run.result(timeout=20)

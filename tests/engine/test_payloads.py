@@ -19,6 +19,7 @@ from holdfast.core.envelope import head as sealed_head
 from holdfast.core.payload import Payload
 from holdfast.errors import BadData, BadOption, RunExists, RunFailed
 from holdfast.payloads.sealer import PayloadSealer
+from holdfast.testing import internals
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
 
@@ -101,7 +102,7 @@ def produce_plainly(size: int) -> str:
 
 
 def payloads(engine) -> int:
-    return engine._parts.store.payloads.totals()["payloads"]
+    return internals(engine).store.payloads.totals()["payloads"]
 
 
 def test_a_small_value_stays_where_it_is(engine):
@@ -138,7 +139,7 @@ def test_large_step_results_survive_a_restart(database):
     with Engine(database) as engine:
         engine.signal(run.id, "text", noise(LARGE, 9))
         assert engine.run(run.id).result(timeout=20) == [LARGE] * 3 + [LARGE]
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 @workflow(name="payloads.gathering")
@@ -186,7 +187,7 @@ def test_a_large_error_is_told_in_full(engine):
 def test_lists_do_not_load_what_is_kept_apart(engine):
     run = engine.start(echo, noise(LARGE))
     run.result(timeout=20)
-    (listed,) = engine.runs()
+    (listed,) = list(engine.runs())
 
     assert is_sealed(listed.input) and len(listed.input) < 100
     assert digest_of(listed.result) is not None
@@ -232,17 +233,17 @@ def test_a_fork_outlives_its_original(engine):
     run.result(timeout=20)
     fork = engine.fork(run.id, from_step="measure")
     assert fork.result(timeout=20) == LARGE
-    engine._parts.writer.call(_prune_only(engine, run.id))
+    internals(engine).writer.call(_prune_only(engine, run.id))
 
-    assert engine.history(fork.id)[0].kind == "step_completed"
-    assert len(engine.history(fork.id)[0].data) == LARGE + 2
+    assert engine.run(fork.id).history()[0].kind == "step_completed"
+    assert len(engine.run(fork.id).history()[0].data) == LARGE + 2
 
 
 def _prune_only(engine, run_id):
     from holdfast.store.runs.operations import Prune
 
     after = max((run.id for run in engine.runs() if run.id < run_id), default="")
-    return Prune(engine._parts.store.now() + 1, ["completed"], limit=1, after=after)
+    return Prune(internals(engine).store.now() + 1, ["completed"], limit=1, after=after)
 
 
 def test_pruning_takes_the_payloads_along(engine):
@@ -250,7 +251,7 @@ def test_pruning_takes_the_payloads_along(engine):
         engine.start(producing, LARGE + 2 * seed).result(timeout=20)
     assert payloads(engine) == 3
 
-    assert engine.prune(0) == 3
+    assert engine.retention.prune(0) == 3
     assert payloads(engine) == 0
 
 
@@ -262,7 +263,7 @@ def test_a_payload_in_use_is_never_pruned(engine):
     def prune():
         try:
             while not done.is_set():
-                engine.prune(0)
+                engine.retention.prune(0)
         except Exception as error:
             trouble.append(error)
 
@@ -278,12 +279,12 @@ def test_a_payload_in_use_is_never_pruned(engine):
         pruner.join()
 
     assert trouble == []
-    assert engine.check() == []
+    assert engine.database.check() == []
     assert (
         len(
-            engine._parts.sealer.signals(
-                waiting.id, engine._parts.store.signals.of_run(waiting.id)
-            )[0].payload
+            internals(engine)
+            .sealer.signals(waiting.id, internals(engine).store.signals.of_run(waiting.id))[0]
+            .payload
         )
         == LARGE + 2
     )
@@ -300,7 +301,7 @@ def test_a_damaged_payload_is_told_and_never_taken_for_the_value(engine, databas
 
     with pytest.raises(BadData):
         run.result(timeout=20)
-    assert len(engine.check_payloads().damaged) == 2
+    assert len(engine.database.check_payloads().damaged) == 2
     execute(database, "UPDATE holdfast.payload SET stored = 1000, parts = 1")
 
 
@@ -310,7 +311,7 @@ def test_compressed_values_come_back(database):
         assert run.result(timeout=20) == "ab" * 5000
         (stored,) = execute(database, "SELECT input FROM holdfast.run")
         assert len(bytes(stored[0])) < 200
-        assert engine.runs()[0].input == b'["' + b"ab" * 5000 + b'"]'
+        assert engine.runs().first().input == b'["' + b"ab" * 5000 + b'"]'
     with Engine(database) as engine:
         assert engine.run(run.id).result(timeout=20) == "ab" * 5000
 
@@ -373,7 +374,7 @@ def test_leases_see_large_values_and_bring_them(database):
     text = noise(LARGE)
     engine = Engine(database)
     run = engine.start("payloads.render", text)
-    with engine.leases("renderer", workflows=["payloads.render"]) as leases:
+    with engine.tasks.worker("renderer", workflows=["payloads.render"]) as leases:
         (lease,) = leases.claim(1, wait="5s")
         assert lease.input == [text]
         assert lease.complete(text + "!").status == "completed"
@@ -382,9 +383,9 @@ def test_leases_see_large_values_and_bring_them(database):
         )  # the same call again is answered the same
     assert run.result(timeout=5) == text + "!"
     other = engine.start("payloads.render", 1)
-    engine.override(other.id, "done by hand", result=text)
+    engine.tasks.override(other.id, "done by hand", result=text)
     assert other.result(timeout=5) == text
-    assert (payloads(engine), engine.check()) == (3, [])
+    assert (payloads(engine), engine.database.check()) == (3, [])
     engine.close()
 
 

@@ -109,30 +109,30 @@ async def use(engine: AsyncEngine) -> list[object]:
         run.history(),
         run.record(),
         run.why(),
-        engine.runs(workflow="loop_everything"),
+        list(engine.runs(workflow="loop_everything")),
     )
     assert len(waiting) == 5
     await run.signal("go", "now")
-    while not (found := await engine.gates(mine="ann")):
+    while not (found := await engine.gates.list(mine="ann")):
         await run.why()
-    await engine.decide(found[0], "yes", by="ann")
+    await engine.gates.decide(found[0], "yes", by="ann")
     many = await engine.start_many(child, range(5))
     await asyncio.gather(*(one.result(timeout=60) for one in many))
-    await engine.budget("team", {"tokens": 100})
+    await engine.budgets.set("team", {"tokens": 100})
     await (await engine.start(spender, budget="team")).result(timeout=60)
-    await engine.lanes()
-    await engine.workers()
-    await engine.streams(run.id)
-    async with engine.leases("outside", workflows=["elsewhere"]) as leases:
+    await engine.lanes.list()
+    await engine.workers.list()
+    await engine.streams.list(run.id)
+    async with engine.tasks.worker("outside", workflows=["elsewhere"]) as leases:
         await engine.start("elsewhere", 1)
         (lease,) = await leases.claim(wait="30s")
         await lease.progress(50)
         await lease.complete({"done": lease.input})
     flow = await engine.flows.create("build", "ship", owner="ann")
     await engine.flows.get(flow.id)
-    assert [event async for event in engine.events(name="reader", run=run.id)]
-    assert [frame async for frame in engine.tail(run.id)]
-    assert await engine.check() == []
+    assert [event async for event in engine.events.read(name="reader", run=run.id)]
+    assert [frame async for frame in engine.streams.tail(run.id)]
+    assert await engine.database.check() == []
     return await run.result(timeout=60)
 
 
@@ -177,7 +177,7 @@ def test_a_run_that_is_taken_over_asks_nothing_on_the_loop_either(database, tmp_
 
     with Engine(database, workflows=[taken_over], grace=1) as engine:
         run_id = engine.start(taken_over).id
-        while not engine.waits(run_id):
+        while not engine.waits.list(run_id):
             engine.why(run_id)
         engine.signal(run_id, "go")
 
@@ -185,7 +185,7 @@ def test_a_run_that_is_taken_over_asks_nothing_on_the_loop_either(database, tmp_
         store = Watched(await asyncio.to_thread(open_store, database))
         async with AsyncEngine(database, workflows=[taken_over], store=store, grace=1) as engine:
             token = await (await engine.run(run_id)).result(timeout=60)
-            return store.asked, token, [frame.value for frame in await engine.read(run_id)]
+            return store.asked, token, [frame.value for frame in await engine.streams.read(run_id)]
 
     asked, token, said = asyncio.run(main())
 
@@ -232,7 +232,7 @@ def test_the_first_call_opens_the_database_and_a_closed_engine_refuses(database)
         await engine.close()
         await engine.close()
         for call in (
-            engine.runs(),
+            list(engine.runs()),
             engine.start(child, 1),
             runs[0].result(),
             engine.work(),
@@ -316,12 +316,12 @@ def test_what_a_step_cannot_pay_is_refused_when_it_ends(database):
 
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
-            await engine.budget("small", {"tokens": 10}, on_breach="fail")
+            await engine.budgets.set("small", {"tokens": 10}, on_breach="fail")
             for one in (buys, asks):
                 with pytest.raises(RunFailed) as raised:
                     await (await engine.start(one, budget="small")).result(timeout=60)
                 assert BudgetExceeded.__name__ in str(raised.value)
-            return (await engine.budgets())[0].lines[0].used
+            return (await engine.budgets.list())[0].lines[0].used
 
     assert asyncio.run(main()) == 0
 
@@ -348,10 +348,10 @@ def test_a_loop_that_is_closed_under_its_engine_lets_other_workers_go_on(databas
         return engine, run.id
 
     engine, run_id = asyncio.run(forgets_to_close())
-    engine._engine._thread.join(60)
+    engine._calls.worker_thread.thread.join(60)
 
     assert "closed its event loop before its AsyncEngine" in caplog.text
     with Engine(database, workflows=[closed_under], grace=1) as other:
         assert other.run(run_id).result(timeout=60) == "x"
-        assert [event.kind for event in other.history(run_id)].count("step_failed") == 0
-    engine._engine.close()
+        assert [event.kind for event in other.run(run_id).history()].count("step_failed") == 0
+    engine._calls._close(None)  # the loop of the program is closed

@@ -10,6 +10,7 @@ from holdfast.codecs import Encrypted
 from holdfast.payloads import rekey
 from holdfast.store.transitions import payloads, starting
 from holdfast.store.transitions.graphs import work
+from holdfast.testing import internals
 from holdfast.waits import all_of, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
 
@@ -61,7 +62,7 @@ async def joined(text: str, more: str) -> int:
 def rekey_at_the_next_fetch(engine, other):
     """Let another engine put everything under its key between the read of a row and the fetch of
     what it refers to."""
-    values = engine._parts.sealer.values
+    values = internals(engine).sealer.values
     fetch, done = values.fetch, []
 
     def rekey_first(digest):
@@ -75,7 +76,7 @@ def rekey_at_the_next_fetch(engine, other):
 
 def rekey_one(engine, run_id):
     """Put the values of one run under the current key of an engine; return how many these were."""
-    parts, done = engine._parts, rekey.Rekeyed()
+    parts, done = internals(engine), rekey.Rekeyed()
     (one,) = (one for one in parts.store.runs.snapshots("", 100, 1 << 20) if one.run.id == run_id)
     return sum(parts.writer.call(op) for op in rekey._operations(parts.sealer, one, done))
 
@@ -110,21 +111,23 @@ def finished(database):
 
 
 def shown(engine, run_id):
-    return engine._parts.sealer.shown(engine._parts.client.get(run_id), large=True).input
+    return internals(engine).sealer.shown(internals(engine).client.get(run_id), large=True).input
 
 
 def shown_event(engine, run_id):
-    return engine._parts.sealer.shown_events(
-        run_id, engine._parts.store.runs.history(run_id), large=True
-    )[0].data
+    return (
+        internals(engine)
+        .sealer.shown_events(run_id, internals(engine).store.runs.history(run_id), large=True)[0]
+        .data
+    )
 
 
 READERS = {
     "result": lambda engine, run_id: engine.run(run_id).result(timeout=20).encode(),
     "record": lambda engine, run_id: engine.run(run_id).record.input,
-    "history": lambda engine, run_id: engine.history(run_id)[0].data,
+    "history": lambda engine, run_id: engine.run(run_id).history()[0].data,
     "events": lambda engine, run_id: (
-        next(iter(engine.events(after="beginning", kind="step_completed", follow=False))).data
+        next(iter(engine.events.read(after="beginning", kind="step_completed"))).data
     ),
     "show": shown,
     "show the history": shown_event,
@@ -154,7 +157,7 @@ def test_a_run_that_is_rekeyed_while_a_worker_takes_it_up_goes_on(database, othe
     rekey_at_the_next_fetch(engine, other)
     with engine:
         assert engine.run(run.id).result(timeout=20)
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_signal_that_a_run_keeps_in_memory_is_read_again_after_a_rekey(database, other):
@@ -163,14 +166,14 @@ def test_a_signal_that_a_run_keeps_in_memory_is_read_again_after_a_rekey(databas
     run.signal("one", BIG)
     with engine_of(database, "k1") as engine:
         wait_for_status(engine, run, "waiting")
-        (driver,) = engine._parts.worker.executions.values()
+        (driver,) = internals(engine).worker.executions.values()
         assert [signal.name for signal in driver.signals] == ["one"]
 
         assert other.rekey().values > 0
 
         run.signal("two", BIG)
         assert run.result(timeout=20) == [BIG, BIG]
-        assert engine.check() == []
+        assert engine.database.check() == []
     client.close()
 
 
@@ -179,7 +182,7 @@ def test_a_child_that_is_rekeyed_while_its_parent_reads_its_result(database, oth
     with engine_of(database, "k1") as engine:
         run = engine.start(parent, BIG, mapped)
         wait_for_status(engine, run, "waiting")
-        (child,) = engine.runs(parent_id=run.id)
+        (child,) = list(engine.runs(parent_id=run.id))
         wait_for_status(engine, engine.run(child.id), "waiting")
         done = rekey_at_the_next_fetch(engine, other)
 
@@ -192,7 +195,7 @@ def test_a_child_that_is_rekeyed_while_its_parent_reads_its_result(database, oth
 def test_the_input_of_a_lease_is_read_again_after_a_rekey(database, other):
     engine = engine_of(database, "k1")
     engine.start("rekeying.render", BIG)
-    with engine.leases("render-7", workflows=["rekeying.render"]) as leases:
+    with engine.tasks.worker("render-7", workflows=["rekeying.render"]) as leases:
         (lease,) = leases.claim(1)
         assert other.rekey().values > 0
         assert lease.input == [BIG]
@@ -232,7 +235,7 @@ def test_a_start_of_a_run_that_is_there_and_is_rekeyed_at_that_moment(database, 
 def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeypatch):
     run_id = finished(database)
     engine = engine_of(database)
-    fork, done = engine._parts.sealer.forked, []
+    fork, done = internals(engine).sealer.forked, []
 
     def rekey_afterwards(*given):
         forked = fork(*given)
@@ -240,17 +243,17 @@ def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeyp
         done.append(other.rekey().values)
         return forked
 
-    monkeypatch.setattr(engine._parts.sealer, "forked", rekey_afterwards)
+    monkeypatch.setattr(internals(engine).sealer, "forked", rekey_afterwards)
     forked = engine.fork(run_id)
     assert BIG.encode() in forked.record.input
     assert done[0] > 0
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()
 
 
 def test_a_payload_is_whole_or_gone(database, other):
     run_id = finished(database)
-    store = other._parts.store
+    store = internals(other).store
     (digest, *_) = store.payloads.of_run(run_id)
     ask = store._reader.rows
 

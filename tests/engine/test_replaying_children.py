@@ -12,6 +12,7 @@ from holdfast.core.status import Status
 from holdfast.errors import RunChanged, RunFailed
 from holdfast.service.replay import plan_replay
 from holdfast.service.runs import Request
+from holdfast.testing import internals
 from tests.engine.waiting import wait_for, wait_until
 
 calls: list[str] = []
@@ -108,7 +109,7 @@ def settled(engine, run) -> None:
     """Wait until all children of a run have ended."""
     wait_until(
         engine,
-        lambda: all(child.finished_at for child in engine._parts.store.runs.children(run.id)),
+        lambda: all(child.finished_at for child in internals(engine).store.runs.children(run.id)),
     )
 
 
@@ -116,12 +117,12 @@ def replayed(engine, run, **options):
     broken.clear()
     engine.replay(run.id, **options)
     found = run.result(timeout=20)
-    assert engine.check() == []
+    assert engine.database.check() == []
     return found
 
 
 def children(engine, run) -> list:
-    return engine._parts.store.runs.children(run.id)
+    return internals(engine).store.runs.children(run.id)
 
 
 @pytest.mark.parametrize("flow", [caller, blocking_caller])
@@ -278,13 +279,13 @@ def test_a_history_that_grew_since_the_replay_was_planned_refuses_it(engine):
     broken.add("child")
     run = failed(engine, caller, "child")
     (child,) = children(engine, run)
-    plan = plan_replay(engine._parts.store, run.id)
+    plan = plan_replay(internals(engine).store, run.id)
     engine.replay(child.id)
     wait_until(engine, lambda: engine.run(child.id).status == "failed")
     with pytest.raises(
         RunChanged
     ) as refused:  # the history of the child has grown since the plan was made
-        engine._do(Request(plan, Status))
+        internals(engine).commit(Request(plan, Status))
     assert refused.value.facts["run"] == child.id
     assert run.status == "failed" and engine.run(child.id).status == "failed"
     assert replayed(engine, run) == ["before", "child", "after"]

@@ -13,6 +13,7 @@ from holdfast import AsyncEngine, step, workflow
 from holdfast.engine.runtime import ended_runs, notifier
 from holdfast.engine.runtime.notifier import Pauses, ResultReady
 from holdfast.errors import RunFailed
+from holdfast.testing import internals
 from tests.engine.waiting import wait_until
 
 tries: dict[int, int] = {}
@@ -55,7 +56,7 @@ def fresh():
 def reads(engine, monkeypatch):
     """How many runs were read each time that some were read together."""
     found: list[int] = []
-    store = engine._parts.store
+    store = internals(engine).store
     read = store.runs.by_id
     monkeypatch.setattr(store.runs, "by_id", lambda ids: (found.append(len(ids)), read(ids))[1])
     return found
@@ -90,7 +91,7 @@ def test_pages_are_small(engine, reads, monkeypatch):
 
 def test_a_run_that_was_replayed_meanwhile_is_read_again(engine, monkeypatch):
     monkeypatch.setattr(ended_runs, "FRESH", 60.0)
-    waits = engine._parts.ended_runs
+    waits = internals(engine).ended_runs
     failing, *others = engine.start_many(asked_for_together, [3, 4, 5])
     wait_until(engine, lambda: len(waits._ended) == 3)
     assert [outcome(run) for run in others] == [4, 5]
@@ -102,11 +103,11 @@ def test_a_run_that_was_replayed_meanwhile_is_read_again(engine, monkeypatch):
 
 def test_an_end_that_is_reported_after_it_was_returned_is_not_read_ahead(engine, monkeypatch):
     monkeypatch.setattr(ended_runs, "FRESH", 60.0)
-    waits = engine._parts.ended_runs
+    waits = internals(engine).ended_runs
     reported = []
     monkeypatch.setattr(waits, "is_held", lambda run_id: False)
-    engine._parts.notifier.on_commit.remove(waits.committed)
-    engine._parts.notifier.on_commit.append(reported.append)
+    internals(engine).notifier.on_commit.remove(waits.committed)
+    internals(engine).notifier.on_commit.append(reported.append)
     first, second = engine.start_many(asked_for_together, [1, 2])
     wait_until(engine, lambda: first.status == second.status == "completed")
     assert first.result(timeout=60) == 1
@@ -124,14 +125,14 @@ def test_what_nobody_asks_for_is_forgotten(engine, monkeypatch):
     assert [outcome(run) for run in runs if run.id] == [
         "failed" if n % 7 == 3 else n for n in range(20)
     ]
-    assert len(engine._parts.ended_runs._expected) <= 5
+    assert len(internals(engine).ended_runs._expected) <= 5
 
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeypatch, is_held):
     monkeypatch.setitem(notifier.REPORTED, ResultReady, Pauses(60.0, 1.0, 60.0))
     looks = []
-    client, waits = engine._parts.client, engine._parts.ended_runs
+    client, waits = internals(engine).client, internals(engine).ended_runs
     get, fetch = client.get, waits.fetch
     monkeypatch.setattr(client, "get", lambda run_id: (looks.append(run_id), get(run_id))[1])
     monkeypatch.setattr(
@@ -146,7 +147,9 @@ def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeyp
         result = pool.submit(run.result, timeout=60)
         wait_until(
             engine,
-            lambda: engine._parts.notifier.has_listener(ResultReady(run.id)) and (is_held or looks),
+            lambda: (
+                internals(engine).notifier.has_listener(ResultReady(run.id)) and (is_held or looks)
+            ),
         )
         seen_before_the_end = list(looks)
         release.set()

@@ -14,6 +14,7 @@ from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFou
 from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.operations import EndSession
 from holdfast.streams import emit
+from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.engine.test_payloads import LARGE, noise
 from tests.engine.waiting import wait_for, wait_until
@@ -59,7 +60,7 @@ def clock():
 def engine(database, clock):
     with Engine(database, clock=clock, retain="1h", lifetime="36500d", poll="1h") as engine:
         yield engine
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def run_some(engine, clock, count=5, flow=short_lived, argument=None):
@@ -74,33 +75,33 @@ def run_some(engine, clock, count=5, flow=short_lived, argument=None):
 
 
 def left(engine):
-    return sorted(run.id for run in engine.runs(limit=1000))
+    return sorted(run.id for run in engine.runs().page(limit=1000))
 
 
 def test_what_is_old_goes(engine, clock):
     ids = run_some(engine, clock)
-    engine.retention("old", older_than="150s")
+    engine.retention.set("old", older_than="150s")
 
-    assert [(one.trees, one.runs) for one in engine.preview_retention()] == [(3, 3)]
+    assert [(one.trees, one.runs) for one in engine.retention.preview()] == [(3, 3)]
     assert left(engine) == ids
-    assert engine.retain() == 3
+    assert engine.retention.apply() == 3
     assert left(engine) == ids[3:]
 
 
 def test_the_newest_of_each_workflow_stay(engine, clock):
     ids, others = run_some(engine, clock), run_some(engine, clock, 2, other, "x")
-    engine.retention("few", keep_last=2)
+    engine.retention.set("few", keep_last=2)
 
-    assert engine.retain() == 3
+    assert engine.retention.apply() == 3
     assert left(engine) == sorted(ids[3:] + others)
 
 
 def test_the_newest_stay_however_old_they_are(engine, clock):
     ids = run_some(engine, clock)
-    engine.retention("old but few", older_than="1s", keep_last=4)
+    engine.retention.set("old but few", older_than="1s", keep_last=4)
     clock.advance("1d")
 
-    assert engine.retain() == 1
+    assert engine.retention.apply() == 1
     assert left(engine) == ids[1:]
 
 
@@ -109,10 +110,10 @@ def test_a_rule_is_about_its_workflow_and_its_statuses(engine, clock):
     failed = engine.start(unlucky)
     wait_for(engine, failed, "failed")
     others = run_some(engine, clock, 1, other, "x")
-    engine.retention("others", workflow="retention.other", older_than=0)
-    engine.retention("failed", status="failed", older_than=0)
+    engine.retention.set("others", workflow="retention.other", older_than=0)
+    engine.retention.set("failed", status="failed", older_than=0)
 
-    assert engine.retain() == 2
+    assert engine.retention.apply() == 2
     assert left(engine) == sorted(ids)
     assert others[0] not in left(engine)
 
@@ -124,53 +125,53 @@ def test_the_data_is_kept_below_a_size_by_deleting_the_oldest(engine, clock):
         run.result(timeout=30)
         ids.append(run.id)
         clock.advance("1m")
-    used = engine._parts.store.retention.used_bytes()
-    engine.retention("room", max_bytes=used - 1)
-    assert engine.retain() == 1
+    used = internals(engine).store.retention.used_bytes()
+    engine.retention.set("room", max_bytes=used - 1)
+    assert engine.retention.apply() == 1
     assert left(engine) == ids[1:]
 
-    engine.retention("room", max_bytes=used // 2)
-    engine.retain()
-    assert engine._parts.store.retention.used_bytes() <= used // 2
+    engine.retention.set("room", max_bytes=used // 2)
+    engine.retention.apply()
+    assert internals(engine).store.retention.used_bytes() <= used // 2
     assert left(engine) == ids[3:]
-    assert engine.retain() == 0
+    assert engine.retention.apply() == 0
 
 
 def test_a_live_tree_is_never_touched(engine, clock):
     run = engine.start(family)
     run.result(timeout=20)
     clock.advance("1d")
-    engine.retention("all", older_than=0)
-    engine.retention("all events", older_than=0, what="events")
+    engine.retention.set("all", older_than=0)
+    engine.retention.set("all events", older_than=0, what="events")
 
-    assert (engine.retain(), len(left(engine))) == (0, 2)
+    assert (engine.retention.apply(), len(left(engine))) == (0, 2)
     child = next(one for one in engine.runs() if one.workflow == "retention.patient")
     engine.signal(child.id, "go")
     wait_for(engine, engine.run(child.id), "completed")
     clock.advance("1s")
-    assert (engine.retain(), left(engine)) == (2, [])
+    assert (engine.retention.apply(), left(engine)) == (2, [])
 
 
 def test_a_history_goes_while_the_result_stays(engine, clock):
     (run_id,) = run_some(engine, clock, 1)
-    engine.retention("thin", what="events", older_than="1s")
+    engine.retention.set("thin", what="events", older_than="1s")
 
-    assert engine.retain() == 1
+    assert engine.retention.apply() == 1
     assert engine.run(run_id).result(timeout=5) == 0
-    assert [event.kind for event in engine.history(run_id)] == ["history_deleted"]
+    assert [event.kind for event in engine.run(run_id).history()] == ["history_deleted"]
     with pytest.raises(HistoryGone):
         engine.replay(run_id)
     with pytest.raises(HistoryGone):
         engine.fork(run_id)
-    assert engine.retain() == 0
+    assert engine.retention.apply() == 0
 
 
 def test_rules_can_be_listed_replaced_and_removed(engine, clock):
     run_some(engine, clock, 1)
-    engine.retention(
+    engine.retention.set(
         "old", older_than="30d", status=["failed", "completed"], workflow="retention.short_lived"
     )
-    assert engine.retentions() == [
+    assert engine.retention.list() == [
         RetentionRule(
             name="old",
             workflow="retention.short_lived",
@@ -178,12 +179,12 @@ def test_rules_can_be_listed_replaced_and_removed(engine, clock):
             older_than=30 * 86400 * 10**6,
         )
     ]
-    engine.retention("old", keep_last=3)
-    assert [rule.keep_last for rule in engine.retentions()] == [3]
-    engine.remove_retention("old")
-    assert engine.retentions() == []
+    engine.retention.set("old", keep_last=3)
+    assert [rule.keep_last for rule in engine.retention.list()] == [3]
+    engine.retention.remove("old")
+    assert engine.retention.list() == []
     with pytest.raises(RetentionNotFound):
-        engine.remove_retention("old")
+        engine.retention.remove("old")
 
 
 @pytest.mark.parametrize(
@@ -207,20 +208,22 @@ def test_rules_can_be_listed_replaced_and_removed(engine, clock):
 )
 def test_a_rule_that_makes_no_sense_is_refused_and_not_written(engine, options, error):
     with pytest.raises(error):
-        engine.retention("bad", **options)
+        engine.retention.set("bad", **options)
     with pytest.raises(BadOption):
-        engine.retention("", older_than=1)
-    assert engine.retentions() == []
+        engine.retention.set("", older_than=1)
+    assert engine.retention.list() == []
 
 
 def on_loop(engine, work):
-    return asyncio.run_coroutine_threadsafe(work, engine._loop).result(timeout=30)
+    return asyncio.run_coroutine_threadsafe(work, engine._calls.worker_thread.loop).result(
+        timeout=30
+    )
 
 
 def test_a_worker_does_it_when_it_is_its_turn(engine, clock):
     ids = run_some(engine, clock)
-    engine.retention("old", older_than="150s")
-    worker = engine._parts.worker
+    engine.retention.set("old", older_than="150s")
+    worker = internals(engine).worker
 
     assert on_loop(engine, retention.run_once(worker)) == 3
     assert left(engine) == ids[3:]
@@ -232,46 +235,46 @@ def test_a_worker_does_it_when_it_is_its_turn(engine, clock):
 
 def test_a_worker_leaves_it_to_another_one_that_is_at_it_until_that_is_gone(engine, clock):
     run_some(engine, clock, 2)
-    engine.retention("all", older_than=0)
+    engine.retention.set("all", older_than=0)
     with Engine(
-        engine._parts.store.url if "sqlite" in engine._parts.store.url else _url(engine),
+        internals(engine).store.url if "sqlite" in internals(engine).store.url else _url(engine),
         clock=clock,
     ) as second:
-        theirs = second._parts.worker.session_id
-        assert engine._parts.writer.call(
+        theirs = internals(second).worker.session_id
+        assert internals(engine).writer.call(
             TakeMaintenanceLock(retention.DUTY, theirs, retention.LEASE)
         )
-        assert on_loop(engine, retention.run_once(engine._parts.worker)) == 0
-        engine._parts.writer.call(EndSession(theirs, crashed=True))
-        assert on_loop(engine, retention.run_once(engine._parts.worker)) == 2
+        assert on_loop(engine, retention.run_once(internals(engine).worker)) == 0
+        internals(engine).writer.call(EndSession(theirs, crashed=True))
+        assert on_loop(engine, retention.run_once(internals(engine).worker)) == 2
 
 
 def _url(engine):
     return (
-        engine._parts.store.database.address.url
-        if hasattr(engine._parts.store.database.address, "url")
-        else engine._parts.store.url
+        internals(engine).store.database.address.url
+        if hasattr(internals(engine).store.database.address, "url")
+        else internals(engine).store.url
     )
 
 
 def test_workers_do_it_by_themselves(database):
     with Engine(database, retain="20ms") as engine:
         engine.start(short_lived, 1).result(timeout=20)
-        engine.retention("all", older_than=0)
-        wait_until(engine, lambda: engine.runs() == [])
-        assert engine.check() == []
+        engine.retention.set("all", older_than=0)
+        wait_until(engine, lambda: list(engine.runs()) == [])
+        assert engine.database.check() == []
 
 
 def test_an_async_engine_has_the_same(database):
     async def go():
         async with AsyncEngine(database) as engine:
             await (await engine.start(short_lived, 1)).result(timeout=20)
-            await engine.retention("all", older_than=0)
-            assert [rule.name for rule in await engine.retentions()] == ["all"]
-            assert (await engine.preview_retention())[0].runs == 1
-            assert await engine.retain() == 1
-            await engine.remove_retention("all")
-            assert (await engine.check_payloads()).payloads == 0
+            await engine.retention.set("all", older_than=0)
+            assert [rule.name for rule in await engine.retention.list()] == ["all"]
+            assert (await engine.retention.preview())[0].runs == 1
+            assert await engine.retention.apply() == 1
+            await engine.retention.remove("all")
+            assert (await engine.database.check_payloads()).payloads == 0
 
     asyncio.run(go())
 
@@ -292,9 +295,13 @@ def test_frames_go_while_the_run_its_history_and_its_result_stay(engine, clock):
     run = engine.start(speaking, 3)
     assert run.result(timeout=20) == 3
     clock.advance("1m")
-    engine.retention("quiet", what="frames", older_than="1s")
+    engine.retention.set("quiet", what="frames", older_than="1s")
 
-    assert len(engine.read(run.id)) == 3
-    assert engine.retain() == 1
-    assert (engine.read(run.id), run.result(timeout=5), len(engine.history(run.id))) == ([], 3, 2)
-    assert engine.retain() == 0
+    assert len(engine.streams.read(run.id)) == 3
+    assert engine.retention.apply() == 1
+    assert (
+        engine.streams.read(run.id),
+        run.result(timeout=5),
+        len(engine.run(run.id).history()),
+    ) == ([], 3, 2)
+    assert engine.retention.apply() == 0

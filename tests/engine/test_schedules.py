@@ -81,7 +81,7 @@ def place(database):
 
 
 def keys(lab: Lab) -> list[str]:
-    return sorted(run.key.split(" ")[2] for run in lab.engine.runs(limit=1000) if run.key)
+    return sorted(run.key.split(" ")[2] for run in lab.engine.runs().page(limit=1000) if run.key)
 
 
 def each_hour(lab: Lab, hours: int) -> None:
@@ -91,10 +91,10 @@ def each_hour(lab: Lab, hours: int) -> None:
 
 def test_a_workflow_starts_by_itself_and_knows_for_which_time(place):
     with place.lab(report, blocking) as lab:
-        lab.engine.schedule(
+        lab.engine.schedules.set(
             "nightly", report, cron="30 2 * * *", zone="Europe/Berlin", args=("north",)
         )
-        lab.engine.schedule("other", blocking, cron="0 0 * * *")
+        lab.engine.schedules.set("other", blocking, cron="0 0 * * *")
         for _ in range(48):
             lab.advance("1h")
 
@@ -105,7 +105,7 @@ def test_a_workflow_starts_by_itself_and_knows_for_which_time(place):
             "north 2026-03-29 01:00",
             "north 2026-03-30 00:30",
         ]
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def test_a_run_that_no_schedule_started_has_no_scheduled_time(place):
@@ -118,14 +118,14 @@ def test_a_run_that_no_schedule_started_has_no_scheduled_time(place):
 
 def test_a_tick_that_nobody_was_there_for_is_made_up_for_at_once(place):
     with place.lab(blocking) as lab:
-        lab.engine.schedule(
+        lab.engine.schedules.set(
             "hourly", blocking, cron="0 * * * *", misfire="all", overlap="allow", catch_up=3
         )
     place.clock.advance("10h")
     with place.lab(blocking) as lab:
         lab.settle()
         assert keys(lab) == [f"2026-03-28T{hour}:00:00Z" for hour in (20, 21, 22)]
-        assert lab.engine.find_schedule("hourly").note.startswith(
+        assert lab.engine.schedules.get("hourly").note.startswith(
             "missed 2026-03-28 13:00:00 UTC to 2026-03-28 19:00:00 UTC"
         )
 
@@ -141,7 +141,7 @@ def test_a_tick_that_nobody_was_there_for_is_made_up_for_at_once(place):
 )
 def test_what_a_tick_does_while_the_last_run_is_at_work(place, overlap, started, statuses):
     with place.lab(long) as lab:
-        lab.engine.schedule("hourly", long, cron="0 * * * *", overlap=overlap)
+        lab.engine.schedules.set("hourly", long, cron="0 * * * *", overlap=overlap)
         for _ in range(13):
             lab.advance("30m")
 
@@ -152,38 +152,38 @@ def test_what_a_tick_does_while_the_last_run_is_at_work(place, overlap, started,
         assert [run.status for run in runs] == statuses
         if overlap == "cancel":
             assert runs[0].cancel_reason == "the next tick of schedule hourly came"
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def test_a_schedule_is_paused_resumed_triggered_and_removed(place):
     with place.lab(long) as lab:
         engine = lab.engine
-        engine.schedule("hourly", long, interval="1h")
-        assert engine.pause_schedule("hourly", "holidays").paused == "holidays"
+        engine.schedules.set("hourly", long, interval="1h")
+        assert engine.schedules.pause("hourly", "holidays").paused == "holidays"
         each_hour(lab, 3)
         assert keys(lab) == []
-        assert engine.trigger("hourly").run == lab.engine.runs()[0].id
+        assert engine.schedules.trigger("hourly").run == lab.engine.runs().first().id
         lab.settle()
         with pytest.raises(ScheduleBusy):
-            engine.trigger("hourly")
-        assert [blocker.kind for blocker in engine.why_schedule("hourly")] == [
+            engine.schedules.trigger("hourly")
+        assert [blocker.kind for blocker in engine.schedules.why("hourly")] == [
             "paused",
             "overlap",
             "next",
         ]
-        assert engine.resume_schedule("hourly").paused is None
+        assert engine.schedules.resume("hourly").paused is None
         for _ in range(4):
             lab.advance("30m")
         assert len(keys(lab)) == 2
-        engine.unschedule("hourly")
+        engine.schedules.remove("hourly")
         each_hour(lab, 3)
-        assert (engine.schedules(), len(keys(lab))) == ([], 2)
+        assert (engine.schedules.list(), len(keys(lab))) == ([], 2)
         for call in (
-            engine.unschedule,
-            engine.find_schedule,
-            engine.pause_schedule,
-            engine.trigger,
-            engine.next_ticks,
+            engine.schedules.remove,
+            engine.schedules.get,
+            engine.schedules.pause,
+            engine.schedules.trigger,
+            engine.schedules.next,
         ):
             with pytest.raises(ScheduleNotFound):
                 call("hourly")
@@ -192,15 +192,15 @@ def test_a_schedule_is_paused_resumed_triggered_and_removed(place):
 def test_a_backfill_is_shown_first_and_starts_each_tick_once(place):
     with place.lab(blocking) as lab:
         engine = lab.engine
-        engine.schedule("daily", blocking, cron="0 9 * * *", zone="Europe/Berlin")
+        engine.schedules.set("daily", blocking, cron="0 9 * * *", zone="Europe/Berlin")
         since, until = datetime(2026, 3, 20), datetime(2026, 3, 24)
 
-        shown = engine.backfill("daily", since, until, preview=True)
+        shown = engine.schedules.backfill("daily", since, until, preview=True)
         assert [(tick.run, tick.created) for tick in shown] == [(None, False)] * 4
-        assert engine.runs() == []
-        done = engine.backfill("daily", since, until)
+        assert list(engine.runs()) == []
+        done = engine.schedules.backfill("daily", since, until)
         lab.settle()
-        again = engine.backfill("daily", since, until)
+        again = engine.schedules.backfill("daily", since, until)
 
         assert [tick.created for tick in done] == [True] * 4
         assert [(tick.at, tick.run, tick.created) for tick in again] == [
@@ -221,13 +221,13 @@ def test_a_backfill_is_shown_first_and_starts_each_tick_once(place):
 )
 def test_a_backfill_that_makes_no_sense_starts_nothing(place, since, until, told):
     with place.lab(blocking) as lab:
-        lab.engine.schedule("often", blocking, interval="1m")
+        lab.engine.schedules.set("often", blocking, interval="1m")
         place.clock.advance("100d")
-        lab.engine.pause_schedule("often")
-        before = len(lab.engine.runs())
+        lab.engine.schedules.pause("often")
+        before = lab.engine.runs().count()
         with pytest.raises(BadSchedule, match=told):
-            lab.engine.backfill("often", since, until)
-        assert len(lab.engine.runs()) == before
+            lab.engine.schedules.backfill("often", since, until)
+        assert lab.engine.runs().count() == before
 
 
 @pytest.mark.parametrize(
@@ -255,49 +255,49 @@ def test_what_makes_no_sense_is_refused_with_its_reason_and_nothing_is_written(
 ):
     with place.lab(report) as lab:
         with pytest.raises(error, match=told):
-            lab.engine.schedule("bad", report, **options)
-        assert lab.engine.schedules() == []
+            lab.engine.schedules.set("bad", report, **options)
+        assert lab.engine.schedules.list() == []
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 101, "two\nlines", None])
 def test_a_schedule_needs_a_name(place, name):
     with place.lab(report) as lab, pytest.raises(BadSchedule, match="its name must be"):
-        lab.engine.schedule(name, report, interval="1m")
+        lab.engine.schedules.set(name, report, interval="1m")
 
 
 def test_an_unknown_workflow_is_refused_unless_a_worker_serves_it(place):
     with closing(Engine(place.database, clock=place.clock, workflows=[])) as other:
         with pytest.raises(UnknownWorkflow):
-            other.schedule("hourly", "scheduled_long", interval="1h")
+            other.schedules.set("hourly", "scheduled_long", interval="1h")
         with place.lab(long):
-            other.schedule("hourly", "scheduled_long", interval="1h")
-        assert [one.workflow for one in other.schedules()] == ["scheduled_long"]
+            other.schedules.set("hourly", "scheduled_long", interval="1h")
+        assert [one.workflow for one in other.schedules.list()] == ["scheduled_long"]
 
 
 def test_the_next_ticks_are_told_by_the_clock_of_the_zone(place):
     with place.lab(report) as lab:
-        lab.engine.schedule("nightly", report, cron="30 2 * * *", zone="Europe/Berlin")
+        lab.engine.schedules.set("nightly", report, cron="30 2 * * *", zone="Europe/Berlin")
 
-        found = lab.engine.next_ticks("nightly", 3)
+        found = lab.engine.schedules.next("nightly", 3)
 
         assert [f"{tick:%d %H:%M %z}" for tick in found] == [
             "29 03:00 +0200",
             "30 02:30 +0200",
             "31 02:30 +0200",
         ]
-        assert len(lab.engine.next_ticks("nightly")) == 10
-        lab.engine.schedule("once", report, dates=[found[0] - timedelta(hours=1)])
+        assert len(lab.engine.schedules.next("nightly")) == 10
+        lab.engine.schedules.set("once", report, dates=[found[0] - timedelta(hours=1)])
         lab.advance("1d")
-        assert lab.engine.next_ticks("once") == []
+        assert lab.engine.schedules.next("once") == []
         assert (
-            lab.engine.why_schedule("once")[-1].text
+            lab.engine.schedules.why("once")[-1].text
             == "it never ticks again: all its ticks have come"
         )
 
 
 def test_runs_go_to_their_route_and_why_names_the_schedule(place):
     with place.lab(long) as lab:
-        lab.engine.schedule(
+        lab.engine.schedules.set(
             "hourly",
             long,
             interval="1h",
@@ -309,7 +309,7 @@ def test_runs_go_to_their_route_and_why_names_the_schedule(place):
         )
         lab.advance("1h")
 
-        (run,) = lab.engine.runs(tags={"team": "7"})
+        (run,) = list(lab.engine.runs(tags={"team": "7"}))
         assert (run.lane, run.priority, run.version, run.deadline - run.created_at) == (
             "slow",
             7,
@@ -325,18 +325,18 @@ def test_a_worker_of_one_namespace_fires_the_schedules_of_all(place):
     with closing(
         Engine(place.database, clock=place.clock, namespace="north", workflows=[long])
     ) as north:
-        north.schedule("hourly", long, interval="1h")
+        north.schedules.set("hourly", long, interval="1h")
         with place.lab(long, namespace="south") as lab:
-            assert lab.engine.schedules() == []
+            assert lab.engine.schedules.list() == []
             lab.advance("1h")
-            (run,) = north.runs()
+            (run,) = list(north.runs())
             assert (run.namespace, run.status) == ("north", "pending")
 
 
 def test_a_worker_that_is_full_still_fires(place):
     with place.lab(long, concurrency=1, linger=0) as lab:
         engine = lab.engine
-        engine.schedule("hourly", long, interval="1h", overlap="allow", lane="elsewhere")
+        engine.schedules.set("hourly", long, interval="1h", overlap="allow", lane="elsewhere")
         blocker = holdfast.workflow(name="scheduled_blocker")(_blocked)
         run = engine.start(blocker)
         assert lab._worker.capacity.room() <= 0 or run.status in ("running", "waiting")
@@ -364,9 +364,9 @@ def declared(cron: str | None, name: str | None = None):
 def test_a_decorator_makes_a_schedule_when_an_engine_works(place):
     found = declared("0 * * * *")
     with closing(Engine(place.database, clock=place.clock, workflows=[found])) as idle:
-        assert idle.schedules() == []
+        assert idle.schedules.list() == []
     with place.lab(found) as lab:
-        (made,) = lab.engine.schedules()
+        (made,) = lab.engine.schedules.list()
         assert (made.name, made.origin, made.workflow) == (
             "scheduled_declared",
             "code",
@@ -375,9 +375,9 @@ def test_a_decorator_makes_a_schedule_when_an_engine_works(place):
         lab.advance("1h")
         assert keys(lab) == ["2026-03-28T13:00:00Z"]
         with pytest.raises(BadSchedule, match="decorator"):
-            lab.engine.unschedule("scheduled_declared")
+            lab.engine.schedules.remove("scheduled_declared")
         with pytest.raises(BadSchedule, match="decorator"):
-            lab.engine.schedule("scheduled_declared", found, interval="1h")
+            lab.engine.schedules.set("scheduled_declared", found, interval="1h")
 
 
 def test_another_cron_in_the_code_changes_the_schedule_and_the_same_one_loses_no_tick(place):
@@ -388,7 +388,7 @@ def test_another_cron_in_the_code_changes_the_schedule_and_the_same_one_loses_no
         lab.settle()
         assert keys(lab) == ["2026-03-28T13:00:00Z"]
     with place.lab(declared("30 * * * *")) as lab:
-        assert lab.engine.find_schedule("scheduled_declared").rule == '{"cron":"30 * * * *"}'
+        assert lab.engine.schedules.get("scheduled_declared").rule == '{"cron":"30 * * * *"}'
         lab.advance("1h")
         assert keys(lab) == ["2026-03-28T13:00:00Z", "2026-03-28T14:30:00Z"]
 
@@ -399,21 +399,21 @@ def test_a_schedule_whose_decorator_is_gone_is_paused_and_said_so(place, caplog)
     with place.lab(long):  # it does not know the workflow, so it cannot judge
         pass
     with caplog.at_level(logging.WARNING, logger="holdfast"), place.lab(declared(None)) as lab:
-        assert lab.engine.find_schedule("scheduled_declared").paused == GONE
+        assert lab.engine.schedules.get("scheduled_declared").paused == GONE
         assert "schedule scheduled_declared is paused" in caplog.text
         each_hour(lab, 2)
         assert keys(lab) == []
     with place.lab(declared("0 * * * *")) as lab:
-        assert lab.engine.find_schedule("scheduled_declared").paused is None
+        assert lab.engine.schedules.get("scheduled_declared").paused is None
         assert keys(lab) == []
     with place.lab(declared(None)) as lab:
-        lab.engine.unschedule("scheduled_declared")
-        assert lab.engine.schedules() == []
+        lab.engine.schedules.remove("scheduled_declared")
+        assert lab.engine.schedules.list() == []
 
 
 def test_an_engine_may_leave_what_the_code_declares_alone(place):
     with place.lab(declared("0 * * * *"), schedules=False) as lab:
-        assert lab.engine.schedules() == []
+        assert lab.engine.schedules.list() == []
 
 
 def test_a_decorator_that_makes_no_sense_is_refused_at_once():
@@ -434,7 +434,7 @@ def test_a_schedule_in_the_code_that_cannot_be_used_does_not_stop_the_worker(pla
         return None
 
     with caplog.at_level(logging.ERROR, logger="holdfast"), place.lab(partly) as lab:
-        assert [one.name for one in lab.engine.schedules()] == ["good"]
+        assert [one.name for one in lab.engine.schedules.list()] == ["good"]
         assert "never ticks" in caplog.text
         assert "skip, queue, cancel, allow" in caplog.text
 
@@ -442,19 +442,22 @@ def test_a_schedule_in_the_code_that_cannot_be_used_does_not_stop_the_worker(pla
 @pytest.mark.parametrize("name", ["AsyncEngine"])
 async def _asynchronous(database, name):
     async with AsyncEngine(database, workflows=[long], grace=1) as engine:
-        made = await engine.schedule("hourly", long, interval="1h")
-        assert (made.name, [one.name for one in await engine.schedules()]) == ("hourly", ["hourly"])
-        tick = await engine.trigger("hourly")
+        made = await engine.schedules.set("hourly", long, interval="1h")
+        assert (made.name, [one.name for one in await engine.schedules.list()]) == (
+            "hourly",
+            ["hourly"],
+        )
+        tick = await engine.schedules.trigger("hourly")
         assert await (await engine.run(tick.run)).status() in ("running", "waiting", "pending")
-        assert (await engine.pause_schedule("hourly", "holidays")).paused == "holidays"
-        assert (await engine.resume_schedule("hourly")).paused is None
-        assert len(await engine.next_ticks("hourly")) == 10
-        assert (await engine.why_schedule("hourly"))[0].kind == "overlap"
-        assert await engine.backfill("hourly", "1h", "0s", preview=True) == []
-        assert await engine.backfill("hourly", "1h", "0s") == []
-        assert (await engine.find_schedule("hourly")).started == 1
-        await engine.unschedule("hourly")
-        assert await engine.schedules() == []
+        assert (await engine.schedules.pause("hourly", "holidays")).paused == "holidays"
+        assert (await engine.schedules.resume("hourly")).paused is None
+        assert len(await engine.schedules.next("hourly")) == 10
+        assert (await engine.schedules.why("hourly"))[0].kind == "overlap"
+        assert await engine.schedules.backfill("hourly", "1h", "0s", preview=True) == []
+        assert await engine.schedules.backfill("hourly", "1h", "0s") == []
+        assert (await engine.schedules.get("hourly")).started == 1
+        await engine.schedules.remove("hourly")
+        assert await engine.schedules.list() == []
 
 
 def test_an_asyncio_program_has_the_same(database):
@@ -466,10 +469,10 @@ def test_an_asyncio_program_has_the_same(database):
 def test_a_clock_that_is_put_back_starts_no_tick_twice(place):
     """The store's clock never goes back; what it showed stands in the rows."""
     with place.lab(blocking) as lab:
-        lab.engine.schedule("hourly", blocking, interval="1h")
+        lab.engine.schedules.set("hourly", blocking, interval="1h")
         lab.advance("1h")
     earlier = Place(place.database)
     with earlier.lab(blocking) as lab:
         lab.settle()
         assert len(keys(lab)) == 1
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []

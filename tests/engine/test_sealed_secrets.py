@@ -13,6 +13,7 @@ from holdfast.codecs import Encrypted
 from holdfast.core import tokens
 from holdfast.core.tokens import WAIT_TOKEN, SigningKey
 from holdfast.errors import BadData, KeyMissing, TokenRefused
+from holdfast.testing import internals
 from holdfast.waits import create_wait, wait_for
 from tests.engine.databases import execute
 from tests.engine.waiting import one_lease, wait_until
@@ -67,8 +68,8 @@ def stored(database) -> bytes:
 
 def handed_out(engine, run):
     """Return the wait that the run has handed out, once it rests."""
-    wait_until(engine, lambda: run.status == "waiting" and len(engine.waits(run.id)) == 2)
-    return next(wait for wait in engine.waits(run.id) if wait.id is not None)
+    wait_until(engine, lambda: run.status == "waiting" and len(engine.waits.list(run.id)) == 2)
+    return next(wait for wait in engine.waits.list(run.id) if wait.id is not None)
 
 
 def signed_by(token: str, purpose: str) -> dict:
@@ -78,11 +79,11 @@ def signed_by(token: str, purpose: str) -> dict:
 
 def test_no_secret_is_readable_in_an_encrypted_database(database):
     with Engine(database, codec=k1()) as engine:
-        engine.rotate_key(kid="sign", secret=SECRET)
-        assert engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET) == HOOK_SECRET
-        assert engine.add_webhook("hook", NOWHERE) == HOOK_SECRET
+        engine.keys.rotate(kid="sign", secret=SECRET)
+        assert engine.webhooks.set("hook", NOWHERE, secret=HOOK_SECRET) == HOOK_SECRET
+        assert engine.webhooks.set("hook", NOWHERE) == HOOK_SECRET
 
-        assert engine._parts.store.payloads.keys_in_use() == {"k1": 2}
+        assert internals(engine).store.payloads.keys_in_use() == {"k1": 2}
 
     assert SECRET not in stored(database)
     assert HOOK_SECRET.encode() not in stored(database)
@@ -90,7 +91,7 @@ def test_no_secret_is_readable_in_an_encrypted_database(database):
 
 def test_tokens_are_signed_with_the_secret_itself(database):
     with Engine(database, codec=k1()) as engine:
-        engine.rotate_key(kid="sign", secret=SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
         run = engine.start(waiting)
         wait = handed_out(engine, run)
         told = next(
@@ -100,23 +101,23 @@ def test_tokens_are_signed_with_the_secret_itself(database):
         )
         question = engine.start(asking)
         wait_for_status(engine, question, "waiting")
-        (open_gate,) = [one for one in engine.gates() if one.run_id == question.id]
-        link = engine.gate_link(open_gate, "yes", by="ann")
+        (open_gate,) = [one for one in engine.gates.list() if one.run_id == question.id]
+        link = engine.gates.link(open_gate, "yes", by="ann")
         engine.start("secrets.render")
-        with engine.leases(workflows=["secrets.render"], ttl="1d") as leases:
+        with engine.tasks.worker(workflows=["secrets.render"], ttl="1d") as leases:
             lease = one_lease(leases)
             handed = lease.create_wait("paid")
             lease.complete()
 
         for token, wait_id in [
             (told, wait.id),
-            (engine.wait_token(wait.id), wait.id),
+            (engine.waits.token(wait.id), wait.id),
             (handed.token, handed.id),
         ]:
             assert signed_by(token, WAIT_TOKEN) == {"wait": wait_id}
         assert signed_by(link, "gate")["gate"] == open_gate.id
-        assert engine.answer(link).choice == "yes"
-        engine.deliver(wait.id, told, payload="100")
+        assert engine.gates.answer(link).choice == "yes"
+        engine.waits.deliver(wait.id, told, payload="100")
         assert run.result(timeout=30) == "100"
 
 
@@ -127,32 +128,32 @@ def test_tokens_are_signed_with_the_secret_itself(database):
 )
 def test_secrets_in_clear_are_encrypted_by_the_next_engine_that_has_a_key(database, secret):
     with Engine(database) as engine:
-        engine.rotate_key(kid="sign", secret=secret)
-        engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET)
+        engine.keys.rotate(kid="sign", secret=secret)
+        engine.webhooks.set("hook", NOWHERE, secret=HOOK_SECRET)
         run = engine.start(waiting)
         wait = handed_out(engine, run)
-        token = engine.wait_token(wait.id)
+        token = engine.waits.token(wait.id)
     assert secret in stored(database)
 
     with Engine(database, codec=k1()) as engine:
         assert secret not in stored(database)
         assert HOOK_SECRET.encode() not in stored(database)
-        assert engine.wait_token(wait.id) == token
-        assert not engine.rotate_key(kid="sign", secret=secret).changed
-        engine.deliver(wait.id, token, payload="100")
+        assert engine.waits.token(wait.id) == token
+        assert not engine.keys.rotate(kid="sign", secret=secret).changed
+        engine.waits.deliver(wait.id, token, payload="100")
         assert engine.run(run.id).result(timeout=30) == "100"
-        assert engine.add_webhook("hook", NOWHERE) == HOOK_SECRET
+        assert engine.webhooks.set("hook", NOWHERE) == HOOK_SECRET
 
 
 def test_an_asynchronous_engine_encrypts_them_too(database):
     with Engine(database) as engine:
-        engine.rotate_key(kid="sign", secret=SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
 
     async def main() -> None:
         async with AsyncEngine(database, codec=k1()) as engine:
-            await engine.keys()
+            await engine.keys.list()
             assert SECRET not in stored(database)
-            await engine.rotate_key(kid="other", secret=SECRET[::-1])
+            await engine.keys.rotate(kid="other", secret=SECRET[::-1])
 
     asyncio.run(main())
     assert SECRET[::-1] not in stored(database)
@@ -161,47 +162,47 @@ def test_an_asynchronous_engine_encrypts_them_too(database):
 @pytest.mark.parametrize("verb", ["rekey", "rotate_key"])
 def test_rekeying_and_rotating_put_all_secrets_under_the_current_key(database, verb):
     with Engine(database, codec=k1()) as engine:
-        engine.rotate_key(kid="sign", secret=SECRET)
-        engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
+        engine.webhooks.set("hook", NOWHERE, secret=HOOK_SECRET)
 
     with Engine(database, codec=k2()) as engine:
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k1"}
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k1"}
         getattr(engine, verb)()
-        assert engine._parts.store.payloads.keys_in_use().keys() == {"k2"}
+        assert internals(engine).store.payloads.keys_in_use().keys() == {"k2"}
 
     with Engine(database, codec=only_k2()) as engine:
-        assert not engine.rotate_key(kid="sign", secret=SECRET).changed
-        assert engine.add_webhook("hook", NOWHERE) == HOOK_SECRET
-        assert engine.rekey().values == 0
+        assert not engine.keys.rotate(kid="sign", secret=SECRET).changed
+        assert engine.webhooks.set("hook", NOWHERE) == HOOK_SECRET
+        assert engine.keys.rekey().values == 0
 
 
 def test_a_secret_whose_key_is_missing_stops_only_what_signs_or_checks(database):
     with Engine(database, codec=k1()) as engine:
-        engine.rotate_key(kid="sign", secret=SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
         run = engine.start(waiting)
         wait = handed_out(engine, run)
-        token = engine.wait_token(wait.id)
+        token = engine.waits.token(wait.id)
 
     engine = Engine(database, codec=only_k2())
-    assert [key.kid for key in engine.keys()] == ["sign"]
-    assert [one.fingerprint for one in engine.waits() if one.id is not None] == [None]
+    assert [key.kid for key in engine.keys.list()] == ["sign"]
+    assert [one.fingerprint for one in engine.waits.list() if one.id is not None] == [None]
     with pytest.raises(KeyMissing, match="signing key sign"):
-        engine.wait_token(wait.id)
+        engine.waits.token(wait.id)
     with pytest.raises(KeyMissing, match="signing key sign"):
-        engine.deliver(wait.id, token)
+        engine.waits.deliver(wait.id, token)
     with pytest.raises(KeyMissing, match="signing key sign"):
-        engine.rotate_key(kid="sign", secret=SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
     with pytest.raises(TokenRefused):
-        engine.deliver(wait.id, token.replace("sign", "forged"))
-    assert engine.rekey().unreadable["k1"] >= 1
-    engine.rotate_key(kid="new")
-    assert engine.wait_token(wait.id).startswith("new.")
+        engine.waits.deliver(wait.id, token.replace("sign", "forged"))
+    assert engine.keys.rekey().unreadable["k1"] >= 1
+    engine.keys.rotate(kid="new")
+    assert engine.waits.token(wait.id).startswith("new.")
     engine.close()
 
 
 def test_a_run_that_asks_for_a_token_without_the_key_goes_on_once_the_key_is_known(database):
     with Engine(database, codec=k1()) as engine:
-        engine.rotate_key(kid="sign", secret=SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
 
     with Engine(database, codec=only_k2()) as engine:
         run = engine.start(waiting)
@@ -210,15 +211,15 @@ def test_a_run_that_asks_for_a_token_without_the_key_goes_on_once_the_key_is_kno
 
     with Engine(database, codec=k2()) as engine:
         wait = handed_out(engine, engine.run(run.id))
-        engine.deliver(wait.id, engine.wait_token(wait.id), payload="100")
+        engine.waits.deliver(wait.id, engine.waits.token(wait.id), payload="100")
         assert engine.run(run.id).result(timeout=30) == "100"
 
 
 def test_one_damaged_secret_does_not_keep_the_database_from_opening(database):
     with Engine(database, codec=k1()) as engine:
-        engine.rotate_key(kid="damaged", secret=SECRET)
-        engine.rotate_key(kid="sign", secret=SECRET)
-        engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET)
+        engine.keys.rotate(kid="damaged", secret=SECRET)
+        engine.keys.rotate(kid="sign", secret=SECRET)
+        engine.webhooks.set("hook", NOWHERE, secret=HOOK_SECRET)
     garbage = b"\x00garbage"
     execute(
         database, "UPDATE holdfast.key SET secret = :garbage WHERE kid = 'damaged'", garbage=garbage
@@ -228,18 +229,18 @@ def test_one_damaged_secret_does_not_keep_the_database_from_opening(database):
     )
 
     with Engine(database, codec=k2()) as engine:
-        engine.rekey()
-        assert engine._parts.store.payloads.keys_in_use()["k2"] == 1
+        engine.keys.rekey()
+        assert internals(engine).store.payloads.keys_in_use()["k2"] == 1
         with pytest.raises(BadData, match="webhook hook"):
-            engine.add_webhook("hook", NOWHERE)
+            engine.webhooks.set("hook", NOWHERE)
 
 
 def test_a_secret_is_bound_to_the_name_of_its_key_or_webhook(database):
     engine = Engine(database, codec=k1())
-    engine.rotate_key(kid="one", secret=SECRET)
-    engine.rotate_key(kid="two", secret=SECRET[::-1])
-    engine.add_webhook("first", NOWHERE, secret=HOOK_SECRET)
-    engine.add_webhook("second", NOWHERE)
+    engine.keys.rotate(kid="one", secret=SECRET)
+    engine.keys.rotate(kid="two", secret=SECRET[::-1])
+    engine.webhooks.set("first", NOWHERE, secret=HOOK_SECRET)
+    engine.webhooks.set("second", NOWHERE)
     execute(
         database,
         "UPDATE holdfast.key SET secret = (SELECT secret FROM holdfast.key WHERE kid = 'one') WHERE"
@@ -249,7 +250,7 @@ def test_a_secret_is_bound_to_the_name_of_its_key_or_webhook(database):
     execute(database, f"UPDATE holdfast.subscription SET secret = ({moved}) WHERE name = 'second'")
 
     with pytest.raises(BadData, match="moved here from another place"):
-        engine.rotate_key(kid="two", secret=SECRET)
+        engine.keys.rotate(kid="two", secret=SECRET)
     with pytest.raises(BadData, match="moved here from another place"):
-        engine.add_webhook("second", NOWHERE)
+        engine.webhooks.set("second", NOWHERE)
     engine.close()

@@ -32,14 +32,14 @@ def lab(database, clock):
     began.clear()
     with Lab(database, clock=clock) as lab:
         yield lab
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def test_shares_take_turns_in_a_lane_that_is_full(lab):
-    lab.engine.lane("shared", concurrency=1, paused=True)
+    lab.engine.lanes.set("shared", concurrency=1, paused=True)
     for name in ("a1", "a2", "a3", "b1", "b2"):
         lab.start(noted, name, share=name[0])
-    lab.engine.lane("shared", concurrency=1)
+    lab.engine.lanes.set("shared", concurrency=1)
     lab.settle()
 
     assert began == ["a1", "b1", "a2", "b2", "a3"]
@@ -47,18 +47,18 @@ def test_shares_take_turns_in_a_lane_that_is_full(lab):
 
 def test_a_paused_lane_begins_nothing_and_a_drained_one_takes_nothing(lab):
     waiting = lab.start(noted, "one", delay="1m")
-    lab.engine.lane("shared", draining=True)
+    lab.engine.lanes.set("shared", draining=True)
 
     with pytest.raises(LaneDraining):
         lab.start(noted, "two")
     assert lab.finish(waiting) == "one"
-    lab.engine.lane("shared")
+    lab.engine.lanes.set("shared")
 
     assert lab.run_to_end(noted, "three") == "three"
 
 
 def test_why_names_who_has_the_places_of_a_share_and_since_when(lab):
-    lab.engine.lane("shared", per_share=0)
+    lab.engine.lanes.set("shared", per_share=0)
     run = lab.start(noted, "one", share="customer 7")
     lab.settle()
 
@@ -69,7 +69,7 @@ def test_why_names_who_has_the_places_of_a_share_and_since_when(lab):
 
 
 def test_a_rate_holds_in_every_window_and_why_says_when_one_more_may_begin(lab):
-    lab.engine.lane("shared", rate="5/2m", rate_per_share="2/1m")
+    lab.engine.lanes.set("shared", rate="5/2m", rate_per_share="2/1m")
     runs = [lab.start(noted, f"{share}{n}", share=share) for n in range(4) for share in "ab"]
     lab.settle()
 
@@ -131,7 +131,7 @@ def test_a_start_that_cannot_be_gathered_is_refused(lab, options):
     with pytest.raises(BadOption):
         lab.start(noted, "one", **options)
 
-    assert lab.engine.runs() == []
+    assert list(lab.engine.runs()) == []
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_a_start_that_cannot_be_gathered_is_refused(lab, options):
 )
 def test_limits_that_make_no_sense_are_refused(lab, settings):
     with pytest.raises(BadOption):
-        lab.engine.lane("shared", **settings)
+        lab.engine.lanes.set("shared", **settings)
 
-    assert lab.engine.lanes() == []
+    assert lab.engine.lanes.list() == []
 
 
 def test_items_that_are_too_large_for_a_row_are_gathered_too(lab):

@@ -115,7 +115,7 @@ def test_an_argument_that_cannot_be_stored_is_refused_by_name_before_anything_ru
 
     with pytest.raises(NotEncodable, match=r"it.*lock"):
         engine.start(anything, {"items": [1, threading.Lock()]})
-    assert engine.runs() == []
+    assert list(engine.runs()) == []
 
 
 def test_an_argument_of_the_wrong_type_is_refused_before_anything_runs(engine):
@@ -126,7 +126,7 @@ def test_an_argument_of_the_wrong_type_is_refused_before_anything_runs(engine):
         engine.start(typed, "seven")
     with pytest.raises(WrongType):
         engine.start(typed)
-    assert engine.runs() == []
+    assert list(engine.runs()) == []
 
 
 def test_a_result_that_cannot_be_stored_fails_the_step_without_retries(engine):

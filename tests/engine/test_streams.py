@@ -48,7 +48,7 @@ def values(frames):
 
 def test_what_is_put_out_can_be_read_and_a_retry_supersedes_it(engine):
     run = engine.start(stuttering, ["a", "b"])
-    frames = list(engine.tail(run.id))
+    frames = list(engine.streams.tail(run.id))
 
     assert run.result() == 2
     assert [(frame.value, frame.attempt, frame.supersedes) for frame in frames] == [
@@ -57,17 +57,17 @@ def test_what_is_put_out_can_be_read_and_a_retry_supersedes_it(engine):
         ("a", 2, 1),
         ("b", 2, 1),
     ]
-    again = engine.read(run.id)
+    again = engine.streams.read(run.id)
     assert [frame.superseded_by for frame in again] == [2, 2, None, None]
     assert {(frame.kind, frame.mode, frame.name, frame.step) for frame in again} == {
         ("event", "durable", "word", "stutter")
     }
-    assert [(one.reason, one.frames) for one in engine.streams(run.id)] == [
+    assert [(one.reason, one.frames) for one in engine.streams.list(run.id)] == [
         ("retried", 2),
         ("completed", 2),
     ]
-    assert values(engine.read(run.id, after=1, until=3)) == ["b", "a"]
-    assert values(engine.tail(run.id, after=3)) == ["b"]
+    assert values(engine.streams.read(run.id, after=1, until=3)) == ["b", "a"]
+    assert values(engine.streams.tail(run.id, after=3)) == ["b"]
 
 
 @step
@@ -94,13 +94,13 @@ def blocking(n: int) -> None:
 
 def test_a_blocking_workflow_puts_out_more_than_fits_into_one_batch(engine):
     run = engine.start(blocking, 12_000)
-    frames = list(engine.tail(run.id))
+    frames = list(engine.streams.tail(run.id))
 
-    assert len(engine.read(run.id, limit=10_000)) == 10_000
+    assert len(engine.streams.read(run.id, limit=10_000)) == 10_000
     assert frames[0].value == "begins"
     assert values(frames[-4:]) == [b"\x00\xff", "oh", {"n": 12_000}, "ends"]
     assert [frame.kind for frame in frames[-4:]] == ["blob", "stderr", "event", "event"]
-    (_, lines) = engine.streams(run.id)
+    (_, lines) = engine.streams.list(run.id)
     assert (lines.frames, lines.kept["durable"]) == (12_003, 10_000)
 
 
@@ -122,12 +122,12 @@ def test_a_summary_is_the_document_that_its_patches_come_to(engine):
     run = engine.start(summing)
     run.result(timeout=20)
 
-    frames = engine.read(run.id)
-    (found,) = engine.streams(run.id)
-    assert engine.summary(run.id) == {"done": 100, "files": {"b": "open"}, "owner": None}
+    frames = engine.streams.read(run.id)
+    (found,) = engine.streams.list(run.id)
+    assert engine.streams.summary(run.id) == {"done": 100, "files": {"b": "open"}, "owner": None}
     assert (found.version, found.frames, len(frames)) == (102, 102, 64)
     assert frames[-1].version == 102
-    assert engine.summary(run.id, step="other") is None
+    assert engine.streams.summary(run.id, step="other") is None
 
 
 @step
@@ -147,11 +147,11 @@ def test_best_effort_keeps_the_last_ones_and_leaves_what_is_durable(engine):
     run = engine.start(chattering, 20_000)
     run.result(timeout=60)
 
-    frames = engine.read(run.id, limit=10_000)
-    (found,) = engine.streams(run.id)
+    frames = engine.streams.read(run.id, limit=10_000)
+    (found,) = engine.streams.list(run.id)
     assert frames[0].value == "kept"
     assert 64 <= found.kept["best_effort"] <= 16_384
-    assert values(engine.read(run.id, best_effort=False)) == ["kept"]
+    assert values(engine.streams.read(run.id, best_effort=False)) == ["kept"]
 
 
 @step
@@ -172,15 +172,21 @@ def test_progress_is_what_was_said_last_and_a_replay_does_not_take_it_back(datab
     with Engine(database, grace=1) as engine:
         run = engine.start(progressing)
         wait_for(engine, run, "waiting")
-        assert (engine.progress(run.id).percent, engine.progress(run.id).message) == (
+        assert (
+            engine.streams.progress(run.id).percent,
+            engine.streams.progress(run.id).message,
+        ) == (
             50.0,
             "begins",
         )
     with Engine(database, grace=1) as engine:
         engine.signal(run.id, "go")
         engine.run(run.id).result(timeout=20)
-        assert (engine.progress(run.id).percent, engine.progress(run.id).message) == (50.0, "done")
-        assert engine.check() == []
+        assert (
+            engine.streams.progress(run.id).percent,
+            engine.streams.progress(run.id).message,
+        ) == (50.0, "done")
+        assert engine.database.check() == []
 
 
 @workflow(name="streams_code")
@@ -203,17 +209,19 @@ def test_what_the_code_says_is_said_once_however_often_it_is_replayed(database):
     with Engine(database, grace=1) as engine:
         engine.signal(run.id, "go")
         assert engine.run(run.id).result(timeout=20) == "done"
-        assert values(engine.read(run.id)) == ["one", "two", {"three": 3}]
-        assert [(one.reason, one.generation) for one in engine.streams(run.id)] == [
+        assert values(engine.streams.read(run.id)) == ["one", "two", {"three": 3}]
+        assert [(one.reason, one.generation) for one in engine.streams.list(run.id)] == [
             ("completed", 0)
         ]
         engine.replay(run.id)
         wait_until(
             engine,
-            lambda: engine.run(run.id).status == "completed" and len(engine.read(run.id)) == 6,
+            lambda: (
+                engine.run(run.id).status == "completed" and len(engine.streams.read(run.id)) == 6
+            ),
         )
-        assert [frame.supersedes for frame in engine.read(run.id)] == [None] * 3 + [1] * 3
-        assert engine.check() == []
+        assert [frame.supersedes for frame in engine.streams.read(run.id)] == [None] * 3 + [1] * 3
+        assert engine.database.check() == []
 
 
 @step
@@ -232,12 +240,12 @@ async def patient() -> None:
 def test_a_tail_sees_what_a_step_puts_out_while_it_still_runs(engine):
     go_on.clear()
     run = engine.start(patient)
-    tail = engine.tail(run.id)
+    tail = engine.streams.tail(run.id)
 
     assert next(tail).value == "before"
     assert run.status == "running"
     with pytest.raises(ResultTimeout):
-        list(engine.tail(run.id, after=1, timeout="20ms"))
+        list(engine.streams.tail(run.id, after=1, timeout="20ms"))
     go_on.set()
     assert values(tail) == ["after"]
 
@@ -246,8 +254,8 @@ def test_a_coroutine_can_tail_too(database):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
             run = await engine.start(stuttering, ["a"])
-            return [frame.value async for frame in engine.tail(run.id)], (
-                await engine.streams(run.id)
+            return [frame.value async for frame in engine.streams.tail(run.id)], (
+                await engine.streams.list(run.id)
             )[-1].reason
 
     assert asyncio.run(main()) == (["a", "a"], "completed")
@@ -276,19 +284,19 @@ def test_a_stale_worker_puts_nothing_out(database):
 
     with Engine(database, grace=1, workflows=[stale]) as engine:
         run = engine.start(stale)
-        next(engine.tail(run.id))
+        next(engine.streams.tail(run.id))
         engine.cancel(run.id, force=True)
         go_on.set()
         wait_until(
             engine,
             lambda: (
-                "no longer mine" not in values(engine.read(run.id))
+                "no longer mine" not in values(engine.streams.read(run.id))
                 and engine.run(run.id).status == "cancelled"
             ),
         )
-        assert values(engine.read(run.id)) == ["mine"]
-        assert [one.reason for one in engine.streams(run.id)] == ["cancelled"]
-        assert engine.check() == []
+        assert values(engine.streams.read(run.id)) == ["mine"]
+        assert [one.reason for one in engine.streams.list(run.id)] == ["cancelled"]
+        assert engine.database.check() == []
 
 
 # What cannot be
@@ -320,7 +328,7 @@ def test_what_cannot_be_put_out_is_refused_by_name_and_nothing_is_written(engine
     run = engine.start(misusing, how)
 
     assert run.result(timeout=20) == kind
-    assert engine.read(run.id) == []
+    assert engine.streams.read(run.id) == []
     assert {FrameTooBig.__name__, BadPatch.__name__, "NotEncodable"} >= {kind}
 
 
@@ -351,15 +359,15 @@ def test_outside_a_run_nothing_happens():
 
 def test_reading_is_refused_in_clear_words(engine):
     with pytest.raises(RunNotFound):
-        engine.read("none")
+        engine.streams.read("none")
     with pytest.raises(RunNotFound):
-        engine.tail("none")
+        engine.streams.tail("none")
     run = engine.start(stuttering, [])
     for wrong in ({"limit": 0}, {"limit": 10_001}, {"limit": "5"}):
         with pytest.raises(BadOption):
-            engine.read(run.id, **wrong)
+            engine.streams.read(run.id, **wrong)
     with pytest.raises(BadOption):
-        engine.tail(run.id, after=-1)
+        engine.streams.tail(run.id, after=-1)
 
 
 @pytest.mark.sqlite_only
@@ -392,7 +400,7 @@ def test_a_thread_that_goes_on_after_its_step_has_ended_puts_nothing_out(databas
         assert refused.wait(PATIENCE)
         run.signal("go")
         assert run.result(timeout=PATIENCE) == "done"
-        assert engine.streams(run.id)[0].reason == "failed"
+        assert engine.streams.list(run.id)[0].reason == "failed"
 
 
 # Printing and logging
@@ -421,7 +429,7 @@ def test_what_a_step_prints_and_logs_is_its_output_if_it_wants(engine, capsys):
     run.result(timeout=20)
 
     log = {"level": "WARNING", "logger": "shop", "message": "only 3 left"}
-    assert sorted((frame.kind, str(frame.value)) for frame in engine.read(run.id)) == [
+    assert sorted((frame.kind, str(frame.value)) for frame in engine.streams.read(run.id)) == [
         ("event", str(log)),
         ("stdout", "half"),
         ("stdout", "to stdout"),
@@ -434,7 +442,7 @@ def test_an_engine_can_capture_what_all_steps_print(database):
         run = engine.start(printing)
         run.result(timeout=20)
 
-        assert values(engine.read(run.id, step="prints_not")) == ["elsewhere"]
+        assert values(engine.streams.read(run.id, step="prints_not")) == ["elsewhere"]
 
 
 @step(transactional=True)
@@ -458,8 +466,8 @@ def test_a_transactional_step_that_fails_shows_what_it_has_put_out(engine):
     run = engine.start(entering)
 
     assert run.result(timeout=20) == "refused"
-    assert values(engine.read(run.id)) == ["entered"]
-    assert engine.streams(run.id)[0].reason == "failed"
+    assert values(engine.streams.read(run.id)) == ["entered"]
+    assert engine.streams.list(run.id)[0].reason == "failed"
 
 
 # Killed at every commit
@@ -501,8 +509,8 @@ def speaking_plainly(n: int) -> int:
 
 
 def judge(lab):
-    (run,) = lab.engine.runs()
-    frames = lab.engine.read(run.id)
+    (run,) = list(lab.engine.runs())
+    frames = lab.engine.streams.read(run.id)
     code = [frame.value for frame in frames if frame.generation == 0]
     valid = [frame for frame in frames if frame.generation and frame.superseded_by is None]
     assert code == ["begins", "has spoken", "ends"]
@@ -510,8 +518,8 @@ def judge(lab):
         frame.value for frame in valid if frame.step == "speak" and frame.mode == "durable"
     ] == [0, 1, 2]
     assert [frame.value for frame in valid if frame.step == "record"] == ["recorded 3"]
-    assert lab.engine.summary(run.id, step="speak") == {"place": 2}
-    assert all(one.closed_at is not None for one in lab.engine.streams(run.id))
+    assert lab.engine.streams.summary(run.id, step="speak") == {"place": 2}
+    assert all(one.closed_at is not None for one in lab.engine.streams.list(run.id))
 
 
 @pytest.mark.parametrize("window", ["0s", "10ms"])
@@ -521,8 +529,8 @@ def test_output_survives_a_crash_at_every_commit(window):
 
 def test_a_blocking_workflow_says_everything_once_whatever_crashes():
     def judge_code(lab):
-        (run,) = lab.engine.runs()
-        assert values(lab.engine.read(run.id)) == ["begins", "ends"]
+        (run,) = list(lab.engine.runs())
+        assert values(lab.engine.streams.read(run.id)) == ["begins", "ends"]
 
     crash_everywhere(
         speaking_plainly, 3, engine={"stream_window": "0s"}, check=judge_code, doubles=3
@@ -535,20 +543,20 @@ def test_what_is_no_place_in_the_output_of_a_run_is_refused(database, place):
         run = engine.start(placeless)
         run.result(timeout=20)
         for read in (
-            lambda: engine.read(run.id, after=place),
-            lambda: engine.tail(run.id, after=place),
+            lambda: engine.streams.read(run.id, after=place),
+            lambda: engine.streams.tail(run.id, after=place),
         ):
             with pytest.raises(BadOption, match="seq"):
                 read()
         with pytest.raises(BadOption, match="seq"):
-            engine.read(run.id, until=place)
+            engine.streams.read(run.id, until=place)
 
 
 def test_a_place_from_the_output_of_another_run_is_refused(database):
     with Engine(database) as engine:
         run = engine.start(placeless)
         run.result(timeout=20)
-        assert [frame.seq for frame in engine.read(run.id, after=1)] == []
-        for read in (engine.read, engine.tail):
+        assert [frame.seq for frame in engine.streams.read(run.id, after=1)] == []
+        for read in (engine.streams.read, engine.streams.tail):
             with pytest.raises(BadCursor, match="1 frames"):
                 read(run.id, after=2)

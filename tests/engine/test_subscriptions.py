@@ -27,6 +27,7 @@ from holdfast.errors import (
     SubscriptionNotFound,
 )
 from holdfast.service.copy import copy_store
+from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, Fault, FaultyStore
 from holdfast.testing.lab import abandon
@@ -60,7 +61,7 @@ def run_some(engine, n=3, **options):
 
 
 def all_of(engine, **options):
-    return [(event.run_id, event.seq) for event in engine.events(**options)]
+    return [(event.run_id, event.seq) for event in engine.events.read(**options)]
 
 
 def ends(ids):
@@ -77,15 +78,15 @@ def deliver_to_loopback(monkeypatch):
 
 def test_events_are_read_from_any_cursor_on(engine):
     ids = run_some(engine)
-    events = list(engine.events())
+    events = list(engine.events.read())
 
     assert sorted((event.run_id, event.seq) for event in events) == sorted(
         (run_id, seq) for run_id in ids for seq in (1, 2)
     )
     for place, event in enumerate(events):
-        assert list(engine.events(after=event.cursor)) == events[place + 1 :]
-    assert list(engine.events(after="now")) == []
-    assert list(engine.events(after="beginning")) == events
+        assert list(engine.events.read(after=event.cursor)) == events[place + 1 :]
+    assert list(engine.events.read(after="now")) == []
+    assert list(engine.events.read(after="beginning")) == events
 
 
 def test_events_are_filtered(engine):
@@ -100,27 +101,30 @@ def test_events_are_filtered(engine):
 
 
 def test_whoever_follows_hears_what_comes(engine):
-    events = engine.events(after="now", follow=True, timeout="20s", kind="completions")
+    events = engine.events.follow(after="now", timeout="20s", kind="completions")
     (first,) = run_some(engine, 1)
     assert next(events).run_id == first
     (second,) = run_some(engine, 1)
     assert next(events).run_id == second
     events.close()
-    assert list(engine.events(after="now", follow=True, timeout="10ms")) == []
+    assert list(engine.events.follow(after="now", timeout="10ms")) == []
 
 
 def test_whoever_follows_and_finds_nothing_commits_nothing(engine, monkeypatch):
     """A commit wakes all who follow, so one of their own would keep them awake for ever."""
     run_some(engine, 1)
     asked = []
-    consume = engine._parts.subscriptions.consume
+    consume = internals(engine).subscriptions.consume
     monkeypatch.setattr(
-        engine._parts.subscriptions,
+        internals(engine).subscriptions,
         "consume",
         lambda *args: (asked.append(args), consume(*args))[1],
     )
 
-    assert engine.consume("me", lambda events, connection: None, follow=True, timeout="200ms") == 2
+    assert (
+        engine.events.consume("me", lambda events, connection: None, follow=True, timeout="200ms")
+        == 2
+    )
 
     assert len(asked) == 2  # the events, and that there are no more
 
@@ -129,13 +133,13 @@ def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, mo
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
             await (await engine.start(plain, 1)).result(timeout=20)
-            subscriptions = (await engine._opened())._parts.subscriptions
+            subscriptions = internals(engine).subscriptions
             consume, asked = subscriptions.consume, []
             monkeypatch.setattr(
                 subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1]
             )
             assert (
-                await engine.consume(
+                await engine.events.consume(
                     "me", lambda events, connection: None, follow=True, timeout="200ms"
                 )
                 == 2
@@ -147,7 +151,7 @@ def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, mo
 
 def test_a_coroutine_that_hears_something_while_it_is_cancelled_is_cancelled(idle):
     async def main():
-        listener = idle._parts.notifier.subscribe_async(Committed)
+        listener = internals(idle).notifier.subscribe_async(Committed)
         loop = asyncio.get_running_loop()
         waiting = asyncio.create_task(listener.wait(60))
         for _ in range(3):  # turns of the loop, until it waits
@@ -167,12 +171,12 @@ def test_a_coroutine_can_follow_too(database):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
             run = await engine.start(plain, 1)
-            async for event in engine.events(follow=True, kind="completions", name="me"):
+            async for event in engine.events.follow(kind="completions", name="me"):
                 assert event.run_id == run.id
                 break
-            await engine.consume("you", lambda events, connection: None)
-            return [one.name for one in await engine.subscriptions()], [
-                event.seq async for event in engine.events(name="you")
+            await engine.events.consume("you", lambda events, connection: None)
+            return [one.name for one in await engine.events.subscriptions()], [
+                event.seq async for event in engine.events.read(name="you")
             ]
 
     assert asyncio.run(main()) == (["me", "you"], [])
@@ -181,22 +185,22 @@ def test_a_coroutine_can_follow_too(database):
 @pytest.mark.parametrize("cursor", ["x", "", "a.b.c", "a.1", 7, "..", f"x.{2**70:x}.1"])
 def test_what_is_no_cursor_is_refused(engine, cursor):
     with pytest.raises(BadCursor):
-        engine.events(after=cursor)
+        engine.events.read(after=cursor)
 
 
 def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
     with Engine(tmp_path / "other.db", grace=1) as other:
         run_some(other, 1)
-        cursor = next(other.events()).cursor
-        elsewhere = other._parts.store.installation.id()
+        cursor = next(other.events.read()).cursor
+        elsewhere = internals(other).store.installation.id()
 
     with pytest.raises(BadCursor, match=elsewhere):
-        engine.events(after=cursor)
+        engine.events.read(after=cursor)
     with pytest.raises(BadCursor):
-        engine.consume("me", print, after=cursor)
+        engine.events.consume("me", print, after=cursor)
     with pytest.raises(BadCursor):
-        engine.add_webhook("me", "https://example.org", after=cursor)
-    assert engine.subscriptions() == []
+        engine.webhooks.set("me", "https://example.org", after=cursor)
+    assert engine.events.subscriptions() == []
 
 
 @pytest.mark.parametrize(
@@ -212,12 +216,12 @@ def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
 )
 def test_a_filter_that_nobody_knows_is_refused(engine, filters):
     with pytest.raises(BadOption):
-        engine.events(**filters)
+        engine.events.read(**filters)
     with pytest.raises(BadOption):
-        engine.events(name="me", **filters)
+        engine.events.read(name="me", **filters)
     with pytest.raises(BadOption):
-        engine.add_webhook("me", "https://example.org", **filters)
-    assert engine.subscriptions() == []
+        engine.webhooks.set("me", "https://example.org", **filters)
+    assert engine.events.subscriptions() == []
 
 
 # Under a name
@@ -225,19 +229,19 @@ def test_a_filter_that_nobody_knows_is_refused(engine, filters):
 
 def test_a_name_goes_on_where_it_has_come_and_repeats_what_was_not_done(engine):
     run_some(engine)
-    events = list(engine.events())
-    for place, event in enumerate(engine.events(name="me")):
+    events = list(engine.events.read())
+    for place, event in enumerate(engine.events.read(name="me")):
         assert event == events[place]
         if place == 3:
             break  # the fourth was not done with
 
-    assert list(engine.events(name="me")) == events[3:]
-    assert list(engine.events(name="me")) == []
+    assert list(engine.events.read(name="me")) == events[3:]
+    assert list(engine.events.read(name="me")) == []
     with pytest.raises(SubscriptionExists):
-        list(engine.events(name="me", workflow="other"))
-    engine.unsubscribe("me")
+        list(engine.events.read(name="me", workflow="other"))
+    engine.events.unsubscribe("me")
     with pytest.raises(SubscriptionNotFound):
-        engine.unsubscribe("me")
+        engine.events.unsubscribe("me")
 
 
 # In one's own transaction
@@ -256,17 +260,17 @@ def test_what_a_callback_writes_happens_once_however_often_it_stumbles(engine, d
 
     for _ in range(3):
         with pytest.raises(ValueError, match="stumbled"):
-            engine.consume("ledger", note, batch=2)
-    assert engine.consume("ledger", note, batch=2) == 2
+            engine.events.consume("ledger", note, batch=2)
+    assert engine.events.consume("ledger", note, batch=2) == 2
 
     assert sorted(execute(database, "SELECT run, seq FROM seen")) == sorted(all_of(engine))
-    assert engine.consume("ledger", note) == 0
+    assert engine.events.consume("ledger", note) == 0
 
 
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"callback": 5}, {"name": ""}, {"name": "a\nb"}])
 def test_a_callback_that_makes_no_sense_is_refused(engine, wrong):
     with pytest.raises(BadOption):
-        engine.consume(**{"name": "me", "callback": print, **wrong})
+        engine.events.consume(**{"name": "me", "callback": print, **wrong})
 
 
 @contextmanager
@@ -288,8 +292,8 @@ def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(
             connection.execute(f"INSERT INTO seen VALUES ('{event.run_id}', {event.seq})")
 
     def read(engine, read_before):
-        engine.consume("ledger", note, batch=2)
-        for event in engine.events(name="me"):
+        engine.events.consume("ledger", note, batch=2)
+        for event in engine.events.read(name="me"):
             read_before.append((event.run_id, event.seq))
 
     for at in range(1, 9):
@@ -309,7 +313,7 @@ def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(
                 read(engine, seen)
                 assert sorted(execute(url, "SELECT run, seq FROM seen")) == expected
                 assert set(seen) == set(expected)
-                assert engine.check() == []
+                assert engine.database.check() == []
 
 
 # Moving house
@@ -321,26 +325,26 @@ def test_a_name_that_moves_house_misses_nothing(database, tmp_path):
         listener = engine.start(listening)
         wait_for(engine, listener, "waiting")
         read = []
-        next(engine.events(name="new"))
-        for place, event in enumerate(engine.events(name="me")):
+        next(engine.events.read(name="new"))
+        for place, event in enumerate(engine.events.read(name="me")):
             read.append((event.run_id, event.seq))
             if place == 4:
                 break
-        cursor = next(engine.events()).cursor
+        cursor = next(engine.events.read()).cursor
         order = all_of(engine)
-        engine.add_webhook("hook", "http://127.0.0.1:1/", after="beginning")
+        engine.webhooks.set("hook", "http://127.0.0.1:1/", after="beginning")
     with closing(open_store(database)) as source:
         assert copy_store(source, lambda: open_store(tmp_path / "copy.db", half_copied=True)).same
     with Engine(tmp_path / "copy.db", grace=1) as engine:
         assert all_of(engine) == order
         with pytest.raises(BadCursor):
-            engine.events(after=cursor)
+            engine.events.read(after=cursor)
         engine.signal(listener.id, "go")
         engine.run(listener.id).result(timeout=20)
         assert set(read) | set(all_of(engine, name="me")) == set(all_of(engine))
         assert all_of(engine, name="new") == all_of(engine)
-        assert [one.name for one in engine.subscriptions()] == ["hook", "me", "new"]
-        assert engine.check() == []
+        assert [one.name for one in engine.events.subscriptions()] == ["hook", "me", "new"]
+        assert engine.database.check() == []
 
 
 # Webhooks
@@ -355,12 +359,12 @@ def receiver():
 
 def delivered(engine, name="hook"):
     """Wait until a webhook has read everything."""
-    last = engine._parts.store.subscriptions.place("now")
-    wait_until(engine, lambda: engine._parts.store.subscriptions.get(name).place >= last)
+    last = internals(engine).store.subscriptions.place("now")
+    wait_until(engine, lambda: internals(engine).store.subscriptions.get(name).place >= last)
 
 
 def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
-    secret = engine.add_webhook("hook", receiver.url, kind="completions")
+    secret = engine.webhooks.set("hook", receiver.url, kind="completions")
     ids = run_some(engine)
     receiver.wait(3)
     delivered(engine)
@@ -373,8 +377,8 @@ def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
     )
     assert (headers["Holdfast-Subscription"], headers["Holdfast-Attempt"]) == ("hook", "1")
     assert headers["Holdfast-Delivery"] == f"{receiver.events()[0][0]}:2"
-    assert engine.subscriptions()[0].secret is None
-    assert secret not in repr(engine._parts.store.subscriptions.get("hook"))
+    assert engine.events.subscriptions()[0].secret is None
+    assert secret not in repr(internals(engine).store.subscriptions.get("hook"))
 
 
 def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(
@@ -383,18 +387,18 @@ def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(
     clock = VirtualClock()
     receiver.answers = [500, 302, 500]
     with caplog.at_level(logging.INFO), Engine(database, clock=clock, grace=1) as engine:
-        secret = engine.add_webhook("hook", receiver.url, kind="completions", attempts=3)
+        secret = engine.webhooks.set("hook", receiver.url, kind="completions", attempts=3)
         (first,) = run_some(engine, 1)
         for attempt in (1, 2):
             receiver.wait(attempt)
-            wait_until(engine, lambda n=attempt: engine.subscriptions()[0].attempts == n)
-            assert engine.dead_letters("hook") == []
+            wait_until(engine, lambda n=attempt: engine.events.subscriptions()[0].attempts == n)
+            assert engine.webhooks.dead_letters("hook") == []
             clock.advance("10s")
-        wait_until(engine, lambda: len(engine.dead_letters("hook")) == 1)
+        wait_until(engine, lambda: len(engine.webhooks.dead_letters("hook")) == 1)
         (second,) = run_some(engine, 1)
         delivered(engine)
 
-        (letter,) = engine.dead_letters("hook")
+        (letter,) = engine.webhooks.dead_letters("hook")
         assert (letter.run_id, letter.seq, letter.attempts, letter.error) == (
             first,
             2,
@@ -402,10 +406,10 @@ def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(
             "the receiver answered 500",
         )
         assert receiver.events() == [(first, 2)] * 3 + [(second, 2)]
-        assert engine.replay_dead_letters("hook") == 1
-        wait_until(engine, lambda: engine.dead_letters("hook") == [])
+        assert engine.webhooks.redeliver("hook") == 1
+        wait_until(engine, lambda: engine.webhooks.dead_letters("hook") == [])
         assert receiver.events()[-1] == (first, 2)
-        assert engine.check() == []
+        assert engine.database.check() == []
     assert secret not in caplog.text
 
 
@@ -430,7 +434,7 @@ class Troubled:
 def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(database, receiver):
     store = Troubled(open_store(database))
     with Engine(database, store=store, grace=1, poll="10ms") as engine:
-        engine.add_webhook("hook", receiver.url, kind="completions")
+        engine.webhooks.set("hook", receiver.url, kind="completions")
         receiver.may_answer.clear()
         ids = run_some(engine, 1)
         receiver.wait(1)
@@ -450,22 +454,22 @@ def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(dat
 def test_another_worker_delivers_when_the_first_one_is_gone(database, receiver):
     first = Engine(database, grace=1)
     first.work()
-    first.add_webhook("hook", receiver.url, kind="completions")
+    first.webhooks.set("hook", receiver.url, kind="completions")
     ids = run_some(first, 1)
     receiver.wait(1)
     delivered(first)
     with Engine(database, grace=1, poll="50ms") as second:
         ids += run_some(second, 1)
         receiver.wait(2)
-        owner = second._parts.store.subscriptions.get("hook").session_id
-        assert owner == first._parts.worker.session_id
+        owner = internals(second).store.subscriptions.get("hook").session_id
+        assert owner == internals(first).worker.session_id
         abandon(first)
         ids += run_some(second, 1)
         receiver.wait(3)
         delivered(second)
         assert (
-            second._parts.store.subscriptions.get("hook").session_id
-            == second._parts.worker.session_id
+            internals(second).store.subscriptions.get("hook").session_id
+            == internals(second).worker.session_id
         )
     assert list(dict.fromkeys(receiver.events())) == ends(ids)
 
@@ -477,12 +481,12 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
         receiver.heard, receiver.answers = [], [204, 500]
         with new_database(request, kind, tmp_path, at) as url:
             with Engine(url, grace=1) as engine:
-                engine.add_webhook(
+                engine.webhooks.set(
                     "hook", "http://127.0.0.1:1/", kind="completions", after="beginning"
                 )
-                engine.unsubscribe("hook")
+                engine.events.unsubscribe("hook")
                 ids = run_some(engine, 2)
-                engine.add_webhook(
+                engine.webhooks.set(
                     "hook", receiver.url, kind="completions", after="beginning", attempts=1
                 )
             order = ends(ids)
@@ -493,15 +497,20 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
                 wait_until_dead_or(engine, lambda e=engine: done(e))
             except BaseException as crash:
                 assert "crash" in str(crash) or isinstance(crash, EngineClosed), crash
-            if engine._parts.worker is not None and engine._thread is not None:
+            if (
+                internals(engine).worker is not None
+                and engine._calls.worker_thread.thread is not None
+            ):
                 abandon(engine)
             else:
                 store._store.close()
             with Engine(url, grace=1, poll="20ms") as engine:
                 wait_until(engine, lambda e=engine: done(e))
-                dead = [(letter.run_id, letter.seq) for letter in engine.dead_letters("hook")]
+                dead = [
+                    (letter.run_id, letter.seq) for letter in engine.webhooks.dead_letters("hook")
+                ]
                 assert set(receiver.events()) | set(dead) == set(order)
-                assert engine.check() == []
+                assert engine.database.check() == []
 
 
 @pytest.mark.parametrize("side", [BEFORE, AFTER])
@@ -513,25 +522,28 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
         receiver.heard, receiver.answers = [], [500, 500]
         with new_database(request, kind, tmp_path, f"replay{at}") as url:
             with Engine(url, grace=1) as engine:
-                engine.add_webhook("hook", receiver.url, kind="completions", attempts=1)
+                engine.webhooks.set("hook", receiver.url, kind="completions", attempts=1)
                 ids = run_some(engine, 2)
-                wait_until(engine, lambda e=engine: len(e.dead_letters("hook")) == 2)
+                wait_until(engine, lambda e=engine: len(e.webhooks.dead_letters("hook")) == 2)
                 delivered(engine)
             receiver.heard, receiver.answers = [], [204, 500]
             store = FaultyStore(open_store(url), CommitRecorder(), Fault(at, side))
             engine = Engine(url, store=store, poll="10ms")
             try:
                 engine.work()
-                engine.replay_dead_letters("hook")
+                engine.webhooks.redeliver("hook")
                 wait_until_dead_or(
                     engine,
                     lambda e=engine: (
-                        not e._parts.store.subscriptions.dead_letters("hook", again=True)
+                        not internals(e).store.subscriptions.dead_letters("hook", again=True)
                     ),
                 )
             except BaseException as crash:
                 assert "crash" in str(crash) or isinstance(crash, EngineClosed), crash
-            if engine._parts.worker is not None and engine._thread is not None:
+            if (
+                internals(engine).worker is not None
+                and engine._calls.worker_thread.thread is not None
+            ):
                 abandon(engine)
             else:
                 store._store.close()
@@ -539,17 +551,17 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
                 wait_until(
                     engine,
                     lambda e=engine: (
-                        not e._parts.store.subscriptions.dead_letters("hook", again=True)
+                        not internals(e).store.subscriptions.dead_letters("hook", again=True)
                     ),
                 )
                 assert set(receiver.events()) | {
-                    (one.run_id, one.seq) for one in engine.dead_letters("hook")
+                    (one.run_id, one.seq) for one in engine.webhooks.dead_letters("hook")
                 } == set(ends(ids))
                 receiver.answers = []
-                engine.replay_dead_letters("hook")  # whatever is left arrives at last
-                wait_until(engine, lambda e=engine: e.dead_letters("hook") == [])
+                engine.webhooks.redeliver("hook")  # whatever is left arrives at last
+                wait_until(engine, lambda e=engine: e.webhooks.dead_letters("hook") == [])
                 assert set(receiver.events()) == set(ends(ids))
-                assert engine.check() == []
+                assert engine.database.check() == []
 
 
 @step(name="subscriptions.whisper")
@@ -569,30 +581,30 @@ def test_values_that_are_kept_apart_or_encrypted_are_told_opened(database, recei
     told, receiver.answers = json.dumps(text).encode(), [500]
     had: list = []
     with Engine(database, codec=codec, grace=1) as engine:
-        engine.add_webhook("hook", receiver.url, kind="steps", attempts=1)
+        engine.webhooks.set("hook", receiver.url, kind="steps", attempts=1)
         engine.start(whispering, text).result(timeout=20)
 
-        assert [event.data for event in engine.events(kind="steps")] == [told]
-        engine.consume("me", lambda events, connection: had.extend(events), kind="steps")
+        assert [event.data for event in engine.events.read(kind="steps")] == [told]
+        engine.events.consume("me", lambda events, connection: had.extend(events), kind="steps")
         assert [event.data for event in had] == [told]
-        wait_until(engine, lambda: len(engine.dead_letters("hook")) == 1)
+        wait_until(engine, lambda: len(engine.webhooks.dead_letters("hook")) == 1)
         assert json.loads(receiver.heard[0][1])["data"] == text
-        (letter,) = engine.dead_letters("hook")
+        (letter,) = engine.webhooks.dead_letters("hook")
         assert told not in letter.body
-        engine.replay_dead_letters("hook")
-        wait_until(engine, lambda: engine.dead_letters("hook") == [])
+        engine.webhooks.redeliver("hook")
+        wait_until(engine, lambda: engine.webhooks.dead_letters("hook") == [])
         assert receiver.heard[1][1] == receiver.heard[0][1]
     if encrypted:
         with Engine(database, codec=Encrypted({"other": b"o" * 32}, "other"), grace=1) as engine:
             with pytest.raises(KeyMissing):
-                list(engine.events(name="mine", kind="steps"))
-            assert engine._parts.store.subscriptions.get(
-                "mine"
-            ).place == engine._parts.store.subscriptions.place("beginning")
+                list(engine.events.read(name="mine", kind="steps"))
+            assert internals(engine).store.subscriptions.get("mine").place == internals(
+                engine
+            ).store.subscriptions.place("beginning")
 
 
 def done(engine):
-    store = engine._parts.store
+    store = internals(engine).store
     return store.subscriptions.get("hook").place >= store.subscriptions.place("now")
 
 
@@ -600,7 +612,7 @@ def wait_until_dead_or(engine, condition):
     """Wait until something holds, or the engine has crashed."""
     pause = threading.Event()
     for _ in range(4000):
-        if engine._parts.writer._dead is not None or condition():
+        if internals(engine).writer._dead is not None or condition():
             return
         pause.wait(0.005)
     raise AssertionError("neither done nor dead")
@@ -620,21 +632,21 @@ def wait_until_dead_or(engine, condition):
 )
 def test_a_webhook_to_nowhere_is_refused(engine, url):
     with pytest.raises(BadOption) as refused:
-        engine.add_webhook("hook", url)
+        engine.webhooks.set("hook", url)
     assert "secret-word" not in str(refused.value)
     for wrong in ({"attempts": 0}, {"secret": "short"}):
         with pytest.raises(BadOption):
-            engine.add_webhook("hook", "https://example.org/", **wrong)
-    assert engine.subscriptions() == []
+            engine.webhooks.set("hook", "https://example.org/", **wrong)
+    assert engine.events.subscriptions() == []
 
 
 def test_a_webhook_is_added_once(engine):
-    secret = engine.add_webhook("hook", "http://127.0.0.1:1/", secret="s" * 20)
+    secret = engine.webhooks.set("hook", "http://127.0.0.1:1/", secret="s" * 20)
 
-    assert engine.add_webhook("hook", "http://127.0.0.1:1/") == secret == "s" * 20
+    assert engine.webhooks.set("hook", "http://127.0.0.1:1/") == secret == "s" * 20
     with pytest.raises(SubscriptionExists):
-        engine.add_webhook("hook", "http://127.0.0.1:2/")
+        engine.webhooks.set("hook", "http://127.0.0.1:2/")
     with pytest.raises(SubscriptionNotFound):
-        engine.dead_letters("other")
+        engine.webhooks.dead_letters("other")
     with pytest.raises(SubscriptionNotFound):
-        engine.replay_dead_letters("other")
+        engine.webhooks.redeliver("other")

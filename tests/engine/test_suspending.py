@@ -30,7 +30,7 @@ from tests.engine.waiting import unseal
 
 @pytest.fixture
 def holder(idle):
-    with idle.leases("render-1", workflows=["render"], ttl="366d") as leases:
+    with idle.tasks.worker("render-1", workflows=["render"], ttl="366d") as leases:
         yield leases
 
 
@@ -60,7 +60,7 @@ def test_a_condition_is_whole_before_the_run_is_leased_again(idle, holder, run):
         ("bob", None),
     ]
     assert not lease.timed_out
-    assert idle.waits(run.id)[0].closed_by == "its signals"
+    assert idle.waits.list(run.id)[0].closed_by == "its signals"
 
 
 def test_what_came_is_told_byte_for_byte_to_many_who_are_leased_at_once(idle, holder):
@@ -76,7 +76,9 @@ def test_what_came_is_told_byte_for_byte_to_many_who_are_leased_at_once(idle, ho
     assert {lease.run.id: lease.waited.payload for lease in found} == texts
     assert {lease.waited.signals[0].source for lease in found} == {"ann\u2028"}
     assert [lease.input for lease in found] == [[lease.run.id] for lease in found]
-    assert all(wait.closed_by == "its signals" for run_id in texts for wait in idle.waits(run_id))
+    assert all(
+        wait.closed_by == "its signals" for run_id in texts for wait in idle.waits.list(run_id)
+    )
 
 
 def test_what_a_run_waits_for_is_explained(idle, holder, run):
@@ -108,7 +110,7 @@ def test_conditions_are_plain_data_too(idle, holder, run):
 def test_every_holder_is_told_what_came_until_the_run_waits_again(idle, holder, run, clock):
     one(holder).suspend("go")
     idle.signal(run.id, "go", 7)
-    with idle.leases("mortal", workflows=["render"], ttl="10s") as mortal:
+    with idle.tasks.worker("mortal", workflows=["render"], ttl="10s") as mortal:
         assert came(one(mortal)) == ["go"]
         clock.advance("11s")
         lease = one(holder)  # the first one died before it could do anything
@@ -140,16 +142,17 @@ def test_a_wait_is_handed_out_and_its_token_lets_signals_in(idle, holder, run):
     )
     assert str(wait.token) not in repr(wait)
     with pytest.raises(TokenRefused):
-        idle.deliver(wait.id, "x.y", payload=1)
+        idle.waits.deliver(wait.id, "x.y", payload=1)
     lease.suspend(any_of(wait, "rejected"), timeout="3d")
 
     assert (
-        idle.deliver(wait.id, wait.token, payload={"ok": True}, source="ann").effect == "satisfied"
+        idle.waits.deliver(wait.id, wait.token, payload={"ok": True}, source="ann").effect
+        == "satisfied"
     )
     lease = one(holder)
     assert (lease.waited.payload, lease.waited.signals[0].wait) == ({"ok": True}, wait.id)
     with pytest.raises(WaitClosed):
-        idle.deliver(wait.id, wait.token, payload=1)
+        idle.waits.deliver(wait.id, wait.token, payload=1)
     with pytest.raises(WaitClosed):
         lease.suspend(wait)
     assert lease.create_wait("approval").id != wait.id
@@ -164,13 +167,13 @@ def test_a_wait_of_another_run_is_refused(idle, holder, run):
     for what in (wait, {"wait": wait.id}, {"wait": "nobody"}):
         with pytest.raises(WaitNotFound):
             second.suspend(what)
-    assert idle.history(other.id) == []
+    assert idle.run(other.id).history() == []
 
 
 def test_a_helper_with_the_proof_does_not_disturb_its_holder(idle, holder, run, database, clock):
     lease = one(holder)
     helper = Engine(database, clock=clock)
-    wait = helper.lease(lease.proof).create_wait("approval")
+    wait = helper.tasks.lease(lease.proof).create_wait("approval")
     helper.close()
 
     assert lease.create_wait("approval").id == wait.id
@@ -187,19 +190,19 @@ def test_time_is_up_and_the_run_ends_though_nobody_leases_it(idle, holder, run, 
     assert holder.claim() == []
     assert run.status == "waiting"
     clock.advance("1m")
-    with idle.leases("another", workflows=["something else"]) as another:
+    with idle.tasks.worker("another", workflows=["something else"]) as another:
         assert another.claim() == []
 
     with pytest.raises(ENDS[ends]):
         run.result()
-    assert idle.waits(run.id)[0].closed_by == "timeout"
-    assert [event.kind for event in idle.history(run.id)][-2] == "wait_timed_out"
+    assert idle.waits.list(run.id)[0].closed_by == "timeout"
+    assert [event.kind for event in idle.run(run.id).history()][-2] == "wait_timed_out"
 
 
 def test_any_worker_sees_that_time_is_up(database, clock):
     with (
         Engine(database, clock=clock) as engine,
-        engine.leases(workflows=["render"], ttl="1d") as leases,
+        engine.tasks.worker(workflows=["render"], ttl="1d") as leases,
     ):
         run = engine.start("render", 1)
         one(leases).suspend("go", timeout="1h", on_timeout="fail")
@@ -222,12 +225,12 @@ def test_time_is_up_and_a_person_lets_the_run_go(idle, holder, run, clock):
     one(holder).suspend("go", timeout="1h", on_timeout="escalate")
     clock.advance("1h")
     assert holder.claim() == []
-    assert [wait.run_id for wait in idle.waits(escalated=True)] == [run.id]
+    assert [wait.run_id for wait in idle.waits.list(escalated=True)] == [run.id]
     assert "needs a person" in idle.why(run.id).reason
     assert idle.why(run.id).remedy == f"holdfast waits release {run.id}"
     clock.advance("30d")
     assert holder.claim() == []
-    idle.release(run.id, payload="by phone", by="ann")
+    idle.waits.release(run.id, payload="by phone", by="ann")
     lease = one(holder)
 
     assert (lease.waited.how, lease.waited.by, lease.waited.payload) == (
@@ -285,9 +288,9 @@ def test_what_cannot_be_waited_for_is_refused_and_nothing_is_written(idle, holde
     ):
         with pytest.raises(wrong, match=word):
             call()
-    assert idle.history(run.id) == []
-    assert idle.waits(run.id) == []
-    short = idle.lease(lease.proof, horizon="1h")
+    assert idle.run(run.id).history() == []
+    assert idle.waits.list(run.id) == []
+    short = idle.tasks.lease(lease.proof, horizon="1h")
     with pytest.raises(BadWait, match="horizon='1h'"):
         short.delay("2h")
     assert lease.complete().status == "completed"
@@ -332,14 +335,14 @@ def test_a_replayed_run_waits_anew(idle, holder, run, clock):
 def test_encrypted_signals_are_judged_by_whoever_has_the_keys(database, clock):
     engine = Engine(database, clock=clock, codec=Encrypted(keys={"k1": b"0" * 32}, current="k1"))
     run = engine.start("render", 1)
-    with engine.leases(workflows=["render"], ttl="1d") as leases:
+    with engine.tasks.worker(workflows=["render"], ttl="1d") as leases:
         one(leases).suspend(matching("paid", {"ok": True}), timeout="1h", on_timeout="fail")
         engine.signal(run.id, "paid", {"ok": False})
         assert leases.claim() == []
         assert run.status == "waiting"
         engine.signal(run.id, "paid", {"ok": True})
         assert one(leases).waited.payload == {"ok": True}
-    assert engine.check() == []
+    assert engine.database.check() == []
     engine.close()
 
 
@@ -347,12 +350,12 @@ def test_the_same_for_asyncio(database):
     async def main() -> Any:
         engine = AsyncEngine(database)
         run = await engine.start("render", 1)
-        async with engine.leases(workflows=["render"]) as leases:
+        async with engine.tasks.worker(workflows=["render"]) as leases:
             (lease,) = await leases.claim()
             wait = await lease.create_wait("approval")
             assert (await lease.create_wait("approval")).id == wait.id
             await lease.suspend(all_of(wait, "go"), timeout="1h")
-            await engine.deliver(wait.id, wait.token, payload=5)
+            await engine.waits.deliver(wait.id, wait.token, payload=5)
             await engine.signal(run.id, "go", 6)
             (lease,) = await leases.claim(wait="20s")
             found = [signal.payload for signal in lease.waited.signals]
@@ -365,11 +368,11 @@ def test_the_same_for_asyncio(database):
 
 def test_what_a_run_waits_for_moves_with_it(idle, holder, run, clock, tmp_path):
     one(holder).suspend("go", timeout="1h", on_timeout="expire")
-    idle.export(run.id, tmp_path / "moved.db")
+    idle.database.export(run.id, tmp_path / "moved.db")
     unseal(tmp_path / "moved.db")
     moved = Engine(tmp_path / "moved.db", clock=clock)
     clock.advance("1h")
-    with moved.leases(workflows=["render"]) as leases:
+    with moved.tasks.worker(workflows=["render"]) as leases:
         assert leases.claim() == []
 
     assert moved.run(run.id).status == "expired"

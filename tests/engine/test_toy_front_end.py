@@ -15,7 +15,7 @@ from holdfast.core.status import Status
 from holdfast.engine.worker.claimed_runs import history_to_load
 from holdfast.service.copy import copy_store
 from holdfast.store.runs.operations import EndSession
-from holdfast.testing import Lab
+from holdfast.testing import Lab, internals
 from tests.engine.toy_front_end import ListDefinition
 
 LINES = [
@@ -71,7 +71,7 @@ def _clear():
 def lab(database):
     with closing(Lab(database, workflows=SERVED)) as lab:
         yield lab
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 def kinds(lab: Lab, run_id: str) -> list[str]:
@@ -80,7 +80,7 @@ def kinds(lab: Lab, run_id: str) -> list[str]:
 
 def loaded(lab: Lab, run_id: str) -> list[Event]:
     """Return what the next holder of the run reads."""
-    return history_to_load(lab.engine._parts.store, run_id)
+    return history_to_load(internals(lab.engine).store, run_id)
 
 
 def take_over(lab: Lab) -> None:
@@ -106,7 +106,7 @@ def test_a_list_of_instructions_is_a_workflow_with_a_child_in_python(lab):
     assert lab.finish(run_id) == 42
     assert calls == [5, 21]
     assert kinds(lab, run_id).count(EventKind.CHECKPOINT_WRITTEN) == 2
-    steps = lab.engine._parts.client.steps(run_id)
+    steps = internals(lab.engine).client.steps(run_id)
     assert [(step.id, step.status) for step in steps] == [
         ("double#0", "completed"),
         ("double#6", "completed"),
@@ -146,7 +146,7 @@ def test_a_child_that_began_before_a_checkpoint_is_not_started_again(lab):
     lab.settle()
     take_over(lab)
 
-    (child,) = lab.engine.runs(workflow="toy.parked")
+    (child,) = list(lab.engine.runs(workflow="toy.parked"))
     lab.signal(child.id, "end", 4)
     assert lab.finish(run.id) == 8
 
@@ -227,11 +227,11 @@ def test_the_state_is_sealed_like_every_value_and_moves_to_a_new_key(database):
     keys = {"k1": b"1" * 32, "k2": b"2" * 32}
     with closing(Lab(database, workflows=SERVED, codec=Encrypted(keys, "k1"))) as lab:
         run_id = to_the_signal(lab, id="sealed")
-        stored = lab.engine._parts.store.runs.history(run_id)
+        stored = internals(lab.engine).store.runs.history(run_id)
         data = next(e.data for e in stored if e.kind == EventKind.CHECKPOINT_WRITTEN)
         assert b"state" not in data
     with closing(Engine(database, workflows=[], codec=Encrypted(keys, "k2"))) as engine:
-        assert engine.rekey().unreadable == {}
+        assert engine.keys.rekey().unreadable == {}
 
     only = Encrypted({"k2": keys["k2"]}, "k2")
     with closing(Lab(database, workflows=SERVED, codec=only, clock=lab.clock)) as lab:

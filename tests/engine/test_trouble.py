@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.store.runs.operations import Advance, EndSession
 from holdfast.store.streams.operations import AppendFrames, AppendOutput
+from holdfast.testing import internals
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for
 
@@ -56,7 +57,7 @@ async def waiting() -> object:
 
 def limit_pages(engine, extra):
     """Let the file grow by so many pages and no more, as if the disk were full then."""
-    db = engine._parts.store.database._db
+    db = internals(engine).store.database._db
     used = db.rows("PRAGMA page_count")[0]["page_count"]
     db.rows(f"PRAGMA max_page_count = {used + extra}")
 
@@ -161,7 +162,7 @@ def test_a_full_disk_delays_a_reservation_and_fails_nothing(engine, database, wo
 
     assert run.result(timeout=30) == 3
     assert [event.kind for event in run.history()] == ["step_completed", "run_completed"]
-    assert engine.spending(run.id).total == {"tokens": 3}
+    assert engine.budgets.usage(run.id).total == {"tokens": 3}
 
 
 @step(retries=0)
@@ -185,7 +186,7 @@ def test_a_plain_reservation_on_a_loop_repeats_its_attempt_which_does_not_count(
 
     assert run.result(timeout=30) == 1
     assert [event.kind for event in run.history()] == ["step_completed", "run_completed"]
-    assert engine.spending(run.id).total == {"tokens": 4}
+    assert engine.budgets.usage(run.id).total == {"tokens": 4}
 
 
 def test_the_same_on_the_loop_of_a_program(database):
@@ -242,7 +243,7 @@ def test_a_deleted_file_refuses_starts_and_stops_the_worker(database, suffix, ca
         os.rename(f"{database}.away", database)
     again = Engine(database)
     assert again.run(acknowledged.id).status == "completed"
-    assert again.check() == []
+    assert again.database.check() == []
     again.close()
 
 
@@ -254,13 +255,13 @@ def test_a_full_disk_refuses_a_start_in_clear_words(engine):
         engine.start(filling, 1, tags={str(n): "x" * 4000 for n in range(50)})
     limit_pages(engine, 1_000_000)
     assert engine.start(filling, 1).result(timeout=20) == 2
-    assert len(engine.runs()) == 2
+    assert engine.runs().count() == 2
 
 
 def test_a_stale_handle_says_that_its_run_is_gone(engine):
     run = engine.start(filling, 1)
     run.result(timeout=20)
-    assert engine.prune(0) == 1
+    assert engine.retention.prune(0) == 1
     with pytest.raises(RunNotFound):
         run.result(timeout=20)
     with pytest.raises(RunNotFound):
@@ -281,7 +282,7 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
         run = engine.start(waiting)
         wait_for(engine, run, "waiting")
         store, session, generation = (
-            engine._parts.store,
+            internals(engine).store,
             run.record.session_id,
             run.record.generation,
         )
@@ -296,8 +297,8 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
         assert isinstance(refused, LeaseLost)
         engine.signal(run.id, "go", 5)
         assert run.result(timeout=20) == 5
-        assert [worker.id for worker in engine.workers()] != [session]
-        assert engine.check() == []
+        assert [worker.id for worker in engine.workers.list()] != [session]
+        assert engine.database.check() == []
 
 
 def test_a_payload_that_was_tampered_with_is_an_error_not_a_guess(database, engine):
@@ -308,7 +309,7 @@ def test_a_payload_that_was_tampered_with_is_an_error_not_a_guess(database, engi
 
     with pytest.raises(holdfast.errors.BadData):
         run.result(timeout=20)
-    (finding,) = engine.check()
+    (finding,) = engine.database.check()
     assert f"{run.id}, column result" in finding
 
     execute(database, update, result=b"2", id=run.id)
@@ -401,7 +402,7 @@ async def emitting() -> int:
 
 
 def test_output_that_waits_for_the_store_is_written_before_the_run_is_released(engine, monkeypatch):
-    store = engine._parts.store
+    store = internals(engine).store
     apply, glance = store.apply, store.runs.update
     failures = iter(range(5))
     append_failed.clear()
@@ -421,12 +422,12 @@ def test_output_that_waits_for_the_store_is_written_before_the_run_is_released(e
     run = engine.start(emitting)
     assert both_emitted.wait(20)
     monkeypatch.setattr(store.runs, "update", fail_once)
-    worker = engine._parts.worker
+    worker = internals(engine).worker
     worker.loop.call_soon_threadsafe(worker.executions[run.id].notify)
 
     assert run.result(timeout=30) == 2
     streams = {}
-    for frame in engine.read(run.id):
+    for frame in engine.streams.read(run.id):
         streams.setdefault(frame.stream, []).append(frame.value)
     assert list(streams.values()) == [[1, 2], [1, 2]]
 
@@ -455,7 +456,7 @@ async def emitting_beside() -> list[int]:
 
 
 def test_output_does_not_overtake_a_commit_that_carries_earlier_output(engine, monkeypatch):
-    store = engine._parts.store
+    store = internals(engine).store
     apply = store.apply
     failures = iter(range(3))
     commit_failed.clear()
@@ -475,7 +476,7 @@ def test_output_does_not_overtake_a_commit_that_carries_earlier_output(engine, m
     run = engine.start(emitting_beside)
 
     assert run.result(timeout=30) == [1, 2]
-    assert [frame.value for frame in engine.read(run.id)] == [1, 2]
+    assert [frame.value for frame in engine.streams.read(run.id)] == [1, 2]
 
 
 def test_the_crash_limit_of_a_worker_applies_when_something_else_ends_its_session(database):
@@ -484,7 +485,7 @@ def test_the_crash_limit_of_a_worker_applies_when_something_else_ends_its_sessio
     with Engine(database, crash_limit=1, workflows=[surprised]) as engine:
         run = engine.start(surprised)
         assert BEGUN.wait(20)
-        engine._parts.store.apply([EndSession(run.record.session_id, crashed=True)])
+        internals(engine).store.apply([EndSession(run.record.session_id, crashed=True)])
 
         assert run.status == "stuck"
         GO_ON.set()

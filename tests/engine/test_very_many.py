@@ -56,6 +56,7 @@ from holdfast.store.runs.operations import (
 from holdfast.store.store import Store
 from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
+from holdfast.testing import internals
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_until
 
@@ -183,7 +184,7 @@ def small_parts(monkeypatch):
 def sizes(engine, monkeypatch):
     """How many runs, members and rows each transaction wrote."""
     found = []
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def counted(batch):
         for op in batch:
@@ -198,7 +199,7 @@ def sizes(engine, monkeypatch):
         found.extend(len(answer.born) for answer in answers if isinstance(answer, ResolvedGraphs))
         return answers
 
-    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    monkeypatch.setattr(internals(engine).store, "apply", counted)
     return found
 
 
@@ -206,13 +207,13 @@ def sizes(engine, monkeypatch):
 def events(engine, monkeypatch):
     """How many events each transaction wrote for one run."""
     found = []
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def counted(batch):
         found.extend(len(op.events) for op in batch if isinstance(op, Advance))
         return apply(batch)
 
-    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    monkeypatch.setattr(internals(engine).store, "apply", counted)
     return found
 
 
@@ -233,7 +234,7 @@ def test_a_graph_is_written_and_started_in_parts_and_is_there_as_a_whole(engine,
     assert engine.graphs.start(fan(20), id="g").result() == {"total": sum(range(20))}
     with pytest.raises(GraphExists):
         engine.graphs.start(fan(21), id="g")
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_graph_grows_by_very_many_members(engine):
@@ -249,7 +250,7 @@ def test_a_graph_grows_by_very_many_members(engine):
     assert run.extend(more, revision=1) == 2
     engine.signal("g::open", "go")
     assert run.result(timeout=60) == {"total": 1, "more": sum(range(20)), "open": None}
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def planned(count: int, flow=planner) -> Graph:
@@ -264,7 +265,7 @@ def test_a_member_adds_very_many_members_to_its_own_graph_in_parts(engine, sizes
 
     assert run.result(timeout=60) == {"planner": 21, "x-total": sum(range(20))}
     assert max(sizes) <= 10
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_member_adds_to_its_graph_several_times_in_one_turn(engine, sizes):
@@ -275,13 +276,13 @@ def test_a_member_adds_to_its_graph_several_times_in_one_turn(engine, sizes):
     assert results["planner"] == [3, 13, *[2] * 12]
     assert results["many-total"] == sum(range(12))
     assert max(sizes) <= 10
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_written(
     engine, monkeypatch
 ):
-    store, changes = engine._parts.store, []
+    store, changes = internals(engine).store, []
     apply = store.apply
 
     def change_once(batch):
@@ -297,7 +298,7 @@ def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_
 
     assert run.result(timeout=60) == {"planner": 21, "x-total": sum(range(20)), "other-total": 0}
     assert len(changes) == 1
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_member_fails_that_adds_very_many_members_of_which_one_is_there(engine):
@@ -309,7 +310,7 @@ def test_a_member_fails_that_adds_very_many_members_of_which_one_is_there(engine
 
     assert engine.run("g::planner").record.status is Status.FAILED
     assert b"MemberExists" in engine.run("g::planner").record.error
-    assert "graph_stage" not in engine._parts.store.installation.rows()
+    assert "graph_stage" not in internals(engine).store.installation.rows()
 
 
 def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_something_else(
@@ -318,7 +319,7 @@ def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_
     stage_id = graph_stages.own_stage_id("g", "g::planner", "of other code")
     members = [("g", member) for member in members_of(engine, fan(2)) if member.name == "root"]
     left = [msgspec.structs.replace(member, name="x1") for _, member in members]
-    engine._parts.store.apply(
+    internals(engine).store.apply(
         [
             WriteStagePart(
                 stage_id=stage_id,
@@ -333,11 +334,11 @@ def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_
         "planner": 21,
         "x-total": sum(range(20)),
     }
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_what_is_refused_in_the_end_leaves_nothing_behind(engine):
-    engine.lane("closed", draining=True)
+    engine.lanes.set("closed", draining=True)
     graph = Graph()
     for number in range(20):
         graph.add(leaf, number, name=f"m{number}", lane="closed")
@@ -346,13 +347,14 @@ def test_what_is_refused_in_the_end_leaves_nothing_behind(engine):
         engine.graphs.start(graph, id="g")
 
     assert (
-        engine._parts.store.installation.rows().keys() & {"graph", "graph_member", "graph_stage"}
+        internals(engine).store.installation.rows().keys()
+        & {"graph", "graph_member", "graph_stage"}
         == set()
     )
 
 
 def test_what_a_dead_process_has_begun_is_deleted_for_whoever_comes_next(engine, database):
-    store = engine._parts.store
+    store = internals(engine).store
     op = WriteStagePart(
         stage_id="g::dead",
         namespace="default",
@@ -366,7 +368,7 @@ def test_what_a_dead_process_has_begun_is_deleted_for_whoever_comes_next(engine,
     execute(database, "UPDATE holdfast.graph_stage SET due_at = 1")
 
     assert engine.graphs.start(fan(20), id="g").result(timeout=60) == {"total": sum(range(20))}
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def members_of(engine, graph):
@@ -383,13 +385,13 @@ def test_a_replay_puts_very_many_runs_back_to_work_in_parts(engine, monkeypatch)
     with pytest.raises(GraphFailed):
         run.result(timeout=60)
     parts = []
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def counted(batch):
         parts.extend(len(op.replays) for op in batch if isinstance(op, ReplayMember))
         return apply(batch)
 
-    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    monkeypatch.setattr(internals(engine).store, "apply", counted)
     mended.append(True)
     run.replay("total")
 
@@ -402,11 +404,11 @@ def test_a_large_graph_is_pruned_in_portions_and_can_be_started_again(engine):
     assert engine.graphs.prune("0s") == 1
 
     assert (
-        engine._parts.store.installation.rows().keys()
+        internals(engine).store.installation.rows().keys()
         & {"graph", "graph_member", "graph_stage", "graph_edge", "graph_event"}
         == set()
     )
-    assert engine.prune("0s") == 22
+    assert engine.retention.prune("0s") == 22
     assert engine.graphs.start(fan(20), id="g").result(timeout=60) == {"total": sum(range(20))}
 
 
@@ -418,7 +420,7 @@ def test_start_many_starts_parts_that_are_whole(engine, sizes):
 
 
 def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeypatch):
-    store, parts = engine._parts.store, []
+    store, parts = internals(engine).store, []
     apply = store.apply
 
     def drain_after_the_first_part(batch):
@@ -431,7 +433,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
         return apply(batch)
 
     with pytest.raises(LaneDraining):
-        engine.lane("closed", draining=True)
+        engine.lanes.set("closed", draining=True)
         engine.start_many(leaf, range(10), lane="closed")
     monkeypatch.setattr(store, "apply", drain_after_the_first_part)
     with pytest.raises(StartIncomplete) as caught:
@@ -451,7 +453,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
 def test_a_map_starts_its_children_in_portions(engine, sizes):
     assert engine.start(mapped, 10).result(timeout=60) == sum(range(10))
     assert max(sizes) == 3
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_children_that_are_started_in_one_turn_and_their_ends_are_committed_in_portions(
@@ -466,7 +468,7 @@ def test_children_that_are_started_in_one_turn_and_their_ends_are_committed_in_p
     )  # what was gathered when the portion was full, the next outcome, and the end of the run
     kinds = [event.kind for event in run.history()]
     assert kinds.count("child_started") == kinds.count("child_ended") == 20
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_the_end_of_a_parent_stops_its_children_in_portions(engine, monkeypatch):
@@ -475,15 +477,15 @@ def test_the_end_of_a_parent_stops_its_children_in_portions(engine, monkeypatch)
     run = engine.start(left_behind, 20)
 
     assert run.result(timeout=60) == 20
-    assert engine._parts.store.runs.counts() == {"completed": 1, "cancelled": 20}
+    assert internals(engine).store.runs.counts() == {"completed": 1, "cancelled": 20}
     assert max(stopped) <= 4
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_tree_is_cancelled_in_portions(engine, monkeypatch, force):
-    engine.lane("paused", paused=True)
-    store = engine._parts.store
+    engine.lanes.set("paused", paused=True)
+    store = internals(engine).store
     parent = engine.start(family, 20)
     wait_until(engine, lambda: len(store.runs.open_children(parent.id, 100)) == 20)
     stopped = watch_stops(monkeypatch)
@@ -494,15 +496,15 @@ def test_a_tree_is_cancelled_in_portions(engine, monkeypatch, force):
     with pytest.raises(RunCancelled):
         parent.result(timeout=60)
     assert max(stopped) <= 4
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_run_reads_very_many_signals_and_records_them_in_portions(engine, events):
-    engine.lane("later", paused=True)
+    engine.lanes.set("later", paused=True)
     run = engine.start(listener, 20, lane="later")
     for number in range(20):
         run.signal("number", number)
-    engine.lane("later")
+    engine.lanes.set("later")
 
     assert run.result(timeout=60) == sum(range(20))
     assert max(events) <= 3 + 1 + 1
@@ -513,21 +515,21 @@ def test_a_long_history_is_forked_in_portions(engine, monkeypatch):
     run = engine.start(many_steps, 20)
     run.result(timeout=60)
     written = []
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def counted(batch):
         written.extend(len(op.events) for op in batch if isinstance(op, ImportRun | StageEvents))
         return apply(batch)
 
-    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    monkeypatch.setattr(internals(engine).store, "apply", counted)
     fork = engine.fork(run.id, from_step="add_up")
 
     assert fork.result(timeout=60) == sum(range(20))
     assert written == [4, 4, 4, 4, 4, 1]
     kinds = [event.kind for event in fork.history()]
     assert kinds == ["step_completed"] * 20 + ["run_forked", "step_completed", "run_completed"]
-    assert "graph_stage" not in engine._parts.store.installation.rows()
-    assert engine.check() == []
+    assert "graph_stage" not in internals(engine).store.installation.rows()
+    assert engine.database.check() == []
 
 
 def test_few_events_with_large_values_are_forked_in_portions(engine, monkeypatch):
@@ -538,14 +540,14 @@ def test_few_events_with_large_values_are_forked_in_portions(engine, monkeypatch
     fork = engine.fork(run.id, from_step="add_up")
 
     assert fork.result(timeout=60) == sum(range(12))
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
     monkeypatch.setattr(fork_service, "PART", 4)
     run = engine.start(many_steps, 20)
     run.result(timeout=60)
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def give_up_at_the_end(batch):
         for op in batch:
@@ -553,13 +555,13 @@ def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
                 apply([SweepStages(op.staged.stage_id, give_up=True)])
         return apply(batch)
 
-    monkeypatch.setattr(engine._parts.store, "apply", give_up_at_the_end)
+    monkeypatch.setattr(internals(engine).store, "apply", give_up_at_the_end)
     with pytest.raises(StageGone):
         engine.fork(run.id, from_step="add_up", id="fork")
 
-    assert "graph_stage" not in engine._parts.store.installation.rows()
-    assert engine._parts.store.runs.counts() == {"completed": 1}
-    assert engine.check() == []
+    assert "graph_stage" not in internals(engine).store.installation.rows()
+    assert internals(engine).store.runs.counts() == {"completed": 1}
+    assert engine.database.check() == []
 
 
 def test_a_fork_with_an_id_is_made_once(engine, monkeypatch):
@@ -576,7 +578,7 @@ def test_a_fork_with_an_id_is_made_once(engine, monkeypatch):
             engine.fork(source, from_step=from_step, id="fork")
     with pytest.raises(RunExists):
         engine.fork(run.id, from_step="add_up", id=run.id)
-    assert engine._parts.store.runs.counts() == {"completed": 2}
+    assert internals(engine).store.runs.counts() == {"completed": 2}
 
 
 def test_very_many_children_are_replayed_in_portions_before_their_parent(engine, monkeypatch):
@@ -585,19 +587,19 @@ def test_very_many_children_are_replayed_in_portions_before_their_parent(engine,
     with pytest.raises(RunFailed):
         run.result(timeout=60)
     parts = []
-    apply = engine._parts.store.apply
+    apply = internals(engine).store.apply
 
     def counted(batch):
         parts.extend(len(op.replays) for op in batch if isinstance(op, ReplayRuns))
         return apply(batch)
 
-    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    monkeypatch.setattr(internals(engine).store, "apply", counted)
     mended.append(True)
     engine.replay(run.id)
 
     assert run.result(timeout=60) == sum(range(10))
     assert parts == [3, 3, 3, 1]
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 @pytest.fixture
@@ -646,7 +648,7 @@ def test_a_portion_is_replayed_with_few_statements(engine, monkeypatch, statemen
     assert run.result(timeout=60) == sum(range(16))
     assert statements
     assert max(statements) <= 16
-    assert engine.check() == []
+    assert engine.database.check() == []
 
 
 def test_a_session_that_held_very_many_runs_is_ended_in_portions(database):
@@ -715,7 +717,7 @@ def test_a_damaged_member_is_named_and_holds_up_its_own_graph_only(engine, datab
         graph.add(leaf, 1, name="late").after("open")
         runs[name] = engine.graphs.start(graph, id=name)
         wait_until(
-            engine, lambda name=name: engine._parts.store.runs.get(f"{name}::open") is not None
+            engine, lambda name=name: internals(engine).store.runs.get(f"{name}::open") is not None
         )
     execute(
         database,
@@ -727,7 +729,7 @@ def test_a_damaged_member_is_named_and_holds_up_its_own_graph_only(engine, datab
         engine.signal(f"{name}::open", "go")
 
     assert runs["well"].result(timeout=60) == {"total": 1, "late": 1}
-    assert any("sick::late" in line for line in engine.check())
+    assert any("sick::late" in line for line in engine.database.check())
     assert "damaged" in engine.why("sick::late").reason
     execute(
         database,

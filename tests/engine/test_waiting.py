@@ -11,6 +11,7 @@ import holdfast
 from holdfast import Engine, first, sleep, step, wait_signal, workflow
 from holdfast.connect import components
 from holdfast.errors import BadOption, ResultTimeout, RunFinished, RunNotFound
+from holdfast.testing import internals
 from tests.engine.waiting import wait_for, wait_until
 from tests.store import furniture
 
@@ -250,7 +251,7 @@ def test_a_run_that_has_ended_leaves_memory_without_the_garbage_collector(databa
     with Engine(database) as engine:
         run = engine.start(word_listener)
         wait_for(engine, run, "waiting")
-        driver = weakref.ref(engine._parts.worker.executions[run.id])
+        driver = weakref.ref(internals(engine).worker.executions[run.id])
         gc.disable()
         try:
             engine.signal(run.id, "word", 1)
@@ -270,7 +271,7 @@ SEEN_BY_STEP: dict[str, list[str]] = {}
 async def look_at_own_history(database: str) -> None:
     engine = Engine(database)
     run_id = holdfast.info().run_id
-    SEEN_BY_STEP[run_id] = [event.kind for event in engine.history(run_id)]
+    SEEN_BY_STEP[run_id] = [event.kind for event in engine.run(run_id).history()]
     engine.close()
 
 
@@ -319,5 +320,5 @@ def test_a_step_waits_for_the_commit_unless_a_signal_alone_leads_to_it(
     run.result(timeout=20)
 
     assert ("signal_received" not in SEEN_BY_STEP[run.id]) == at_once
-    kinds = [event.kind for event in engine.history(run.id)]
+    kinds = [event.kind for event in engine.run(run.id).history()]
     assert kinds.index("signal_received") < kinds.index("step_completed")

@@ -38,6 +38,7 @@ from holdfast.errors import (
     WaitNotFound,
     WaitTimeout,
 )
+from holdfast.testing import internals
 from holdfast.waits import Wait, Waited, all_of, any_of, count, create_wait, matching, wait_for
 from tests.engine.waiting import unseal, wait_until
 from tests.engine.waiting import wait_for as wait_for_status
@@ -93,9 +94,11 @@ def parked(engine, workflow, *args):
 
 
 def handed_out(engine, run, name="callback"):
-    wait_until(engine, lambda: any(wait.name == name and wait.id for wait in engine.waits(run.id)))
-    found = next(wait for wait in engine.waits(run.id) if wait.name == name and wait.id)
-    return found.id, engine.wait_token(found.id)
+    wait_until(
+        engine, lambda: any(wait.name == name and wait.id for wait in engine.waits.list(run.id))
+    )
+    found = next(wait for wait in engine.waits.list(run.id) if wait.name == name and wait.id)
+    return found.id, engine.waits.token(found.id)
 
 
 @pytest.mark.parametrize("desk", [order_desk, order_desk_plain], ids=["async", "plain"])
@@ -111,7 +114,7 @@ def test_a_run_goes_on_when_all_that_it_waits_for_has_come_and_sees_what_that_wa
         "signals",
         [[1, "vote", 1, "ann"], [3, "paid", {"amount": 3}, "bank"], [4, "vote", 3, "bob"]],
     ]
-    assert engine.waits(run.id)[0].state == "closed"
+    assert engine.waits.list(run.id)[0].state == "closed"
 
 
 def test_signals_may_come_before_the_wait(database, clock):
@@ -177,7 +180,7 @@ def test_time_that_is_up_may_end_the_run_which_undoes_what_it_did(
         with pytest.raises(raised, match="waited in vain"):
             run.result(timeout=20)
         assert undone == [on_timeout]
-        assert engine.waits(run.id)[0].closed_by == "timeout"
+        assert engine.waits.list(run.id)[0].closed_by == "timeout"
 
 
 @pytest.mark.parametrize("desk", [order_desk, order_desk_plain], ids=["async", "plain"])
@@ -193,7 +196,7 @@ def test_time_that_is_up_may_put_the_wait_to_a_person(database, clock):
     with Engine(database, clock=clock) as engine:
         run = parked(engine, order_desk, "3d", "escalate")
         clock.advance("3d")
-        wait_until(engine, lambda: engine.waits(escalated=True))
+        wait_until(engine, lambda: engine.waits.list(escalated=True))
         assert run.status == "waiting"
         why = engine.why(run.id)
         assert (why.blockers[0].kind, why.remedy) == ("person", f"holdfast waits release {run.id}")
@@ -247,13 +250,13 @@ def test_an_outsider_with_the_token_resumes_a_run(engine):
     run = parked(engine, callback)
     wait_id, token = handed_out(engine, run)
 
-    answer = engine.deliver(wait_id, token, "done", {"ok": True}, source="shop", key="k")
+    answer = engine.waits.deliver(wait_id, token, "done", {"ok": True}, source="shop", key="k")
 
     assert (answer.signal, answer.effect) == (1, "satisfied")
     assert run.result(timeout=20) == ["signals", {"ok": True}, None]
-    assert engine.deliver(wait_id, token, "done", {"ok": False}, key="k") == answer
+    assert engine.waits.deliver(wait_id, token, "done", {"ok": False}, key="k") == answer
     with pytest.raises(WaitClosed, match="ended"):
-        engine.deliver(wait_id, token)
+        engine.waits.deliver(wait_id, token)
 
 
 def test_a_satisfied_wait_is_closed_before_a_worker_claims_its_run(database):
@@ -261,9 +264,9 @@ def test_a_satisfied_wait_is_closed_before_a_worker_claims_its_run(database):
         run = parked(engine, callback)
         wait_id, token = handed_out(engine, run)
     client = Engine(database)  # it is not entered, so it has no worker
-    assert client.deliver(wait_id, token, payload=1).effect == "satisfied"
+    assert client.waits.deliver(wait_id, token, payload=1).effect == "satisfied"
     with pytest.raises(WaitClosed, match="its signals"):
-        client.deliver(wait_id, token, payload=2)
+        client.waits.deliver(wait_id, token, payload=2)
     client.close()
     with Engine(database, workflows=[callback]) as engine:
         assert engine.run(run.id).result(timeout=20) == ["signals", 1, None]
@@ -273,7 +276,7 @@ def test_early_signals_are_kept_for_the_wait(engine):
     run = engine.start(late_callback)
     wait_id, token = handed_out(engine, run)
 
-    assert engine.deliver(wait_id, token, payload=5).effect == "kept"
+    assert engine.waits.deliver(wait_id, token, payload=5).effect == "kept"
     run.signal("go")
 
     assert run.result(timeout=20) == ["signals", [[1, "callback", 5, None]]]
@@ -282,7 +285,7 @@ def test_early_signals_are_kept_for_the_wait(engine):
 def test_without_the_right_token_nothing_is_told(engine):
     run = parked(engine, callback)
     wait_id, token = handed_out(engine, run)
-    other = engine.wait_token(handed_out(engine, parked(engine, callback))[0])
+    other = engine.waits.token(handed_out(engine, parked(engine, callback))[0])
 
     told = set()
     for who, proof in (
@@ -294,7 +297,7 @@ def test_without_the_right_token_nothing_is_told(engine):
         (wait_id, token[:-2]),
     ):
         with pytest.raises(TokenRefused) as refused:
-            engine.deliver(who, proof)
+            engine.waits.deliver(who, proof)
         told.add(str(refused.value))
     assert len(told) == 1
     assert run.status == "waiting"
@@ -304,33 +307,33 @@ def test_a_token_outlives_its_key_by_the_grace_and_operators_get_a_new_one(datab
     with Engine(database, clock=clock) as engine:
         run = parked(engine, late_callback)
         wait_id, token = handed_out(engine, run)
-        engine.rotate_key(grace="1h")
-        assert engine.deliver(wait_id, token).effect == "kept"
+        engine.keys.rotate(grace="1h")
+        assert engine.waits.deliver(wait_id, token).effect == "kept"
         clock.advance("61m")
         with pytest.raises(TokenRefused):
-            engine.deliver(wait_id, token)
-        assert engine.deliver(wait_id, engine.wait_token(wait_id)).effect == "kept"
+            engine.waits.deliver(wait_id, token)
+        assert engine.waits.deliver(wait_id, engine.waits.token(wait_id)).effect == "kept"
 
 
 def test_a_token_made_after_a_rotation_outlives_the_old_key(database, clock):
     with Engine(database, clock=clock) as engine:
         run = parked(engine, late_callback)
         wait_id, _ = handed_out(engine, run)
-        engine.rotate_key(grace="1h")
-        token = engine.wait_token(wait_id)
+        engine.keys.rotate(grace="1h")
+        token = engine.waits.token(wait_id)
         clock.advance("61m")
 
-        assert engine.deliver(wait_id, token).effect == "kept"
+        assert engine.waits.deliver(wait_id, token).effect == "kept"
 
 
 def test_waits_are_listed_with_the_fingerprint_of_their_own_token_after_a_rotation(database, clock):
     with Engine(database, clock=clock) as engine:
         run = parked(engine, late_callback)
-        (before,) = engine.waits(run.id)
-        engine.rotate_key(grace="1h")
-        (listed,) = engine.waits(run.id)
+        (before,) = engine.waits.list(run.id)
+        engine.keys.rotate(grace="1h")
+        (listed,) = engine.waits.list(run.id)
         clock.advance("61m")
-        (later,) = engine.waits(run.id)
+        (later,) = engine.waits.list(run.id)
 
     assert before.fingerprint is not None
     assert (listed.kid, listed.fingerprint) == (before.kid, before.fingerprint)
@@ -346,17 +349,17 @@ async def makes_a_token_in_the_copy() -> str:
 
 def test_a_run_that_continues_in_a_copy_makes_tokens_there(engine, tmp_path):
     run = parked(engine, makes_a_token_in_the_copy)
-    (wait,) = (one.id for one in engine.waits(run.id) if one.id is not None)
-    token = engine.wait_token(wait)
-    engine.export(run.id, tmp_path / "copy.db")
+    (wait,) = (one.id for one in engine.waits.list(run.id) if one.id is not None)
+    token = engine.waits.token(wait)
+    engine.database.export(run.id, tmp_path / "copy.db")
     unseal(tmp_path / "copy.db")
 
     with Engine(tmp_path / "copy.db", workflows=[makes_a_token_in_the_copy]) as elsewhere:
         with pytest.raises(TokenRefused):
-            elsewhere.deliver(wait, token)
-        assert elsewhere.deliver(wait, elsewhere.wait_token(wait)).effect == "kept"
+            elsewhere.waits.deliver(wait, token)
+        assert elsewhere.waits.deliver(wait, elsewhere.waits.token(wait)).effect == "kept"
         elsewhere.signal(run.id, "go")
-        assert elsewhere.run(run.id).result(timeout=20) == elsewhere.wait_token(wait)
+        assert elsewhere.run(run.id).result(timeout=20) == elsewhere.waits.token(wait)
 
 
 ready, told_to_go_on, made_both = threading.Event(), threading.Event(), threading.Event()
@@ -396,14 +399,14 @@ def test_a_token_that_a_held_run_makes_after_a_rotation_is_signed_with_the_new_k
     def use(run_id: str) -> None:
         assert ready.wait(timeout=60)
         with closing(Engine(database, clock=clock)) as client:
-            client.rotate_key(grace="1h")
+            client.keys.rotate(grace="1h")
             told_to_go_on.set()
             assert made_both.wait(timeout=60)
             clock.advance("61m")
-            (wait,) = (wait for wait in client.waits(run_id) if wait.id)
+            (wait,) = (wait for wait in client.waits.list(run_id) if wait.id)
             with pytest.raises(TokenRefused):
-                client.deliver(wait.id, tokens[0])
-            client.deliver(wait.id, tokens[1], payload=5)
+                client.waits.deliver(wait.id, tokens[0])
+            client.waits.deliver(wait.id, tokens[1], payload=5)
 
     if kind == "AsyncEngine":
         assert asyncio.run(play()) == 5
@@ -420,8 +423,8 @@ def test_an_expired_wait_takes_no_more(database, clock):
         wait_id, token = handed_out(engine, run)
         clock.advance("1h")
         with pytest.raises(WaitExpired):
-            engine.deliver(wait_id, token)
-        assert next(wait for wait in engine.waits(run.id) if wait.id).state == "expired"
+            engine.waits.deliver(wait_id, token)
+        assert next(wait for wait in engine.waits.list(run.id) if wait.id).state == "expired"
 
 
 def test_a_token_ends_in_no_repr_log_history_or_list(engine, caplog):
@@ -438,10 +441,10 @@ def test_a_token_ends_in_no_repr_log_history_or_list(engine, caplog):
     run = parked(engine, careful)
     wait_id, token = handed_out(engine, run)
     secret = token.split(".")[2]
-    engine.deliver(wait_id, token)
+    engine.waits.deliver(wait_id, token)
     seen = [
         run.result(timeout=20),
-        repr(engine.waits(run.id)),
+        repr(engine.waits.list(run.id)),
         repr(run.history()),
         repr(engine.why(run.id)),
         caplog.text,
@@ -464,9 +467,9 @@ def test_a_step_can_hand_the_token_out(engine):
 
     run = parked(engine, asking)
     ((wait_id, token),) = sent
-    assert engine.deliver(wait_id, token, "other", {"ok": True}).effect == "ignored"
-    assert engine.deliver(wait_id, token, "reply", {"ok": False}).effect == "ignored"
-    assert engine.deliver(wait_id, token, "reply", {"ok": True, "n": 1}).effect == "satisfied"
+    assert engine.waits.deliver(wait_id, token, "other", {"ok": True}).effect == "ignored"
+    assert engine.waits.deliver(wait_id, token, "reply", {"ok": False}).effect == "ignored"
+    assert engine.waits.deliver(wait_id, token, "reply", {"ok": True, "n": 1}).effect == "satisfied"
     assert run.result(timeout=20) == {"ok": True, "n": 1}
 
 
@@ -479,7 +482,7 @@ def test_several_waits_are_met_together(engine):
 
     run = parked(engine, quorum)
     for name, effect in (("cy", "kept"), ("cy", "duplicate"), ("ann", "satisfied")):
-        assert engine.deliver(*handed_out(engine, run, name)).effect == effect
+        assert engine.waits.deliver(*handed_out(engine, run, name)).effect == effect
     assert run.result(timeout=20) == ["cy", "ann"]
 
 
@@ -487,10 +490,10 @@ def test_a_run_takes_only_so_many_signals(database):
     with Engine(database, max_signals=2) as engine:
         run = engine.start(late_callback)
         wait_id, token = handed_out(engine, run)
-        engine.deliver(wait_id, token)
+        engine.waits.deliver(wait_id, token)
         run.signal("other")
         with pytest.raises(TooManySignals, match="limit=2"):
-            engine.deliver(wait_id, token)
+            engine.waits.deliver(wait_id, token)
         with pytest.raises(TooManySignals):
             run.signal("go")
         run.cancel(force=True)
@@ -504,9 +507,9 @@ def test_a_run_takes_only_so_many_signals(database):
 def test_a_person_lets_a_wait_go(engine):
     run = parked(engine, callback)
 
-    assert engine.release(run.id, payload="never mind", by="ann") == "wait"
+    assert engine.waits.release(run.id, payload="never mind", by="ann") == "wait"
     assert run.result(timeout=20) == ["release", "never mind", "ann"]
-    assert [wait.closed_by for wait in engine.waits(run.id)] == ["a person", "a person"]
+    assert [wait.closed_by for wait in engine.waits.list(run.id)] == ["a person", "a person"]
 
 
 def test_of_several_waits_a_person_chooses_one(engine):
@@ -516,9 +519,9 @@ def test_of_several_waits_a_person_chooses_one(engine):
 
     run = parked(engine, both)
     with pytest.raises(BadOption, match="waits for several things"):
-        engine.release(run.id)
-    steps = sorted(wait.step for wait in engine.waits(run.id))
-    engine.release(run.id, step=steps[1])
+        engine.waits.release(run.id)
+    steps = sorted(wait.step for wait in engine.waits.list(run.id))
+    engine.waits.release(run.id, step=steps[1])
     run.signal("a")
     assert run.result(timeout=20) == ["signals", "release"]
 
@@ -532,14 +535,14 @@ def test_a_person_wakes_a_run_that_sleeps(engine):
 
     run = parked(engine, sleeps_long)
     with pytest.raises(BadOption, match="waits for several things"):
-        engine.release(run.id)
+        engine.waits.release(run.id)
     assert engine.why(run.id).remedy == f"holdfast waits release {run.id} --step sleep"
-    engine.release(run.id, step="sleep", by="ann")
+    engine.waits.release(run.id, step="sleep", by="ann")
     wait_until(
         engine,
         lambda: b"sleep#2" in (run.record.waits or b"") and b'"sleep"' not in run.record.waits,
     )
-    engine.release(run.id)
+    engine.waits.release(run.id)
     assert run.result(timeout=20) == 0
 
 
@@ -563,9 +566,9 @@ def test_a_person_lets_a_step_try_again_at_once(engine):
         why = engine.why(run.id)
         assert (why.blockers[0].kind, why.remedy) == ("retry", f"holdfast waits release {run.id}")
         assert f"attempt {attempt} begins at" in why.reason
-        assert engine.release(run.id, by="ann") == "stubborn"
+        assert engine.waits.release(run.id, by="ann") == "stubborn"
     assert run.result(timeout=20) == 3
-    assert engine._parts.store.signals.of_run(run.id) == []
+    assert internals(engine).store.signals.of_run(run.id) == []
 
 
 def test_what_is_no_wait_cannot_be_let_go(engine):
@@ -575,11 +578,11 @@ def test_what_is_no_wait_cannot_be_let_go(engine):
 
     run = parked(engine, simple)
     with pytest.raises(WaitNotFound, match="plain wait"):
-        engine.release(run.id)
+        engine.waits.release(run.id)
     with pytest.raises(WaitNotFound):
-        engine.release(run.id, step="signal go")
+        engine.waits.release(run.id, step="signal go")
     with pytest.raises(WaitNotFound):
-        engine.wait_token("none")
+        engine.waits.token("none")
 
 
 def test_why_tells_what_is_met_what_is_missing_and_how_to_end_it(database, clock):
@@ -624,7 +627,7 @@ def test_a_wait_that_is_over_cannot_be_waited_for_again(engine):
         return ""
 
     run = parked(engine, twice)
-    engine.deliver(*handed_out(engine, run))
+    engine.waits.deliver(*handed_out(engine, run))
     assert run.result(timeout=20) == "closed"
 
 
@@ -645,8 +648,8 @@ def test_a_wait_that_lost_a_race_can_be_waited_for_again(database, clock):
     with Engine(database, clock=clock) as engine:
         run = parked(engine, again)
         clock.advance("1h")
-        wait_until(engine, lambda: len(engine.waits(run.id)) == 3)
-        engine.deliver(*handed_out(engine, run), payload=4)
+        wait_until(engine, lambda: len(engine.waits.list(run.id)) == 3)
+        engine.waits.deliver(*handed_out(engine, run), payload=4)
         assert run.result(timeout=20) == ["nobody", 4]
         assert "wait_dropped" in [event.kind for event in run.history()]
 
@@ -674,13 +677,13 @@ def test_a_wait_that_a_late_signal_closed_is_open_again_when_something_earlier_w
     client = Engine(
         database, clock=clock
     )  # it has no worker, so the timer is due and has not fired
-    assert client.deliver(wait_id, token, payload=4).effect == "satisfied"
+    assert client.waits.deliver(wait_id, token, payload=4).effect == "satisfied"
     with pytest.raises(WaitClosed):
-        client.deliver(wait_id, token, payload=5)
+        client.waits.deliver(wait_id, token, payload=5)
     client.close()
     with Engine(database, clock=clock, workflows=[again]) as engine:
-        wait_until(engine, lambda: engine._parts.store.waits.get(wait_id).closed_at is None)
-        assert engine.deliver(wait_id, token, payload=6).effect in ("kept", "satisfied")
+        wait_until(engine, lambda: internals(engine).store.waits.get(wait_id).closed_at is None)
+        assert engine.waits.deliver(wait_id, token, payload=6).effect in ("kept", "satisfied")
         assert engine.run(run.id).result(timeout=20) == ["nobody", [4, 6]]
 
 
@@ -742,7 +745,10 @@ def test_a_wait_that_cannot_be_is_refused_and_nothing_is_written(engine, options
     run = engine.start(wrong)
     with pytest.raises(RunFailed, match=error):
         run.result(timeout=20)
-    assert ([event.kind for event in run.history()], engine.waits(run.id)) == (["run_failed"], [])
+    assert ([event.kind for event in run.history()], engine.waits.list(run.id)) == (
+        ["run_failed"],
+        [],
+    )
 
 
 def test_a_wait_belongs_to_its_run(engine):
@@ -777,10 +783,10 @@ def test_bad_input_from_outside_is_refused_by_name(engine):
     wait_id, token = handed_out(engine, run)
     for options in ({"name": ""}, {"source": "a\nb"}, {"key": "x" * 201}, {"payload": object()}):
         with pytest.raises((BadOption, NotEncodable)) as refused:
-            engine.deliver(wait_id, token, **options)
+            engine.waits.deliver(wait_id, token, **options)
         assert token.split(".")[2] not in str(refused.value)
     with pytest.raises(BadOption):
-        engine.deliver(None, None)
+        engine.waits.deliver(None, None)
     assert engine.run(run.id).status == "waiting"
 
 
@@ -796,19 +802,19 @@ def test_a_replay_gives_a_wait_its_time_again(database, clock):
             run.result(timeout=20)
         engine.replay(run.id)
         wait_for_status(engine, run, "waiting")
-        assert engine.deliver(wait_id, token, payload=2).effect == "satisfied"
+        assert engine.waits.deliver(wait_id, token, payload=2).effect == "satisfied"
         assert run.result(timeout=20) == ["signals", 2, None]
 
 
 def test_a_replay_from_a_wait_opens_it_again(engine):
     run = parked(engine, callback)
     wait_id, token = handed_out(engine, run)
-    engine.deliver(wait_id, token, payload=1)
+    engine.waits.deliver(wait_id, token, payload=1)
     assert run.result(timeout=20)[1] == 1
 
     engine.replay(run.id, from_step="wait")
     wait_for_status(engine, run, "waiting")
-    engine.deliver(wait_id, token, payload=2)
+    engine.waits.deliver(wait_id, token, payload=2)
 
     assert run.result(timeout=20)[1] == 2
 
@@ -819,7 +825,7 @@ def test_a_fork_waits_for_signals_of_its_own(engine):
     wait_for_status(engine, fork, "waiting")
     (mine, token), (other, _) = handed_out(engine, fork), handed_out(engine, run)
     assert mine != other
-    engine.deliver(mine, token, payload=1)
+    engine.waits.deliver(mine, token, payload=1)
     assert fork.result(timeout=20)[1] == 1
     assert run.status == "waiting"
 
@@ -851,13 +857,15 @@ def test_the_same_for_asyncio(database):
         async with AsyncEngine(database) as engine:
             run = await engine.start(callback)
             await until_it_waits(run)
-            wait_id = next(wait.id for wait in await engine.waits(run.id) if wait.id)
-            answer = await engine.deliver(wait_id, await engine.wait_token(wait_id), payload=1)
+            wait_id = next(wait.id for wait in await engine.waits.list(run.id) if wait.id)
+            answer = await engine.waits.deliver(
+                wait_id, await engine.waits.token(wait_id), payload=1
+            )
             assert (answer.signal, answer.effect) == (1, "satisfied")
             assert (await run.result())[1] == 1
             run = await engine.start(callback)
             await until_it_waits(run)
-            await engine.release(run.id, by="ann")
+            await engine.waits.release(run.id, by="ann")
             assert await run.result() == ["release", None, "ann"]
 
     asyncio.run(main())
@@ -873,19 +881,19 @@ def test_a_run_that_was_put_off_begins_when_a_person_lets_it(engine):
     gathered = engine.start(begins_when_let, 8, key="doc", debounce="30d")
     assert engine.why(run.id).remedy == f"holdfast waits release {run.id}"
 
-    assert engine.release(run.id, by="ann") == ""
-    assert engine.release(gathered.id) == ""
+    assert engine.waits.release(run.id, by="ann") == ""
+    assert engine.waits.release(gathered.id) == ""
 
     assert (run.result(timeout=20), gathered.result(timeout=20)) == (7, 8)
     assert [event.kind for event in run.history()] == ["run_released", "run_completed"]
     with pytest.raises(RunFinished):
-        engine.release(run.id, step="")
+        engine.waits.release(run.id, step="")
 
 
 def test_a_run_whose_priority_was_changed_before_it_began_begins(engine):
     run = engine.start(begins_when_let, 7, delay="30d")
-    assert engine.prioritise(run.id, 5) == 0
-    engine.release(run.id)
+    assert engine.tasks.prioritise(run.id, 5) == 0
+    engine.waits.release(run.id)
     assert run.result(timeout=20) == 7
     assert [event.kind for event in run.history()] == [
         "priority_changed",

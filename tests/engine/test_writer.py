@@ -18,7 +18,7 @@ from holdfast.errors import RunCancelled
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import StartRuns
 from holdfast.store.store import Store
-from holdfast.testing import crash_everywhere
+from holdfast.testing import crash_everywhere, internals
 from holdfast.testing.postgres import _WIPE
 
 
@@ -60,7 +60,7 @@ def test_threads_and_the_loop_write_at_the_same_time(database, aside):
         ]
         for thread in threads:
             thread.join()
-        assert engine.check() == []
+        assert engine.database.check() == []
 
     assert sorted(results) == list(range(2, 42))
     assert many == list(range(102, 152))
@@ -177,9 +177,9 @@ def test_who_cannot_be_told_what_was_committed_keeps_nobody_waiting(database, ca
         raise ZeroDivisionError("nobody listens well")
 
     with Engine(database, grace=1) as engine:
-        engine._parts.notifier.on_commit[:0] = [fails]
-        engine._parts.notifier.on_commit.append(told.append)
+        internals(engine).notifier.on_commit[:0] = [fails]
+        internals(engine).notifier.on_commit.append(told.append)
         assert engine.start(counting_aside, 1).result(timeout=60) == 3
-        engine._parts.notifier.on_commit.remove(fails)
+        internals(engine).notifier.on_commit.remove(fails)
 
     assert told and "nobody listens well" in caplog.text

@@ -156,8 +156,6 @@ RUNS = (
     "namespace",
     "parent_id",
     "roots",
-    "before",
-    "limit",
 )
 SCHEDULES = (
     "cron",
@@ -204,7 +202,12 @@ def calls_of(engine: Engine) -> list[Call]:
             START,
         ),
         Call("run", engine.run, run),
-        Call("runs", engine.runs, {}, RUNS),
+        Call("runs", lambda **given: list(engine.runs(**given)), {}, RUNS),
+        Call(
+            "runs page",
+            lambda **given: engine.runs().page(**given),
+            {"after": "x", "limit": 2},
+        ),
         Call(
             "result", lambda timeout: engine.run("run").result(timeout=timeout), {"timeout": 0.001}
         ),
@@ -219,31 +222,34 @@ def calls_of(engine: Engine) -> list[Call]:
         Call("replay", engine.replay, {**run, "from_step": "x"}),
         Call("fork", engine.fork, {**run, "from_step": "x"}),
         Call("why", engine.why, run),
-        Call("history", engine.history, run),
         Call(
-            "prune",
-            engine.prune,
+            "retention.prune",
+            engine.retention.prune,
             {"older_than": "400d", "status": ["failed"], "workflow": "x", "batch": 5},
         ),
-        Call("prune progress", told(engine.prune, "400d"), {"progress": None}),
-        Call("retain", told(engine.retain), {"progress": None}),
-        Call("rekey", told(engine.rekey), {"progress": None}),
-        Call("check_payloads", told(engine.check_payloads), {"progress": None}),
-        Call("export", told(engine.export, "nothing", "nowhere.db"), {"progress": None}),
+        Call("retention.prune progress", told(engine.retention.prune, "400d"), {"progress": None}),
+        Call("retention.apply", told(engine.retention.apply), {"progress": None}),
+        Call("keys.rekey", told(engine.keys.rekey), {"progress": None}),
+        Call("database.check_payloads", told(engine.database.check_payloads), {"progress": None}),
+        Call(
+            "database.export",
+            told(engine.database.export, "nothing", "nowhere.db"),
+            {"progress": None},
+        ),
         Call(
             "graphs.export", told(engine.graphs.export, "nothing", "nowhere.db"), {"progress": None}
         ),
         Call(
-            "read",
-            engine.read,
+            "streams.read",
+            engine.streams.read,
             {**run, "after": 0, "until": 5, "limit": 5, "step": "s", "best_effort": True},
         ),
-        Call("summary", engine.summary, {**run, "step": "s"}),
+        Call("streams.summary", engine.streams.summary, {**run, "step": "s"}),
         Call("handle", lambda run_id: handle_of(engine, run_id), run),
-        Call("dead_letters", engine.dead_letters, {"name": "nothing"}),
+        Call("webhooks.dead_letters", engine.webhooks.dead_letters, {"name": "nothing"}),
         Call(
-            "lane",
-            engine.lane,
+            "lanes.set",
+            engine.lanes.set,
             {
                 "name": "lane",
                 "concurrency": 1,
@@ -256,8 +262,8 @@ def calls_of(engine: Engine) -> list[Call]:
             },
         ),
         Call(
-            "budget",
-            engine.budget,
+            "budgets.set",
+            engine.budgets.set,
             {
                 "name": "b",
                 "limits": {"money": 1},
@@ -268,24 +274,28 @@ def calls_of(engine: Engine) -> list[Call]:
             },
         ),
         Call(
-            "raise_budget", engine.raise_budget, {"name": "b", "amounts": {"money": 1}, "key": "k"}
+            "budgets.raise_limits",
+            engine.budgets.raise_limits,
+            {"name": "b", "amounts": {"money": 1}, "key": "k"},
         ),
-        Call("reset_budget", engine.reset_budget, {"name": "b"}),
+        Call("budgets.reset", engine.budgets.reset, {"name": "b"}),
         Call(
-            "spend_budget", engine.spend_budget, {"name": "b", "amounts": {"money": 1}, "key": "k"}
+            "budgets.spend",
+            engine.budgets.spend,
+            {"name": "b", "amounts": {"money": 1}, "key": "k"},
         ),
-        Call("spending", engine.spending, run),
+        Call("budgets.usage", engine.budgets.usage, run),
         Call(
-            "gates",
-            engine.gates,
+            "gates.list",
+            engine.gates.list,
             {},
             ("run", "workflow", "status", "mine", "role", "overdue", "after", "limit", "namespace"),
         ),
-        Call("gate", engine.gate, {"gate": "g"}),
-        Call("gate_entries", engine.gate_entries, {"gate": "g"}),
+        Call("gates.get", engine.gates.get, {"gate": "g"}),
+        Call("gates.entries", engine.gates.entries, {"gate": "g"}),
         Call(
-            "decide",
-            engine.decide,
+            "gates.decide",
+            engine.gates.decide,
             {
                 "gate": "g",
                 "choice": "yes",
@@ -297,67 +307,69 @@ def calls_of(engine: Engine) -> list[Call]:
                 "expect": "h",
             },
         ),
-        Call("approve", engine.approve, {"gate": "g", "by": "ann"}),
-        Call("reject", engine.reject, {"gate": "g", "by": "ann"}),
+        Call("gates.approve", engine.gates.approve, {"gate": "g", "by": "ann"}),
+        Call("gates.reject", engine.gates.reject, {"gate": "g", "by": "ann"}),
         Call(
-            "delegate",
-            engine.delegate,
+            "gates.delegate",
+            engine.gates.delegate,
             {"gate": "g", "to": "bob", "by": "ann", "roles": ["r"], "reason": "x"},
         ),
         Call(
-            "reassign",
-            engine.reassign,
+            "gates.reassign",
+            engine.gates.reassign,
             {"gate": "g", "assignees": ["a"], "roles": ["r"], "by": "a", "reason": "x"},
         ),
-        Call("update_gate", engine.update_gate, {"gate": "g", "data": 1, "by": "a", "reason": "x"}),
-        Call("withdraw", engine.withdraw, {"gate": "g", "by": "a", "reason": "x"}),
         Call(
-            "gate_link",
-            engine.gate_link,
+            "gates.update", engine.gates.update, {"gate": "g", "data": 1, "by": "a", "reason": "x"}
+        ),
+        Call("gates.withdraw", engine.gates.withdraw, {"gate": "g", "by": "a", "reason": "x"}),
+        Call(
+            "gates.link",
+            engine.gates.link,
             {"gate": "g", "choice": "yes", "by": "a", "roles": ["r"], "expires": "1d"},
         ),
-        Call("answer", engine.answer, {"token": "t", "feedback": "f"}),
+        Call("gates.answer", engine.gates.answer, {"token": "t", "feedback": "f"}),
         Call(
-            "deliver",
-            engine.deliver,
+            "waits.deliver",
+            engine.waits.deliver,
             {"wait_id": "w", "token": "t", "name": "n", "payload": 1, "source": "s", "key": "k"},
         ),
-        Call("release", engine.release, {**run, "step": "s", "payload": 1, "by": "a"}),
-        Call("waits", engine.waits, {**run, "escalated": False, "limit": 5}),
-        Call("wait_token", engine.wait_token, {"wait_id": "w"}),
+        Call("waits.release", engine.waits.release, {**run, "step": "s", "payload": 1, "by": "a"}),
+        Call("waits.list", engine.waits.list, {**run, "escalated": False, "limit": 5}),
+        Call("waits.token", engine.waits.token, {"wait_id": "w"}),
         Call(
-            "schedule",
-            lambda name, workflow, **given: engine.schedule(name, workflow, **given),
+            "schedules.set",
+            lambda name, workflow, **given: engine.schedules.set(name, workflow, **given),
             {"name": "s", "workflow": plain, "interval": "1h"},
             SCHEDULES,
         ),
-        Call("unschedule", engine.unschedule, {"name": "nothing"}),
-        Call("find_schedule", engine.find_schedule, {"name": "s"}),
-        Call("pause_schedule", engine.pause_schedule, {"name": "s", "reason": "r"}),
-        Call("resume_schedule", engine.resume_schedule, {"name": "s"}),
-        Call("trigger", engine.trigger, {"name": "nothing"}),
+        Call("schedules.remove", engine.schedules.remove, {"name": "nothing"}),
+        Call("schedules.get", engine.schedules.get, {"name": "s"}),
+        Call("schedules.pause", engine.schedules.pause, {"name": "s", "reason": "r"}),
+        Call("schedules.resume", engine.schedules.resume, {"name": "s"}),
+        Call("schedules.trigger", engine.schedules.trigger, {"name": "nothing"}),
         Call(
-            "backfill",
-            engine.backfill,
+            "schedules.backfill",
+            engine.schedules.backfill,
             {"name": "s", "since": "2d", "until": "1d", "preview": True},
         ),
-        Call("next_ticks", engine.next_ticks, {"name": "s", "count": 2}),
-        Call("why_schedule", engine.why_schedule, {"name": "s"}),
+        Call("schedules.next", engine.schedules.next, {"name": "s", "count": 2}),
+        Call("schedules.why", engine.schedules.why, {"name": "s"}),
         Call(
-            "events",
-            lambda **given: list(engine.events(**given)),
+            "events.read",
+            lambda **given: list(engine.events.read(**given)),
             {"after": "now", "name": "n", "timeout": 0.001, "follow": False},
             ("workflow", "namespace", "run", "tags", "kind"),
         ),
         Call(
-            "consume",
-            lambda **given: engine.consume(callback=lambda *_: None, **given),
+            "events.consume",
+            lambda **given: engine.events.consume(callback=lambda *_: None, **given),
             {"name": "c", "after": "now", "batch": 1, "timeout": 0.001, "follow": False},
             ("workflow", "namespace", "run", "tags", "kind"),
         ),
         Call(
-            "add_webhook",
-            engine.add_webhook,
+            "webhooks.set",
+            engine.webhooks.set,
             {
                 "name": "h",
                 "url": "https://example.org/",
@@ -367,11 +379,17 @@ def calls_of(engine: Engine) -> list[Call]:
             },
             ("workflow", "run", "tags", "kind"),
         ),
-        Call("unsubscribe", engine.unsubscribe, {"name": "nothing"}),
-        Call("replay_dead_letters", engine.replay_dead_letters, {"name": "n"}),
+        Call("webhooks.get", engine.webhooks.get, {"name": "nothing"}),
+        Call("webhooks.remove", engine.webhooks.remove, {"name": "nothing"}),
+        Call("retention.get", engine.retention.get, {"name": "nothing"}),
+        Call("budgets.get", engine.budgets.get, {"name": "nothing"}),
+        Call("lanes.get", engine.lanes.get, {"name": "lane"}),
+        Call("waits.get", engine.waits.get, {"wait_id": "nothing"}),
+        Call("events.unsubscribe", engine.events.unsubscribe, {"name": "nothing"}),
+        Call("webhooks.redeliver", engine.webhooks.redeliver, {"name": "n"}),
         Call(
-            "retention",
-            engine.retention,
+            "retention.set",
+            engine.retention.set,
             {
                 "name": "r",
                 "what": "runs",
@@ -382,26 +400,26 @@ def calls_of(engine: Engine) -> list[Call]:
                 "max_bytes": 10**9,
             },
         ),
-        Call("remove_retention", engine.remove_retention, {"name": "nothing"}),
-        Call("rotate_key", engine.rotate_key, {"grace": "1d", "kid": "k", "secret": b"s" * 32}),
+        Call("retention.remove", engine.retention.remove, {"name": "nothing"}),
+        Call("keys.rotate", engine.keys.rotate, {"grace": "1d", "kid": "k", "secret": b"s" * 32}),
         Call(
-            "tail",
-            lambda **given: list(engine.tail(**given)),
+            "streams.tail",
+            lambda **given: list(engine.streams.tail(**given)),
             {**run, "after": 0, "step": "s", "best_effort": True, "timeout": 0.001},
         ),
         Call(
-            "leases",
-            lambda **given: engine.leases(**given).close(),
+            "tasks.worker",
+            lambda **given: engine.tasks.worker(**given).close(),
             {"worker": "w", "horizon": "1d", "workflows": ["x"]},
             ("lanes", "capabilities", "ttl"),
         ),
         Call("claim", lambda **given: claimed(engine, **given), {"limit": 1, "wait": 0.001}),
-        Call("lease", engine.lease, {"proof": "p", "ttl": "30s", "horizon": "1d"}),
-        Call("revoke", engine.revoke, {**run, "reason": "r", "session_id": "s"}),
-        Call("prioritise", engine.prioritise, {**run, "priority": 1}),
+        Call("tasks.lease", engine.tasks.lease, {"proof": "p", "ttl": "30s", "horizon": "1d"}),
+        Call("tasks.revoke", engine.tasks.revoke, {**run, "reason": "r", "session_id": "s"}),
+        Call("tasks.prioritise", engine.tasks.prioritise, {**run, "priority": 1}),
         Call(
-            "override",
-            engine.override,
+            "tasks.override",
+            engine.tasks.override,
             {"run_id": "nothing", "reason": "r", "result": 1, "failed": False},
         ),
         Call(
@@ -490,8 +508,8 @@ def calls_of(engine: Engine) -> list[Call]:
 def handle_of(engine: Any, run_id: Any) -> Any:
     """Wait for a run as those do who make the handle themselves."""
     if not isinstance(engine, Awaited):
-        return holdfast.Run(engine, run_id).result(timeout=0.001)
-    return engine._wait(holdfast.AsyncRun(engine._target, run_id).result(timeout=0.001))
+        return holdfast.Run(engine._calls, run_id).result(timeout=0.001)
+    return engine._wait(holdfast.AsyncRun(engine._target._calls, run_id).result(timeout=0.001))
 
 
 def told(call: Callable[..., Any], *args: Any) -> Callable[..., Any]:
@@ -505,7 +523,7 @@ def told(call: Callable[..., Any], *args: Any) -> Callable[..., Any]:
 
 
 def claimed(engine: Engine, **given: Any) -> None:
-    with engine.leases(workflows=["nobody_starts_this"]) as leases:
+    with engine.tasks.worker(workflows=["nobody_starts_this"]) as leases:
         leases.claim(**given)
 
 
@@ -571,7 +589,7 @@ DECORATORS = [
             "transactional",
         ),
     ),
-    Call("schedule", declared, {"interval": "1h"}, (*SCHEDULES, "name")),
+    Call("schedules.set", declared, {"interval": "1h"}, (*SCHEDULES, "name")),
 ]
 
 
@@ -673,17 +691,17 @@ def test_an_engine_refuses_odd_values_by_name(database, opened):
         engine.start(plain, id="run")
         engine.flows.create("c", "g", owner="o", id="flow")
         engine.graphs.start(graph_of(), id="graph")
-        engine.budget("b", {"money": 1})
+        engine.budgets.set("b", {"money": 1})
 
         assert faults(calls_of(engine)) == []
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 @pytest.mark.parametrize("opened", [blocking_engine, async_engine])
 def test_a_lease_refuses_odd_values_by_name(database, opened):
     with (
         opened(database) as engine,
-        engine.leases("holder", workflows=["odd_leased"], ttl="1d") as leases,
+        engine.tasks.worker("holder", workflows=["odd_leased"], ttl="1d") as leases,
     ):
 
         def lease() -> Any:
@@ -692,7 +710,7 @@ def test_a_lease_refuses_odd_values_by_name(database, opened):
             return claimed
 
         assert faults(calls_of_leases(lease, leases)) == []
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def calls_of_leases(lease: Callable[[], Any], leases: Any) -> list[Call]:
@@ -702,7 +720,7 @@ def calls_of_leases(lease: Callable[[], Any], leases: Any) -> list[Call]:
         return lambda **given: getattr(lease(), verb)(*before, **given)
 
     return [
-        Call("progress", say("progress"), {"percent": 1, "message": "m"}),
+        Call("streams.progress", say("progress"), {"percent": 1, "message": "m"}),
         Call("emit", lambda value: lease().emit(value), {"value": 1}),
         Call("emit options", say("emit", 1), {}, ("kind", "name", "mode", "keep", "ttl", "place")),
         Call("complete", say("complete"), {"result": 1}),
@@ -725,41 +743,56 @@ def calls_of_leases(lease: Callable[[], Any], leases: Any) -> list[Call]:
 
 
 NO_OPTIONS = {
-    "budgets",
-    "check",
-    "check_payloads",
-    "dead_letters",
-    "keys",
-    "lanes",
-    "preview_retention",
-    "retain",
-    "retentions",
-    "rekey",
-    "schedules",
-    "subscriptions",
-    "unserved",
-    "work",
-    "workers",
+    "budgets.list",
     "close",
-    "export",
-    "progress",
-    "summary",
-    "streams",
-    "read",
+    "database.check",
+    "events.follow",
+    "events.subscriptions",
+    "flows.finish",
+    "flows.request_cancel",
+    "flows.wake",
+    "flows.why",
+    "graphs.export",
+    "graphs.extend",
+    "graphs.open",
+    "graphs.status",
+    "keys.list",
+    "lanes.drain",
+    "lanes.list",
+    "lanes.pause",
+    "lanes.resume",
+    "retention.list",
+    "retention.preview",
+    "schedules.list",
+    "streams.list",
+    "streams.progress",
+    "webhooks.list",
+    "work",
+    "workers.list",
+    "workers.unserved",
 }
-"""Calls of an engine that take no options, or a path, or the id of a run only."""
+"""Calls of an engine that take no options, or the options of another one, or an id only."""
 
 
 def test_every_call_of_an_engine_is_walked(tmp_path):
-    named = {
-        name
-        for name, value in inspect.getmembers(Engine)
-        if callable(value) and not name.startswith("_")
-    }
     with closing(Engine(tmp_path / "odd.db")) as engine:
         walked = {call.name.split()[0] for call in calls_of(engine)}
+        named = public_methods(engine) | {
+            f"{name}.{verb}"
+            for name, namespace in vars(engine).items()
+            if not name.startswith("_")
+            for verb in public_methods(namespace)
+        }
 
     assert named - walked - NO_OPTIONS == set()
+
+
+def public_methods(handle: Any) -> set[str]:
+    return {
+        name
+        for name, value in inspect.getmembers(type(handle))
+        if callable(value) and not name.startswith("_")
+    }
 
 
 def test_codecs_and_errors_refuse_odd_values_by_name():

@@ -355,14 +355,14 @@ def test_a_verb_refuses_odd_values_by_name(database, spoken):
             wrong = unnamed(engine.run(run_id).record)
             if wrong is not None:
                 faults.append(f"{verb}({option}={shown(ODD[place])[:20]}): {wrong}")
-        assert engine.check() == []
+        assert engine.database.check() == []
 
     assert faults == []
 
 
 def is_settled(engine: Any, spoken: Any) -> bool:
     return not any(
-        engine.runs(workflow=spoken.name, status=status, limit=1)
+        engine.runs(workflow=spoken.name, status=status).page(limit=1)
         for status in ("pending", "running", "cancelling")
     )
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from holdfast.connect.blocking.run import Run
+from holdfast.connect.calls import Calls
 from holdfast.connect.open_store import open_store
 from holdfast.store.runs.operations import UnsealStore
+from holdfast.testing import internals
 
 PATIENCE = 60.0
 """Seconds after which a wait fails. Long, because a wait that succeeds ends at once."""
@@ -29,12 +32,12 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
             failed.append(error)
         reached.set()
 
-    engine._parts.notifier.on_commit.append(look)
+    internals(engine).notifier.on_commit.append(look)
     try:
         look(None)
         assert reached.wait(PATIENCE), condition
     finally:
-        engine._parts.notifier.on_commit.remove(look)
+        internals(engine).notifier.on_commit.remove(look)
     if failed:
         raise failed[0]
 
@@ -55,3 +58,8 @@ def unseal(path) -> None:
     with closing(open_store(path, sealed=True)) as store:
         (seal,) = store.apply([UnsealStore()])
     assert seal is not None
+
+
+def blocking_run(engine, run_id):
+    """Return a blocking handle to a run of an ``AsyncEngine``, for the threads of a test."""
+    return Run(Calls(internals(engine)), run_id)

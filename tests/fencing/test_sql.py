@@ -309,7 +309,7 @@ def test_a_holder_that_was_overtaken_while_it_worked_writes_nothing(outside, wor
     with Engine(tmp_path / "engine.db", grace=1) as engine:
         run = engine.start(work, outside, 5)
         assert found.began.wait(20)
-        assert engine.revoke(run.id)
+        assert engine.tasks.revoke(run.id)
         assert run.result(timeout="20s") == 5
         found.overtaken.set()
         assert found.over.wait(20)  # its thread runs on, whoever has the run
@@ -323,9 +323,9 @@ def test_a_holder_that_was_overtaken_while_it_worked_writes_nothing(outside, wor
 def test_a_holder_of_a_lease_has_a_fence_too(outside, tmp_path):
     with closing(Engine(tmp_path / "engine.db")) as engine, closing(connect(outside)) as db:
         engine.start("fenced render", 1)
-        with engine.leases(workflows=["fenced render"]) as leases:
+        with engine.tasks.worker(workflows=["fenced render"]) as leases:
             (old,) = leases.claim()
-            engine.revoke(old.run.id)
+            engine.tasks.revoke(old.run.id)
             (new,) = leases.claim(wait="10s")
             assert fencing.fence(new) == fencing.fence(new.proof)
             assert fencing.first(db, fencing.fence(new))

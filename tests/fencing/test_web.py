@@ -122,9 +122,9 @@ def test_what_is_asked_again_is_done_once(bank, outside, tmp_path):
 def test_a_service_refuses_the_holder_of_an_old_lease(bank, outside, tmp_path):
     with closing(Engine(tmp_path / "engine.db")) as engine:
         run = engine.start("fenced payment", 1)
-        with engine.leases(workflows=["fenced payment"]) as leases:
+        with engine.tasks.worker(workflows=["fenced payment"]) as leases:
             (old,) = leases.claim()
-            engine.revoke(run.id)
+            engine.tasks.revoke(run.id)
             (new,) = leases.claim(wait="10s")
             assert post(bank, fencing.headers(fencing.fence(new))) == 200
             assert post(bank, fencing.headers(fencing.fence(old).part("more"))) == 409

@@ -214,13 +214,15 @@ def test_a_holder_is_handed_what_it_has_leased_while_the_server_was_lost(
     with ExitStack() as stack:
         line = stack.enter_context(wire(server, tmp_path))
         engine = stack.enter_context(closing(Engine(line.url(url))))
-        leases = stack.enter_context(engine.leases("render-1", workflows=["render"], ttl="1h"))
+        leases = stack.enter_context(
+            engine.tasks.worker("render-1", workflows=["render"], ttl="1h")
+        )
         ask = leases.claim if method == "claim" else lambda: [leases.reclaim(run.id)]
         assert (
             leases.claim() == []
         )  # it has looked at everything, so that only the claim itself is lost
         run = engine.start("render", 1)
-        assert engine.workers()
+        assert engine.workers.list()
         line.cut(COMMIT, loses)
         line.dead = True
         monkeypatch.setattr(reader, "PATIENCE", 0.05)

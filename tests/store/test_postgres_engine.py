@@ -16,6 +16,7 @@ from holdfast.errors import StoreBusy
 from holdfast.store.postgres import PostgresDatabase, notifier, reader
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.store import Store
+from holdfast.testing import internals
 from holdfast.testing.postgres import name_of
 from tests.store.furniture import wait_until
 from tests.store.wire import ANSWER, wire
@@ -98,7 +99,7 @@ def test_a_run_survives_the_restart_of_the_server(restartable_server):
         assert engine.signal(waiting.id, "go", 5)
         assert waiting.result(timeout=30) == 5
         assert done == list(range(30))
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_transactional_step_takes_effect_once_even_if_nobody_heard_that_it_was_committed(
@@ -134,7 +135,7 @@ def test_a_transactional_step_takes_effect_once_even_if_nobody_heard_that_it_was
             1,
             [(1,)],
         )
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_expires(url):
@@ -159,15 +160,15 @@ def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_exp
 
 def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_server):
     with Engine(url, workflows=[patient]) as engine, closing(Store(PostgresDatabase(url))) as other:
-        (session,) = engine.workers()
-        listener = engine._parts.store.database._notifier
+        (session,) = engine.workers.list()
+        listener = internals(engine).store.database._notifier
         assert other.is_alive(session) is True
         postgres_server.execute(f"SELECT pg_terminate_backend({listener._db.pid}, 5000)")
 
         seen = [other.is_alive(session)]
         wait_until(lambda: seen.append(other.is_alive(session)) or seen[-1])
         assert False not in seen
-        assert engine.workers() == [session]
+        assert engine.workers.list() == [session]
 
 
 def test_a_run_that_another_process_signals_is_woken_at_once(url, monkeypatch):
@@ -185,8 +186,8 @@ def test_a_run_that_another_process_signals_is_woken_at_once(url, monkeypatch):
 
 def test_an_engine_lives_by_the_clock_of_the_database(url):
     with Engine(url, workflows=[patient]) as engine:
-        assert isinstance(engine._parts.clock, DatabaseClock)
-        assert engine._parts.worker.clock is engine._parts.store.clock
+        assert isinstance(internals(engine).clock, DatabaseClock)
+        assert internals(engine).worker.clock is internals(engine).store.clock
 
 
 SAY_NO = """CREATE FUNCTION say_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -209,7 +210,7 @@ def test_a_run_waits_until_the_server_can_write_again(url, postgres_server, capl
 
         assert run.result(timeout=30) == sum(range(15))
         assert done == list(range(15))
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_a_statement_that_takes_longer_than_the_server_allows_is_tried_again(
@@ -229,7 +230,7 @@ def test_a_statement_that_takes_longer_than_the_server_allows_is_tried_again(
 
             assert run.result(timeout=30) == sum(range(15))
             assert done == list(range(15))
-            assert engine.check() == []
+            assert engine.database.check() == []
     finally:
         postgres_server.execute(f'ALTER DATABASE "{name_of(url)}" RESET statement_timeout')
 
@@ -255,6 +256,6 @@ def test_a_worker_that_finds_no_free_connection_goes_on_when_there_is_one(
 
             assert run.result(timeout=30) == sum(range(15))
             assert done == list(range(15))
-            assert engine.check() == []
+            assert engine.database.check() == []
     finally:
         postgres_server.execute("DROP ROLE crowded")

@@ -14,6 +14,7 @@ import pytest
 from holdfast import Engine, sleep, step, wait_signal, workflow
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.store import Store
+from holdfast.testing import internals
 from holdfast.testing.conformance import (
     AdvanceConformance,
     BatchConformance,
@@ -99,14 +100,14 @@ def test_a_pooler_is_recognised_and_nothing_is_left_in_its_sessions(
     url, direct, postgres_server, options
 ):
     with Engine(url + options, workflows=[counting]) as engine:
-        assert not engine._parts.store.database._writer.direct
+        assert not internals(engine).store.database._writer.direct
         runs = engine.start_many(counting, range(30))
         for run in runs:
             run.signal("add", 1)
         assert [run.result(timeout=60) for run in runs] == [3 * n + 1 for n in range(30)]
-        assert not engine._parts.store.database._notifier.listens
+        assert not internals(engine).store.database._notifier.listens
         assert traces(postgres_server, direct, url) == []
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_what_is_started_elsewhere_is_found_by_looking(url):
@@ -125,10 +126,10 @@ def test_with_a_way_around_it_a_listener_is_told_and_seen_to_live(url, direct):
     around = f"{url}&listen={quote(direct, safe='')}"
     with Engine(around, workflows=[counting], poll="1h") as engine:
         assert (
-            engine._parts.store.database._notifier.listens
-            and not engine._parts.store.database._writer.direct
+            internals(engine).store.database._notifier.listens
+            and not internals(engine).store.database._writer.direct
         )
-        assert engine.workers()[0].slot >= 0
+        assert engine.workers.list()[0].slot >= 0
         run = engine.start(counting, 2)
         run.signal("add", 1)
         assert run.result(timeout=20) == 7
@@ -163,7 +164,7 @@ def test_its_connections_are_cut_and_nothing_is_lost_or_doubled(url, direct, pos
         assert [run.result(timeout=60) for run in runs] == [3 * n + 1 for n in range(20)]
         kinds = [[event.kind for event in run.history()].count("step_completed") for run in runs]
         assert kinds == [3] * 20
-        assert engine.check() == []
+        assert engine.database.check() == []
 
 
 def test_more_programs_than_sessions_wait_for_each_other(direct, postgres_server):

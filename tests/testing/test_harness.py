@@ -23,7 +23,7 @@ def lab():
     calls.clear()
     with Lab() as lab:
         yield lab
-        assert lab.engine.check() == []
+        assert lab.engine.database.check() == []
 
 
 @step

@@ -18,7 +18,10 @@ from typing import Any
 import msgspec
 
 from holdfast.connect.async_engine import AsyncEngine
-from holdfast.connect.engine import Engine
+from holdfast.connect.blocking.engine import Engine
+from holdfast.connect.blocking.flows import Flows
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
 from holdfast.core import duration
 from holdfast.core.duration import Duration
 from holdfast.core.step_info import current_step as step_here
@@ -155,6 +158,10 @@ class FlowTool:
                 call="FlowTool",
                 why="the tool of an AsyncEngine must be awaited: await tool.aio(arguments)",
             )
+        return self._reply(arguments)
+
+    def _reply(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
+        """Execute one action in the calling thread and return its result."""
         try:
             return _success(self._dispatch(arguments))
         except (UsageError, IllegalMove, TypeError, ValueError, RecursionError) as error:
@@ -164,10 +171,13 @@ class FlowTool:
         """Execute one action without blocking the event loop."""
         if not isinstance(self._engine, AsyncEngine):
             return await asyncio.to_thread(self, arguments)
+        return await self._engine._calls.call(lambda parts: self._blocking(parts)._reply(arguments))
+
+    def _blocking(self, parts: Components) -> FlowTool:
+        """Return a copy of this tool that blocks its thread instead of awaiting the database."""
         tool = copy(self)
-        tool._engine = await self._engine._opened()
-        tool._flows = tool._engine.flows
-        return await self._engine._aside(tool, arguments)
+        tool._flows = Flows(Calls(parts))
+        return tool
 
     def _error_reply(self, error: Exception, arguments: Any) -> dict[str, Any]:
         """Return the reply that describes a mistake to the model. Raises EngineClosed."""

@@ -1,60 +1,145 @@
-"""The base classes of the call groups of ``Engine`` and ``AsyncEngine``."""
+"""``Calls``: how ``Engine`` and its namespaces reach the database: in the calling thread.
+
+``AsyncCalls`` has the same verbs for asyncio programs. The namespaces know only these verbs, so the
+blocking namespaces are generated from the asynchronous ones (``tools/generate_blocking.py``).
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
-from holdfast.connect.components import Components
+from holdfast.connect.components import Components, EngineOptions, seconds_of
+from holdfast.connect.worker_thread import WorkerThread
+from holdfast.core.duration import Duration
+from holdfast.core.runs import NewRun, RunRecord
 from holdfast.core.validation import checked_call
+from holdfast.engine.runtime.notifier import Committed, Listener, Topic
+from holdfast.errors import BadOption
 from holdfast.service.runs import Request
+from holdfast.store.database import Started
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Answer = object
+"""What a call of any namespace returns."""
 
 
 class Calls:
-    """A group of calls of ``Engine``."""
+    """Makes the calls of an ``Engine``, each in the thread of its caller, and starts and stops its
+    worker. The constructor opens the database."""
 
-    _parts: Components
+    def __init__(self, options: EngineOptions | Components) -> None:
+        """Open the database, or share the one of *options* that are components already."""
+        self._parts: Components = (
+            options if isinstance(options, Components) else Components(options)
+        )
+        self._works: bool = isinstance(options, EngineOptions) and options.work
+        self.worker_thread: WorkerThread = WorkerThread(self._parts)
 
-    def _do(self, request: Request) -> Any:
-        """Commit the operation of a request and return its decoded answer. Raises EngineClosed."""
-        raise NotImplementedError
+    # The life of the engine
+
+    def open(self) -> Components:
+        """Return the components of the engine."""
+        return self._parts
+
+    def enter(self) -> None:
+        """Start the worker, unless the engine is a client that never claims."""
+        if self._works:
+            self.worker_thread.start()
+
+    def work(self) -> None:
+        """Start the worker. Raises EngineClosed."""
+        self.worker_thread.start()
+
+    def close(self, grace: Duration | None) -> None:
+        """Stop the worker and close the database. Repeated calls do nothing."""
+        if self._parts.closed:
+            return
+        seconds = seconds_of(grace)
+        self._parts.closed = True
+        self.worker_thread.stop(seconds)
+        self._parts.close()
+        self.worker_thread.check_stopped()
+
+    # Reading and writing
+
+    def opened(self) -> Components:
+        """Return the components of the engine."""
+        return self._parts
+
+    def call(self, function: Callable[[Components], T]) -> T:
+        """Call a function that reads or writes the database, and return its result."""
+        return function(self._parts)
+
+    def commit(self, make_request: Callable[[Components], Request[T]]) -> T:
+        """Make a request, commit it, and return its decoded answer. Raises EngineClosed."""
+        return self._parts.commit(make_request(self._parts))
+
+    def send(self, request: Request[T]) -> T:
+        """Commit a request and return its decoded answer. Raises EngineClosed."""
+        return self._parts.commit(request)
+
+    def lease(self, function: Callable[[], T], give_back: Callable[[T], None]) -> T:
+        """Call a function that leases runs, and return the leases. No caller is cancelled here, so
+        nothing is given back."""
+        return function()
+
+    def prepare(self, function: Callable[[Components], T]) -> Prepared[T]:
+        """Call a function whose result is needed later, so that its errors are raised now."""
+        return Prepared(function(self._parts))
+
+    def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
+        """Start runs in the transaction that is open on a connection of the program."""
+        return self._parts.store.start_within(connection, self._parts.sealer.seal_runs(runs))
+
+    def reporter(self, progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
+        """Return the function that reports progress to the program. Raises BadOption if *progress*
+        is not callable."""
+        checked_call("progress", progress)
+        return progress
+
+    # Waiting
+
+    def wait_for_run(self, run_id: str, timeout: Duration | None) -> RunRecord | None:
+        """Wait for a run to end, or to be stuck, and return it; None after *timeout*. Raises
+        RunNotFound, and BadOption in the thread of the worker, which would wait for itself."""
+        if self.worker_thread.thread is threading.current_thread():
+            raise BadOption(
+                option="result",
+                why="an async step cannot block its engine: make the step a plain def",
+            )
+        return self._parts.ended_runs.wait(
+            run_id, self._parts.reader_of(run_id), seconds_of(timeout), time.monotonic
+        )
+
+    def wait_for_graph(
+        self, graph_id: str, read: Callable[[Components], RunRecord], timeout: Duration | None
+    ) -> RunRecord | None:
+        """Wait for a graph to end and return what *read* returns of it; None after *timeout*."""
+        parts = self._parts
+        return parts.ended_runs.wait(
+            graph_id, lambda: read(parts), seconds_of(timeout), time.monotonic
+        )
+
+    @contextmanager
+    def listen(self, topic: Topic = Committed) -> Iterator[Listener]:
+        """Listen for commits: check, then wait, and no commit is missed in between."""
+        listener = self._parts.notifier.subscribe(topic)
+        try:
+            yield listener
+        finally:
+            listener.close()
 
 
-class AsyncCalls:
-    """A group of calls of ``AsyncEngine``. Each call is a call of ``Engine``, made in a thread, so
-    that the program's loop never waits for the database."""
+class Prepared(Generic[T]):
+    """The result of a call that was made in advance."""
 
-    async def _opened(self) -> Any:
-        """Return the wrapped ``Engine``; the first caller opens it, in a thread. Raises
-        EngineClosed."""
-        raise NotImplementedError
+    def __init__(self, value: T) -> None:
+        self._value: T = value
 
-    async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a blocking call in a thread and return its result. Raises EngineClosed."""
-        raise NotImplementedError
-
-    async def _call(
-        self, method: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Call a method of ``Engine`` in a thread and return its result."""
-        engine = await self._opened()
-        return await self._aside(method, engine, *args, **kwargs)
-
-
-def on_this_loop(progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
-    """Return a callback with which a thread calls *progress* on the running loop; None for None.
-    Raises BadOption if *progress* is not callable."""
-    if progress is None:
-        return None
-    checked_call("progress", progress)
-    loop = asyncio.get_running_loop()
-    callback = progress
-
-    def report(count: int) -> None:
-        loop.call_soon_threadsafe(callback, count)
-
-    return report
+    def get(self) -> T:
+        """Return the result."""
+        return self._value

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.authoring import registry
 from holdfast.connect.open_store import open_store
@@ -34,14 +34,18 @@ from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.worker.worker import Worker
-from holdfast.errors import BadOption, CodecMismatch, StoreError, UnknownWorkflow
+from holdfast.errors import BadOption, CodecMismatch, EngineClosed, StoreError, UnknownWorkflow
 from holdfast.errors.base import shown
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.value_format import LARGE
-from holdfast.service.runs import RunService
+from holdfast.service.flows import FlowService
+from holdfast.service.gates import GateService
+from holdfast.service.graphs import GraphService
+from holdfast.service.runs import Request, RunService
 from holdfast.service.schedules import ScheduleService
 from holdfast.service.streams import StreamService
 from holdfast.service.subscriptions import SubscriptionService
+from holdfast.service.tasks.service import TaskService
 from holdfast.store.clear_values import GUARDED
 from holdfast.store.clock import Clock
 from holdfast.store.database import CheckProgress, Operation
@@ -53,28 +57,9 @@ if TYPE_CHECKING:
     from holdfast.core.why.model import Why
     from holdfast.core.why.workers import UnservedRoute
 
+T = TypeVar("T")
+
 log = logging.getLogger("holdfast")
-
-START_OPTIONS = (
-    "id",
-    "key",
-    "lane",
-    "priority",
-    "delay",
-    "deadline",
-    "tags",
-    "capabilities",
-    "namespace",
-    "version",
-    "policy",
-    "budget",
-    "share",
-    "debounce",
-    "max_wait",
-    "batch",
-    "within",
-)
-
 
 WEBHOOK_HOSTS = "HOLDFAST_WEBHOOK_HOSTS"
 """The environment variable with the default of ``webhook_hosts``: host names, separated by
@@ -102,8 +87,10 @@ class EngineOptions:
         max_signals: int = MOST_SIGNALS,
         large: int = LARGE,
         locked: bool = False,
+        work: bool = True,
         **options: Any,
     ) -> None:
+        self.work: bool = checked_flag("work", work)
         self.url: str | os.PathLike[str] = url
         self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
         self.max_signals: int = checked_limit(max_signals)
@@ -152,7 +139,39 @@ class Components:
         self.subscriptions = SubscriptionService(self.client)
         self.schedules = ScheduleService(self.client)
         self.client.max_signals = plan.max_signals
+        self.gates = GateService(self.client)
+        self.graphs = GraphService(self.client)
+        self.flows = FlowService(self.client)
+        self.tasks = TaskService(self.client, crash_limit=self.settings.crash_limit)
+        self.ended_graphs = EndedRuns(self.notifier)
+        """The graphs that were started here together: their ends are read together."""
         self.worker: Worker | None = None
+        self.closed: bool = False
+
+    def commit(self, request: Request[T]) -> T:
+        """Commit the operation of a request and return its decoded answer. This blocks the calling
+        thread. Raises EngineClosed."""
+        if self.closed:
+            raise EngineClosed(database=self.store.url)
+        return request.decode(self.writer.call(self.sealer.seal(request.op)))
+
+    def commit_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        """Commit several requests together, and return their answers; the answer of a refused
+        request is its error."""
+        answers = self.writer.call_all([self.sealer.seal(request.op) for request in requests])
+        return [
+            answer if isinstance(answer, BaseException) else request.decode(answer)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def change_finished(self, request: Request[T]) -> T:
+        """Commit a request that may change finished runs, and discard the results of such runs that
+        this process has read ahead."""
+        try:
+            return self.commit(request)
+        finally:
+            # After the commit, not before: a read before it would be kept, and be outdated.
+            self.ended_runs.discard_reads()
 
     def why(self, run: RunRecord | str) -> Why:
         """Explain the status of a run: what blocks it, and what would let it continue."""
@@ -452,12 +471,6 @@ def checked_workflow(workflow: Any) -> Any:
             why="pass a function that is decorated with @workflow",
         )
     return workflow
-
-
-def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split keyword arguments into the options of a start and the arguments of the workflow."""
-    options = {name: kwargs[name] for name in START_OPTIONS if name in kwargs}
-    return options, {name: value for name, value in kwargs.items() if name not in options}
 
 
 def seconds_of(timeout: Duration | None) -> float | None:

@@ -1,24 +1,35 @@
-"""The calls of an engine on the keys that sign tokens."""
+"""``engine.keys``: the keys that sign tokens, and the encryption of stored values."""
 
 from __future__ import annotations
 
-from holdfast.connect.calls import AsyncCalls, Calls
+from collections.abc import Callable
+
+from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
+from holdfast.payloads.rekey import Rekeyed, rekey
 from holdfast.service import keys
 from holdfast.service.keys import DEFAULT_GRACE, KeyInfo
-from holdfast.service.runs import Request
+from holdfast.service.runs import Request, identity
 from holdfast.store.keys.operations import RotatedKey
 
 
-class Keys(Calls):
-    """The calls of ``Engine`` on signing keys."""
+class AsyncKeys:
+    """The signing keys of an ``AsyncEngine``, and the encryption of its stored values."""
 
-    def keys(self) -> list[KeyInfo]:
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls: AsyncCalls = calls
+
+    async def list(self) -> list[KeyInfo]:
         """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
-        self._parts.client.unbound("keys")
-        return keys.listed(self._parts.store.keys.all(), self._parts.store.now())
 
-    def rotate_key(
+        def read(parts: Components) -> list[KeyInfo]:
+            parts.client.unbound("keys.list")
+            return keys.listed(parts.store.keys.all(), parts.store.now())
+
+        return await self._calls.call(read)
+
+    async def rotate(
         self,
         *,
         grace: Duration = DEFAULT_GRACE,
@@ -27,29 +38,31 @@ class Keys(Calls):
     ) -> RotatedKey:
         """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
         Raises KeyExists, NamespaceBound."""
-        self._parts.client.unbound("rotate_key")
-        sealer = self._parts.sealer
-        rotated: RotatedKey = self._do(keys.rotate(sealer, kid, secret, grace))
-        if sealer.cipher is not None:
-            for op in sealer.secrets.outdated(self._parts.store, sealer.cipher.current, {}):
-                self._do(Request(op, bool))
-        return rotated
 
+        def rotate(parts: Components) -> RotatedKey:
+            parts.client.unbound("keys.rotate")
+            sealer = parts.sealer
+            rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
+            if sealer.cipher is not None:
+                for op in sealer.secrets.outdated(parts.store, sealer.cipher.current, {}):
+                    parts.commit(Request(op, bool))
+            return rotated
 
-class AsyncKeys(AsyncCalls):
-    """The calls of ``AsyncEngine`` on signing keys."""
+        return await self._calls.call(rotate)
 
-    async def keys(self) -> list[KeyInfo]:
-        """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
-        return await self._call(Keys.keys)
+    async def rekey(self, progress: Callable[[int], None] | None = None) -> Rekeyed:
+        """Encrypt with the current key all values that another key encrypts or that are in clear.
+        *progress* is called with numbers of runs. The call can be interrupted and repeated. Raises
+        NamespaceBound."""
+        report = self._calls.reporter(progress)
 
-    async def rotate_key(
-        self,
-        *,
-        grace: Duration = DEFAULT_GRACE,
-        kid: str | None = None,
-        secret: bytes | None = None,
-    ) -> RotatedKey:
-        """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
-        Raises KeyExists, NamespaceBound."""
-        return await self._call(Keys.rotate_key, grace=grace, kid=kid, secret=secret)
+        def encrypt(parts: Components) -> Rekeyed:
+            parts.client.unbound("keys.rekey")
+            return rekey(
+                parts.store,
+                parts.sealer,
+                lambda op: parts.commit(Request(op, identity)),
+                report,
+            )
+
+        return await self._calls.call(encrypt)

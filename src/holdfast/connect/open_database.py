@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.connect.engine import Engine
+from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.open_store import file_of, open_store
 from holdfast.core import associated_data
 from holdfast.core.budgets import rules as budget_rules
@@ -86,7 +86,7 @@ def opened(
         engine = Engine(
             url, store=store, workflows=[], codec=codec, locked=True, namespace=namespace
         )
-        yield OpenDatabase(engine, store, engine._parts.sealer, namespace)
+        yield OpenDatabase(engine, store, engine._calls.open().sealer, namespace)
     finally:
         store.close()
 
@@ -280,7 +280,7 @@ class OpenDatabase:
                 raise GateNotFound(gate=name, why="no gate is open")
             return open_gates[-1]
         try:
-            return self.engine.gate(name)
+            return self.engine.gates.get(name)
         except GateNotFound:
             if len(name) < SHORTEST:
                 raise
@@ -353,7 +353,7 @@ class OpenDatabase:
                 installation=installation,
                 worker=self._worker(subscription.session_id),
             )
-            for subscription in self.engine.subscriptions()
+            for subscription in self.engine.events.subscriptions()
         ]
 
     def retention_rules(self) -> list[RetentionRuleView]:
@@ -364,7 +364,7 @@ class OpenDatabase:
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
         """Check the file, all rows and all laws, and return a message for each fault."""
-        return self.engine._parts.check(progress)
+        return self.engine._calls.open().check(progress)
 
     def keys_in_use(self) -> dict[str, int]:
         """Return the number of values that are encrypted with each key."""

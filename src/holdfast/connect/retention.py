@@ -1,44 +1,49 @@
-"""The calls of an engine on retention rules and on stored payloads: retain, rekey, check."""
+"""``engine.retention``: the rules by which finished runs are deleted, and deletion by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from holdfast.connect.calls import AsyncCalls, Calls, on_this_loop
+from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
 from holdfast.core.retention import RetentionRule
-from holdfast.core.validation import checked_call
-from holdfast.payloads.rekey import Rekeyed, rekey
-from holdfast.payloads.verify import PayloadReport, check_payloads
-from holdfast.service.runs import Request, identity
+from holdfast.core.unset import UNSET
+from holdfast.errors import RetentionNotFound
+from holdfast.service.graph_stages import sweep_all
+from holdfast.service.runs import Moment, Request, identity
 from holdfast.store.retention import batches as retention_plan
 
 BATCH = 100
 Progress = Callable[[int], None]
 
 
-class PayloadCalls(Calls):
-    """The calls of ``Engine`` on retention rules and payloads."""
+class AsyncRetention:
+    """The retention rules of an ``AsyncEngine``."""
 
-    def retention(
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls: AsyncCalls = calls
+
+    async def set(
         self,
         name: str,
         *,
-        what: str = "runs",
-        workflow: str | None = None,
-        status: str | Sequence[str] = (),
-        older_than: Duration | None = None,
-        keep_last: int | None = None,
-        max_bytes: int | None = None,
+        what: str = UNSET,
+        workflow: str | None = UNSET,
+        status: str | Sequence[str] = UNSET,
+        older_than: Duration | None = UNSET,
+        keep_last: int | None = UNSET,
+        max_bytes: int | None = UNSET,
     ) -> None:
-        """Create a rule by which workers delete finished runs, or the part *what* of their history;
-        a rule of the same name is replaced.
+        """Create a rule by which workers delete finished runs, or the part *what* of their history,
+        or change the rule of that name. Settings that are not passed stay as they are; None removes
+        a bound.
 
         Raises BadOption if the rule has no bound or is inconsistent, UnknownWorkflow,
         NamespaceBound.
         """
-        self._do(
-            self._parts.client.retention(
+        await self._calls.commit(
+            lambda parts: parts.client.retention(
                 name,
                 what=what,
                 workflow=workflow,
@@ -49,113 +54,87 @@ class PayloadCalls(Calls):
             )
         )
 
-    def retentions(self) -> list[RetentionRule]:
+    async def get(self, name: str) -> RetentionRule:
+        """Return a retention rule. Raises RetentionNotFound, NamespaceBound."""
+        for rule in await self.list():
+            if rule.name == name:
+                return rule
+        raise RetentionNotFound(name=name)
+
+    async def list(self) -> list[RetentionRule]:
         """Return all retention rules. Raises NamespaceBound."""
-        self._parts.client.unbound("retentions")
-        return self._parts.store.retention.rules()
 
-    def remove_retention(self, name: str) -> None:
+        def read(parts: Components) -> list[RetentionRule]:
+            parts.client.unbound("retention.list")
+            return parts.store.retention.rules()
+
+        return await self._calls.call(read)
+
+    async def remove(self, name: str) -> None:
         """Remove a retention rule. Raises RetentionNotFound."""
-        self._do(self._parts.client.remove_retention(name))
+        await self._calls.commit(lambda parts: parts.client.remove_retention(name))
 
-    def preview_retention(self) -> list[retention_plan.RetentionPreview]:
+    async def preview(self) -> Sequence[retention_plan.RetentionPreview]:
         """Return how much each rule would delete now. Raises NamespaceBound."""
-        self._parts.client.unbound("preview_retention")
-        return [
-            retention_plan.preview(self._parts.store.retention, rule)
-            for rule in self._parts.store.retention.rules()
-        ]
 
-    def retain(self, progress: Progress | None = None) -> int:
+        def read(parts: Components) -> list[retention_plan.RetentionPreview]:
+            parts.client.unbound("retention.preview")
+            rules = parts.store.retention.rules()
+            return [retention_plan.preview(parts.store.retention, rule) for rule in rules]
+
+        return await self._calls.call(read)
+
+    async def apply(self, progress: Progress | None = None) -> int:
         """Apply the retention rules now, in this process, batch by batch, and return how many runs
         were deleted or trimmed. *progress* is called with the size of each batch. Raises
         NamespaceBound."""
-        self._parts.client.unbound("retain")
-        checked_call("progress", progress)
-        deleted = 0
-        for rule in self._parts.store.retention.rules():
-            for portion in retention_plan.portions(self._parts.store.retention, rule):
-                after: str | None = ""
-                while after is not None:
-                    done = self._do(
-                        Request(retention_plan.batch_of(rule, portion, after, BATCH), identity)
-                    )
-                    deleted += done.runs
-                    after = done.last
-                    if progress is not None:
-                        progress(done.runs)
-        return deleted
+        report = self._calls.reporter(progress)
+        return await self._calls.call(lambda parts: apply_rules(parts, report))
 
-    def rekey(self, progress: Progress | None = None) -> Rekeyed:
-        """Encrypt with the current key all values that another key encrypts or that are in clear.
-        *progress* is called with numbers of runs. The call can be interrupted and repeated. Raises
-        NamespaceBound."""
-        self._parts.client.unbound("rekey")
-        checked_call("progress", progress)
-        return rekey(
-            self._parts.store,
-            self._parts.sealer,
-            lambda op: self._do(Request(op, identity)),
-            progress,
-        )
-
-    def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
-        """Read and decrypt every payload that is stored apart from its row, and report the damaged
-        ones. Raises NamespaceBound."""
-        self._parts.client.unbound("check_payloads")
-        checked_call("progress", progress)
-        return check_payloads(self._parts.store, self._parts.sealer, progress)
-
-
-class AsyncPayloadCalls(AsyncCalls):
-    """The calls of ``AsyncEngine`` on retention rules and payloads. *progress* is called on the
-    program's loop."""
-
-    async def retention(
+    async def prune(
         self,
-        name: str,
+        older_than: Moment,
         *,
-        what: str = "runs",
+        status: Sequence[str] = (),
         workflow: str | None = None,
-        status: str | Sequence[str] = (),
-        older_than: Duration | None = None,
-        keep_last: int | None = None,
-        max_bytes: int | None = None,
-    ) -> None:
-        """Create or replace a retention rule, as ``Engine.retention`` does."""
-        await self._call(
-            PayloadCalls.retention,
-            name,
-            what=what,
-            workflow=workflow,
-            status=status,
-            older_than=older_than,
-            keep_last=keep_last,
-            max_bytes=max_bytes,
-        )
+        batch: int = 500,
+        progress: Progress | None = None,
+    ) -> int:
+        """Delete the finished runs that ended before *older_than*, batch by batch, and return their
+        number. *progress* is called with the size of each batch."""
+        report = self._calls.reporter(progress)
 
-    async def retentions(self) -> list[RetentionRule]:
-        """Return all retention rules. Raises NamespaceBound."""
-        return await self._call(PayloadCalls.retentions)
+        def prune(parts: Components) -> int:
+            after: str | None = ""
+            deleted = 0
+            while after is not None:
+                done = parts.change_finished(
+                    parts.client.prune(
+                        older_than, status, batch=batch, after=after, workflow=workflow
+                    )
+                )
+                deleted += done.runs
+                after = done.last
+                if report is not None:
+                    report(done.runs)
+            sweep_all(parts.commit)
+            return deleted
 
-    async def remove_retention(self, name: str) -> None:
-        """Remove a retention rule. Raises RetentionNotFound."""
-        await self._call(PayloadCalls.remove_retention, name)
+        return await self._calls.call(prune)
 
-    async def preview_retention(self) -> list[retention_plan.RetentionPreview]:
-        """Return how much each rule would delete now. Raises NamespaceBound."""
-        return await self._call(PayloadCalls.preview_retention)
 
-    async def retain(self, progress: Progress | None = None) -> int:
-        """Apply the retention rules now, as ``Engine.retain`` does, and return how many runs were
-        deleted or trimmed."""
-        return await self._call(PayloadCalls.retain, on_this_loop(progress))
-
-    async def rekey(self, progress: Progress | None = None) -> Rekeyed:
-        """Encrypt all values with the current key, as ``Engine.rekey`` does."""
-        return await self._call(PayloadCalls.rekey, on_this_loop(progress))
-
-    async def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
-        """Read and decrypt every payload that is stored apart from its row, and report the damaged
-        ones. Raises NamespaceBound."""
-        return await self._call(PayloadCalls.check_payloads, on_this_loop(progress))
+def apply_rules(parts: Components, report: Progress | None) -> int:
+    """Delete what the retention rules select, batch by batch. Return the number of runs."""
+    parts.client.unbound("retention.apply")
+    deleted = 0
+    for rule in parts.store.retention.rules():
+        for portion in retention_plan.portions(parts.store.retention, rule):
+            after: str | None = ""
+            while after is not None:
+                batch = retention_plan.batch_of(rule, portion, after, BATCH)
+                done = parts.commit(Request(batch, identity))
+                deleted += done.runs
+                after = done.last
+                if report is not None:
+                    report(done.runs)
+    return deleted

@@ -1,71 +1,47 @@
-"""The calls of an engine on waits: deliver signals, release, list."""
+"""``engine.waits``: list the waits of runs, deliver signals to them, and release them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.connect.calls import AsyncCalls, Calls
+from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.components import Components
 from holdfast.core.tokens import Token
 from holdfast.service import keys, waits
+from holdfast.service.runs import Request
 from holdfast.service.waits import DeliveryReceipt, WaitInfo
 
 
-class Waits(Calls):
-    """The calls of ``Engine`` on waits."""
+class AsyncWaits:
+    """The waits of the runs of an ``AsyncEngine``."""
 
-    def deliver(
-        self,
-        wait_id: str,
-        token: str,
-        name: str | None = None,
-        payload: Any = None,
-        *,
-        source: str | None = None,
-        key: str | None = None,
-    ) -> DeliveryReceipt:
-        """Deliver a signal to an issued wait and return the receipt, which states its effect.
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls: AsyncCalls = calls
 
-        Raises TokenRefused without the token of this wait; that error does not reveal whether the
-        wait exists. Raises WaitClosed, WaitExpired, TooManySignals.
-        """
-        request = waits.deliver(
-            self._parts.client, wait_id, token, name, payload, source=source, key=key
-        )
-        receipt: DeliveryReceipt = self._do(request)
-        return receipt
-
-    def release(
-        self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None
-    ) -> str:
-        """Release a wait of a run, and return the step that it belongs to.
-
-        A run in ``wait_for`` continues without its signals, a sleep ends early, a step is retried
-        at once, a delayed run begins now (then the returned step is empty). Raises RunNotFound,
-        WaitNotFound, and BadOption if several waits match and *step* is None.
-        """
-        parts = self._parts
-        run = parts.client.get(parts.client.mine(run_id))
-        step = self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
-        return step
-
-    def waits(
+    async def list(
         self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
     ) -> list[WaitInfo]:
         """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
         waits that need an operator. Raises RunNotFound."""
-        if run_id is not None:
-            run_id = self._parts.client.get(run_id).id
-        return waits.listed(self._parts.client, run_id, escalated=escalated, limit=limit)
 
-    def wait_token(self, wait_id: str) -> Token:
+        def read(parts: Components) -> list[WaitInfo]:
+            checked = None if run_id is None else parts.client.get(run_id).id
+            return waits.listed(parts.client, checked, escalated=escalated, limit=limit)
+
+        return await self._calls.call(read)
+
+    async def get(self, wait_id: str) -> WaitInfo:
+        """Return an issued wait by its id, without its token. Raises WaitNotFound."""
+        return await self._calls.call(lambda parts: waits.get(parts.client, wait_id))
+
+    async def token(self, wait_id: str) -> Token:
         """Return the token of an issued wait again, for an operator of this database. Raises
         WaitNotFound."""
-        parts = self._parts
-        return waits.token(parts.client, wait_id, lambda: self._do(keys.need(parts.sealer)))
-
-
-class AsyncWaits(AsyncCalls):
-    """The calls of ``AsyncEngine`` on waits."""
+        return await self._calls.call(
+            lambda parts: waits.token(
+                parts.client, wait_id, lambda: parts.commit(keys.need(parts.sealer))
+            )
+        )
 
     async def deliver(
         self,
@@ -82,8 +58,10 @@ class AsyncWaits(AsyncCalls):
         Raises TokenRefused without the token of this wait; that error does not reveal whether the
         wait exists. Raises WaitClosed, WaitExpired, TooManySignals.
         """
-        return await self._call(
-            Waits.deliver, wait_id, token, name, payload, source=source, key=key
+        return await self._calls.commit(
+            lambda parts: waits.deliver(
+                parts.client, wait_id, token, name, payload, source=source, key=key
+            )
         )
 
     async def release(
@@ -95,16 +73,9 @@ class AsyncWaits(AsyncCalls):
         at once, a delayed run begins now (then the returned step is empty). Raises RunNotFound,
         WaitNotFound, and BadOption if several waits match and *step* is None.
         """
-        return await self._call(Waits.release, run_id, step=step, payload=payload, by=by)
 
-    async def waits(
-        self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
-    ) -> list[WaitInfo]:
-        """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
-        waits that need an operator. Raises RunNotFound."""
-        return await self._call(Waits.waits, run_id, escalated=escalated, limit=limit)
+        def make_request(parts: Components) -> Request[str]:
+            run = parts.client.get(parts.client.mine(run_id))
+            return waits.release(parts.store, parts.codec, run.id, step, payload, by)
 
-    async def wait_token(self, wait_id: str) -> Token:
-        """Return the token of an issued wait again, for an operator of this database. Raises
-        WaitNotFound."""
-        return await self._call(Waits.wait_token, wait_id)
+        return await self._calls.commit(make_request)

@@ -49,6 +49,11 @@ class Signature:
         self._min_args, self._max_args = _arity(parameters)
         self._untyped = all(kind is Any for kind in self._types.values())
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters that can be passed by name."""
+        return self._named
+
     def encode_args(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
         """Return the arguments of a call as bytes, which do not depend on whether an argument was
         passed by position or by name. Raises WrongType, NotEncodable."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.connect.lease import AsyncLease, Lease
+from holdfast.connect.blocking.lease import Lease
+from holdfast.connect.lease import AsyncLease
 from holdfast.core.step_info import current_step
 from holdfast.core.tasks.policy import read_proof
 from holdfast.errors import BadOption, NotInWorkflow

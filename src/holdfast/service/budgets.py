@@ -49,7 +49,7 @@ def set_budget(
     on_breach: str | None,
     reset: Any,
     zone: str | None,
-) -> Request:
+) -> Request[None]:
     """Create a budget or change it. Options that are not given stay as they are in an existing
     budget. Raises BadOption."""
     name = budget_rules.name_of(name)
@@ -107,19 +107,19 @@ def _reset_rule(old: Budget | None, reset: Any, zone: str | None) -> tuple[str |
     return resets, zone
 
 
-def raise_budget(name: str, amounts: Amounts, key: str | None) -> Request:
+def raise_budget(name: str, amounts: Amounts, key: str | None) -> Request[bool]:
     """Raise the limits of a budget by *amounts*. The answer is False if a raise with this *key* was
     made before."""
     checked = budget_rules.amounts_from(amounts, most=budget_rules.MOST * 1000)
     return Request(RaiseBudget(budget_rules.name_of(name), checked, _key(key)), bool)
 
 
-def reset_budget(name: str) -> Request:
+def reset_budget(name: str) -> Request[None]:
     """Set the used amounts of a budget back to zero."""
     return Request(ResetBudget(budget_rules.name_of(name)), lambda answer: None)
 
 
-def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request:
+def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request[bool]:
     """Spend amounts outside any run. The answer is False if a spending with this *key* was made
     before. Decoding the answer raises BudgetExceeded."""
 

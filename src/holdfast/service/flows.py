@@ -28,6 +28,7 @@ from holdfast.service.runs import Moment, Request, RunService, instant, moment
 from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,
+    FlowsWoken,
     MoveFlow,
     ObserveFlowStep,
     PruneFlows,
@@ -108,7 +109,7 @@ class FlowService:
         state: Any = None,
         id: str | None = None,
         start: bool = False,
-    ) -> Request:
+    ) -> Request[Flow]:
         """Create a flow, and start it with *start*. The answer is the flow. Raises BadOption,
         BadFlowPatch."""
         flow = flow_model.FlowRecord(
@@ -128,7 +129,7 @@ class FlowService:
 
     def move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
-    ) -> Request:
+    ) -> Request[Flow]:
         """Apply *action* to a flow. With *revision*, only if the flow still has that revision. The
         answer is the flow."""
         if revision is not None:
@@ -169,7 +170,9 @@ class FlowService:
             core.checked_wait(wait, now, None if horizon is None else instant(horizon, 0))
         )
 
-    def deliver(self, flow_id: str, topic: str, correlation: str, payload: Any) -> Request:
+    def deliver(
+        self, flow_id: str, topic: str, correlation: str, payload: Any
+    ) -> Request[Flow | None]:
         """Resume a flow that waits for this event. The answer is the flow, or None if it does not
         wait for it."""
         data = None if payload is None else encoded(payload)
@@ -193,7 +196,7 @@ class FlowService:
         child_session: str | None = None,
         runtime: str = "mirrored",
         owner: str | None = None,
-    ) -> Request:
+    ) -> Request[FlowStep]:
         """Record the observed state of a piece of work. The answer is the step. Raises
         BadOption."""
         if not is_one_of(status, list(FlowStepStatus)):
@@ -215,12 +218,12 @@ class FlowService:
             ObserveFlowStep(step=step, namespace=self.namespace, owner=_owner(owner)), step_view
         )
 
-    def wake(self) -> Request:
+    def wake(self) -> Request[FlowsWoken]:
         """Wake the flows whose timers are due or whose waits have expired. The answer is
         FlowsWoken."""
         return Request(WakeFlows(namespace=self._client.only), lambda answer: answer)
 
-    def prune(self, older_than: Moment, batch: int = 500) -> Request:
+    def prune(self, older_than: Moment, batch: int = 500) -> Request[int]:
         """Delete up to *batch* flows that ended before *older_than*. The answer is their number."""
         before = moment(older_than, self._store.now(), sign=-1)
         return Request(

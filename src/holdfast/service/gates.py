@@ -121,7 +121,7 @@ class GateService:
         selections: Names = (),
         form: Any = None,
         expect: str | None = None,
-    ) -> Request:
+    ) -> Request[Gate]:
         """Decide a gate as one person. *expect* is the hash of the data that the person saw. The
         answer is the Gate after the decision. Raises GateNotFound, BadOption."""
         gate = self.get(which)
@@ -141,11 +141,11 @@ class GateService:
         )
         return Request(DecideGate(gate.run_id, gate.id, decision), identity)
 
-    def approve(self, which: Which, **options: Any) -> Request:
+    def approve(self, which: Which, **options: Any) -> Request[Gate]:
         """Decide a gate with the choice that approves."""
         return self.decide(which, APPROVE, **options)
 
-    def reject(self, which: Which, **options: Any) -> Request:
+    def reject(self, which: Which, **options: Any) -> Request[Gate]:
         """Decide a gate with the choice that rejects."""
         return self.decide(which, REJECT, **options)
 
@@ -153,7 +153,7 @@ class GateService:
 
     def delegate(
         self, which: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
-    ) -> Request:
+    ) -> Request[Gate]:
         """Let the person *to* decide in place of the person *by*."""
         gate = self.get(which)
         return Request(
@@ -176,7 +176,7 @@ class GateService:
         roles: Names = (),
         by: str | None = None,
         reason: str | None = None,
-    ) -> Request:
+    ) -> Request[Gate]:
         """Replace the people and roles that may decide. Raises BadOption if none is named."""
         gate = self.get(which)
         people = names("assignees", assignees)
@@ -194,7 +194,7 @@ class GateService:
 
     def update(
         self, which: Which, data: Any, *, by: str | None = None, reason: str | None = None
-    ) -> Request:
+    ) -> Request[Gate]:
         """Replace the data on which people decide. Decisions made so far lapse."""
         gate = self.get(which)
         encoded = self.codec.encode(data, what="data of the gate")
@@ -205,7 +205,7 @@ class GateService:
 
     def withdraw(
         self, which: Which, *, by: str | None = None, reason: str | None = None
-    ) -> Request:
+    ) -> Request[Gate]:
         """Close a gate without a decision."""
         gate = self.get(which)
         return Request(
@@ -245,7 +245,7 @@ class GateService:
         reveal = self._client.sealer.secrets.reveal
         return tokens.sign(key, LINK, claims, until=until, reveal=reveal)
 
-    def answer(self, token: str, feedback: str | None) -> Request:
+    def answer(self, token: str, feedback: str | None) -> Request[Gate]:
         """Answer a gate as its link says. The answer is the Gate. Raises TokenRefused,
         TokenExpired, and the errors of ``decide``."""
         reveal = self._client.sealer.secrets.reveal

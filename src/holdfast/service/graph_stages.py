@@ -19,7 +19,7 @@ TRIES = 5
 """How often a stage is written again after another process has deleted it."""
 
 T = TypeVar("T")
-Do = Callable[[Request], Any]
+Do = Callable[[Request[Any]], Any]
 """Applies the operation of a request and returns the decoded answer."""
 
 

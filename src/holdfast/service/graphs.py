@@ -51,6 +51,7 @@ from holdfast.store.graphs.operations import (
     PreparedMember,
     PruneGraphs,
     ReplayMember,
+    ResolvedGraphs,
     ResolveGraphs,
     StagedGraph,
     StageGraphs,
@@ -192,7 +193,7 @@ class GraphService:
 
         return staged(do, stage_id, extend)
 
-    def cancel(self, graph_id: str, policy: str, reason: str) -> Request:
+    def cancel(self, graph_id: str, policy: str, reason: str) -> Request[GraphStatus]:
         """Cancel a graph. The answer is its status. Raises BadOption."""
         if not is_one_of(policy, list(CancelPolicy)):
             raise BadOption(option="policy", value=policy, known=", ".join(CancelPolicy))
@@ -209,7 +210,7 @@ class GraphService:
 
     def replay(
         self, graph_id: str, name: str, lease: Lease | None, from_step: str | None = None
-    ) -> Iterator[Request]:
+    ) -> Iterator[Request[Any]]:
         """Yield the requests that replay a member, in parts. Each part is complete in itself; its
         answer is StagedGraph. Raises GraphNotFound, MemberNotFound."""
         from_step = checked_string("from_step", from_step)
@@ -235,11 +236,11 @@ class GraphService:
             )
             yield Request(op, identity)
 
-    def resolve(self, lease: Lease | None) -> Request:
+    def resolve(self, lease: Lease | None) -> Request[ResolvedGraphs]:
         """Process the recorded outcomes of members. The answer is ResolvedGraphs."""
         return Request(ResolveGraphs(compose=self._compose, lease=lease), identity)
 
-    def prune(self, older_than: Moment, batch: int) -> Request:
+    def prune(self, older_than: Moment, batch: int) -> Request[int]:
         """Delete up to *batch* graphs that ended before *older_than*. The answer is their
         number."""
         before = moment(older_than, self._store.now(), sign=-1)

@@ -9,7 +9,7 @@ from holdfast.core.tokens import SigningKey, checked_grace, checked_kid, checked
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.runs import Request, identity
-from holdfast.store.keys.operations import NeedKey, RotateKey
+from holdfast.store.keys.operations import NeedKey, RotatedKey, RotateKey
 
 DEFAULT_GRACE = "1d"
 """How long tokens of the old key stay valid after a rotation, unless the caller says otherwise."""
@@ -33,7 +33,7 @@ def listed(keys: list[SigningKey], now: int) -> list[KeyInfo]:
     ]
 
 
-def need(sealer: PayloadSealer) -> Request:
+def need(sealer: PayloadSealer) -> Request[SigningKey]:
     """Return the request for the current signing key, which is created if there is none. Raises
     KeyMissing."""
     return Request(NeedKey(offered_key(sealer)), identity)
@@ -41,7 +41,7 @@ def need(sealer: PayloadSealer) -> Request:
 
 def rotate(
     sealer: PayloadSealer, kid: str | None, secret: bytes | None, grace: Duration
-) -> Request:
+) -> Request[RotatedKey]:
     """Make a new key the current signing key. The answer is RotatedKey. Raises KeyMissing."""
     name = None if kid is None else checked_kid(kid)
     key = offered_key(sealer, name, None if secret is None else checked_secret(secret))

@@ -15,6 +15,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.retention import RetentionRule
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.text import is_storable
+from holdfast.core.unset import UNSET
 from holdfast.core.validation import checked_many, checked_string
 from holdfast.errors import BadOption, UnknownWorkflow
 from holdfast.store.retention.batches import EVER, RUNS
@@ -31,9 +32,16 @@ def checked_rule(
     keep_last: Any,
     max_bytes: Any,
     known: set[str],
+    stored: RetentionRule | None,
 ) -> RetentionRule:
-    """Return a retention rule. *known* are the workflows that exist. Raises BadOption, BadDuration,
-    UnknownWorkflow."""
+    """Return a retention rule; settings that are UNSET are those of the *stored* rule, if there is
+    one. *known* are the workflows that exist. Raises BadOption, BadDuration, UnknownWorkflow."""
+    old = RetentionRule(name="") if stored is None else stored
+    what = old.what if what is UNSET else what
+    workflow = old.workflow if workflow is UNSET else workflow
+    status = old.statuses if status is UNSET else status
+    keep_last = old.keep_last if keep_last is UNSET else keep_last
+    max_bytes = old.max_bytes if max_bytes is UNSET else max_bytes
     if (
         not isinstance(name, str)
         or not name
@@ -52,7 +60,9 @@ def checked_rule(
             why="no run of it was ever started here, and this process does not define it",
         )
     statuses = checked_statuses([status] if isinstance(status, str) else status or ())
-    age = None if older_than is None else duration.parse(older_than)
+    age = old.older_than
+    if older_than is not UNSET:
+        age = None if older_than is None else duration.parse(older_than)
     if age is not None and age < 0:
         raise BadOption(
             option="older_than", value=older_than, why="give the time since the end of a run"

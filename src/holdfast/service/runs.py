@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,13 +17,10 @@ from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.events import Event
-from holdfast.core.fairness import checked_weights
 from holdfast.core.history import live_events
 from holdfast.core.payload import Fetch, Payload
 from holdfast.core.program import Definition, StepRecord, is_definition, recorded_steps
-from holdfast.core.rate_limits import parse_rate
 from holdfast.core.runs import DEFAULT_NAMESPACE, NewRun, Route, RunRecord
-from holdfast.core.sessions import Lane
 from holdfast.core.status import FINAL, Status
 from holdfast.core.tasks.policy import policy_of
 from holdfast.core.text import is_one_of, is_storable, plain_text
@@ -55,14 +52,21 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.replay import in_parts, plan_replay
 from holdfast.service.result_value import result_value
 from holdfast.service.retention import checked_rule, checked_statuses
-from holdfast.store.database import Operation
-from holdfast.store.lanes.operations import SetLane
+from holdfast.store.database import Operation, Started
 from holdfast.store.retention.operations import RemoveRetention, SaveRetention
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import DebounceStart, Prune, RequestCancel, ResumeRun, StartRuns
+from holdfast.store.runs.operations import (
+    DebounceStart,
+    PartlyCancelled,
+    Prune,
+    Pruned,
+    RequestCancel,
+    ResumeRun,
+    StartRuns,
+)
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import MOST_SIGNALS
+from holdfast.store.waits.operations import MOST_SIGNALS, WaitDelivery
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -81,15 +85,17 @@ Lease = Callable[[Route], str | None]
 
 StartOptions = Mapping[str, Any]
 
+Answer_co = TypeVar("Answer_co", covariant=True)
 
-class Request(NamedTuple):
+
+class Request(NamedTuple, Generic[Answer_co]):
     """An operation, and the decoder of its answer."""
 
     op: Operation
-    decode: Callable[[Any], Any]
+    decode: Callable[[Any], Answer_co]
 
 
-StartRequest = tuple[list[NewRun], Request]
+StartRequest = tuple[list[NewRun], Request[list[Started]]]
 
 
 def identity(answer: Any) -> Any:
@@ -323,7 +329,7 @@ class RunService:
         key: str | None,
         source: str | None = None,
         wait: str | None = None,
-    ) -> Request:
+    ) -> Request[WaitDelivery]:
         """Send a signal to a run. The answer is Delivery. Raises RunNotFound, BadOption."""
         name = checked_signal(name)
         run_id = self.mine(run_id)
@@ -332,17 +338,17 @@ class RunService:
         source = checked_text("source", source)
         return Request(SignalRun(run_id, name, data, key, source, wait, self.max_signals), identity)
 
-    def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
+    def cancel(self, run_id: str, reason: str, *, force: bool) -> Request[Status | PartlyCancelled]:
         """Request the cancellation of a run. The answer is its status, or PartlyCancelled: then the
         same request continues the cancellation."""
         force = checked_flag("force", force)
         return Request(RequestCancel(self.mine(run_id), checked_reason(reason), force), identity)
 
-    def resume(self, run_id: str) -> Request:
+    def resume(self, run_id: str) -> Request[Status]:
         """Put a stuck run back to work."""
         return Request(ResumeRun(self.mine(run_id)), Status)
 
-    def replay(self, run_id: str, from_step: str | None) -> list[Request]:
+    def replay(self, run_id: str, from_step: str | None) -> list[Request[Any]]:
         """Put a finished run and its failed children back to work, in parts. The last answer is the
         status of the run. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone."""
         from_step = checked_string("from_step", from_step)
@@ -396,7 +402,7 @@ class RunService:
         return [self.sealer.readable(run) for run in self.store.runs.find(self._filter(filters))]
 
     def _filter(self, filters: dict[str, Any]) -> RunFilter:
-        statuses = _known_statuses(filters.pop("status", None))
+        statuses = known_statuses(filters.pop("status", None))
         for name in ("since", "until"):
             if filters.get(name) is not None:
                 filters[name] = moment(filters[name], self.store.now(), sign=-1)
@@ -433,7 +439,7 @@ class RunService:
         batch: int,
         after: str,
         workflow: str | None = None,
-    ) -> Request:
+    ) -> Request[Pruned]:
         """Delete up to *batch* finished runs that ended before *older_than*; *after* is the place
         where the last batch ended. The answer is Pruned. Raises BadOption."""
         final = checked_statuses(statuses)
@@ -449,59 +455,26 @@ class RunService:
         )
         return Request(op, identity)
 
-    def retention(self, name: str, **options: Any) -> Request:
-        """Create or replace a retention rule. Raises BadOption, UnknownWorkflow, NamespaceBound."""
-        self.unbound("retention")
+    def retention(self, name: str, **options: Any) -> Request[None]:
+        """Create a retention rule, or change the given settings of it. Raises BadOption,
+        UnknownWorkflow, NamespaceBound."""
+        self.unbound("retention.set")
+        stored = next((rule for rule in self.store.retention.rules() if rule.name == name), None)
         known = {route.workflow for route in self.store.runs.routes().values()} | set(
             self.definitions()
         )
         return Request(
-            SaveRetention(checked_rule(name, known=known, **options)), lambda answer: None
+            SaveRetention(checked_rule(name, known=known, stored=stored, **options)),
+            lambda answer: None,
         )
 
-    def remove_retention(self, name: str) -> Request:
+    def remove_retention(self, name: str) -> Request[None]:
         """Remove a retention rule. Raises NamespaceBound."""
-        self.unbound("remove_retention")
+        self.unbound("retention.remove")
         return Request(RemoveRetention(checked_string("name", name)), lambda answer: None)
 
-    def lane(
-        self,
-        name: str,
-        concurrency: int | None,
-        rate: str | None,
-        *,
-        paused: bool,
-        per_share: int | None = None,
-        rate_per_share: str | None = None,
-        weights: Mapping[str, Any] | None = None,
-        draining: bool = False,
-    ) -> Request:
-        """Set the limits of a lane. Raises BadOption, NamespaceBound."""
-        self.unbound("lane")
-        if checked_text("lane", name) is None:
-            raise BadOption(option="lane", value=name, why="give the name of the lane")
-        paused = checked_flag("paused", paused)
-        draining = checked_flag("draining", draining)
-        _check_run_count("per_share", per_share)
-        share_rate_limit, share_rate_per = _parsed_rate(rate_per_share, "rate_per_share")
-        _check_run_count("concurrency", concurrency)
-        rate_limit, rate_per = _parsed_rate(rate, "rate")
-        lane = Lane(
-            name=name,
-            concurrency=concurrency,
-            rate_limit=rate_limit,
-            rate_per=rate_per,
-            paused=paused,
-            per_share=per_share,
-            share_rate_limit=share_rate_limit,
-            share_rate_per=share_rate_per,
-            weights=checked_weights(weights),
-            draining=draining,
-        )
-        return Request(SetLane(lane), lambda answer: None)
 
-
-def _known_statuses(status: Any) -> list[Any]:
+def known_statuses(status: Any) -> list[Any]:
     """Return one status, or several, as a list. Raises BadOption if one is unknown."""
     if status is None:
         return []
@@ -510,19 +483,6 @@ def _known_statuses(status: Any) -> list[Any]:
     if unknown:
         raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
     return statuses
-
-
-def _parsed_rate(rate: str | None, option: str) -> tuple[int | None, int | None]:
-    """Return the limit of a rate and its period in microseconds; None for both without a rate."""
-    if rate is None:
-        return None, None
-    parsed = parse_rate(rate, option)
-    return parsed.limit, parsed.per
-
-
-def _check_run_count(option: str, value: int | None) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise BadOption(option=option, value=value, why="give a number of runs, 0 or more")
 
 
 DEBOUNCE_OPTIONS = ("debounce", "max_wait", "batch", "within")

@@ -57,6 +57,24 @@ OPTIONS = frozenset(
 )
 
 
+_KEPT = (
+    "priority",
+    "tags",
+    "deadline",
+    "overlap",
+    "queue_limit",
+    "misfire",
+    "catch_up",
+    "grace",
+    "jitter",
+    "paused",
+)
+"""The fields of a stored schedule that stay as they are if no option of that name changes them."""
+
+_OF_THE_WORKFLOW = ("version", "lane", "capabilities")
+"""The fields that stay as they are if neither an option nor a workflow is given."""
+
+
 class ScheduleService:
     """Builds the operations on schedules, and reads schedules."""
 
@@ -68,40 +86,56 @@ class ScheduleService:
 
     def set(
         self, name: Any, workflow: Any, options: Mapping[str, Any], *, origin: str = CALL
-    ) -> Request:
-        """Create or change a schedule. The answer is the schedule. Raises BadSchedule, BadOption,
-        UnknownWorkflow."""
-        schedule = self.wanted(name, workflow, options, origin=origin)
+    ) -> Request[Schedule]:
+        """Create a schedule, or change the given options of it. The answer is the schedule. Raises
+        BadSchedule, BadOption, UnknownWorkflow."""
+        schedule = self._merged(name, workflow, options, origin=origin)
         op = SetSchedule(schedule)
         return Request(op, lambda answer: self.get(schedule.name))
 
-    def wanted(
+    def _merged(
         self, name: Any, workflow: Any, options: Mapping[str, Any], *, origin: str
     ) -> Schedule:
-        """Return the checked schedule of these options. Raises BadSchedule, BadOption,
+        """Return the schedule of these options; options that are not given are those of the stored
+        schedule, if there is one."""
+        self._check_name(name)
+        old = self._store.schedules.get(self._client.namespace, name)
+        if old is None:
+            if workflow is None:
+                raise ScheduleNotFound(schedule=name, why="a new schedule needs a workflow")
+            return self.wanted(name, workflow, options, origin=origin)
+        kept = [name for name in _KEPT if name not in options]
+        if workflow is None:
+            workflow = old.workflow
+            kept += [name for name in _OF_THE_WORKFLOW if name not in options]
+        new = self.wanted(name, workflow, options, origin=origin, stored=old)
+        return msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+
+    def wanted(
+        self,
+        name: Any,
+        workflow: Any,
+        options: Mapping[str, Any],
+        *,
+        origin: str,
+        stored: Schedule | None = None,
+    ) -> Schedule:
+        """Return the checked schedule of these options. Without options for its rule or its
+        arguments, those of the *stored* schedule are used. Raises BadSchedule, BadOption,
         UnknownWorkflow."""
         unknown = sorted(set(options) - OPTIONS)
         if unknown:
             raise BadOption(option=unknown[0], known=", ".join(sorted(OPTIONS)))
         self._check_name(name)
         self._check_known(workflow)
-        zone = options.get("zone", "UTC")
+        zone = options.get("zone", "UTC" if stored is None else stored.zone)
         if not isinstance(zone, str):
             raise BadSchedule(
                 schedule=name, zone=zone, why="give the name of a zone such as Europe/Berlin"
             )
-        try:
-            rule = rules.written(options, zone)
-        except BadSchedule as error:
-            raise BadSchedule(schedule=name, **error.facts) from None
+        rule = self._rule(name, options, zone, stored)
         route = self._client.route(workflow, options)
-        kwargs = {} if options.get("kwargs") is None else options["kwargs"]
-        args = () if options.get("args") is None else options["args"]
-        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-            raise BadOption(
-                option="kwargs", value=kwargs, why='give names and values, such as {"limit": 5}'
-            )
-        data = self._client.input_of(workflow, tuple(checked_many("args", args)), dict(kwargs))
+        data = self._input(workflow, options, stored)
         paused = _pause_reason(options.get("paused"))
         schedule = Schedule(
             namespace=route.namespace,
@@ -127,6 +161,32 @@ class ScheduleService:
         )
         self._check_ticks(schedule)
         return schedule
+
+    def _rule(
+        self, name: str, options: Mapping[str, Any], zone: str, stored: Schedule | None
+    ) -> str:
+        """Return the rule of these options, or the stored one. Raises BadSchedule."""
+        if stored is not None and not any(kind in options for kind in rules.KINDS):
+            return stored.rule
+        try:
+            return rules.written(options, zone)
+        except BadSchedule as error:
+            raise BadSchedule(schedule=name, **error.facts) from None
+
+    def _input(self, workflow: Any, options: Mapping[str, Any], stored: Schedule | None) -> bytes:
+        """Return the encoded arguments of these options, or the stored ones of the same workflow.
+        Raises BadOption."""
+        name = workflow if isinstance(workflow, str) else getattr(workflow, "name", None)
+        named = "args" in options or "kwargs" in options
+        if stored is not None and stored.workflow == name and not named:
+            return stored.input
+        kwargs = {} if options.get("kwargs") is None else options["kwargs"]
+        args = () if options.get("args") is None else options["args"]
+        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+            raise BadOption(
+                option="kwargs", value=kwargs, why='give names and values, such as {"limit": 5}'
+            )
+        return self._client.input_of(workflow, tuple(checked_many("args", args)), dict(kwargs))
 
     def _check_name(self, name: Any) -> None:
         if (
@@ -205,13 +265,13 @@ class ScheduleService:
 
     # Changing
 
-    def remove(self, name: str) -> Request:
+    def remove(self, name: str) -> Request[None]:
         """Delete a schedule. Raises ScheduleNotFound."""
         return Request(
             RemoveSchedule(self._client.namespace, self.get(name).name), lambda answer: None
         )
 
-    def pause(self, name: str, reason: str) -> Request:
+    def pause(self, name: str, reason: str) -> Request[Schedule]:
         """Pause a schedule. The answer is the schedule. Raises ScheduleNotFound, BadOption."""
         if not isinstance(reason, str) or not reason or reason == GONE:
             raise BadOption(option="reason", value=reason, why="give the reason as a text")
@@ -220,20 +280,22 @@ class ScheduleService:
             lambda answer: self.get(name),
         )
 
-    def resume(self, name: str) -> Request:
+    def resume(self, name: str) -> Request[Schedule]:
         """Resume a paused schedule. The answer is the schedule. Raises ScheduleNotFound."""
         return Request(
             ResumeSchedule(self._client.namespace, self.get(name).name),
             lambda answer: self.get(name),
         )
 
-    def trigger(self, name: str) -> Request:
+    def trigger(self, name: str) -> Request[Tick]:
         """Start a run of a schedule now. The answer is a Tick. Raises ScheduleNotFound."""
         return Request(
             TriggerSchedule(self._client.namespace, self.get(name).name, new_id()), identity
         )
 
-    def backfill(self, name: str, since: Moment, until: Moment) -> tuple[list[Tick], Request]:
+    def backfill(
+        self, name: str, since: Moment, until: Moment
+    ) -> tuple[list[Tick], Request[list[Tick]]]:
         """Start the runs of past ticks that have none.
 
         Return all ticks of the period, each with its run, and the request for the ticks that have

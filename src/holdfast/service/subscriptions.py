@@ -39,6 +39,7 @@ from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import (
     AddSubscription,
     Consume,
+    Consumed,
     MoveCursor,
     RedeliverDeadLetters,
     RemoveSubscription,
@@ -105,20 +106,20 @@ class SubscriptionService:
             self, self.store.subscriptions.place(self.start(after, BEGINNING)), self._which(filters)
         )
 
-    def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request:
+    def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request[EventPages]:
         """Read from the stored cursor of a subscription, which is created with *after* if there is
         none. The answer is the reader."""
         which = self._which(filters)
         op = AddSubscription(self._new(name), CURSOR, which, self.start(after, BEGINNING))
         return Request(op, lambda subscription: EventPages(self, subscription.place, which))
 
-    def moved(self, name: str, place: EventCursor) -> Request:
+    def moved(self, name: str, place: EventCursor) -> Request[None]:
         """Store the cursor of a subscription."""
         return Request(MoveCursor(self._mine(name), place), lambda answer: None)
 
     def consume(
         self, name: str, callback: Callback, after: Any, batch: int, filters: Mapping[str, Any]
-    ) -> Request:
+    ) -> Request[Consumed]:
         """Call a function with the next events of a subscription, in the transaction that moves its
         cursor. Raises BadOption."""
         if not callable(callback):
@@ -168,7 +169,7 @@ class SubscriptionService:
         after: Any,
         attempts: int | None,
         filters: Mapping[str, Any],
-    ) -> Request:
+    ) -> Request[str]:
         """Deliver events to a URL, starting now or at *after*. The answer is the secret that signs
         the deliveries. Raises BadOption, SubscriptionExists."""
         limit = ATTEMPTS if attempts is None else attempts
@@ -189,13 +190,13 @@ class SubscriptionService:
         )
         return Request(op, self.sealer.secrets.reveal_webhook)
 
-    def remove(self, name: str) -> Request:
+    def remove(self, name: str) -> Request[None]:
         """Delete a subscription. Raises SubscriptionNotFound."""
         return Request(
             RemoveSubscription(self._mine(checked_string("name", name))), lambda answer: None
         )
 
-    def replay(self, name: str) -> Request:
+    def replay(self, name: str) -> Request[int]:
         """Deliver the dead letters of a webhook again. The answer is their number."""
         return Request(RedeliverDeadLetters(self._mine(checked_string("name", name))), int)
 

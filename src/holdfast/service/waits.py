@@ -58,7 +58,7 @@ def deliver(
     *,
     source: str | None,
     key: str | None,
-) -> Request:
+) -> Request[DeliveryReceipt]:
     """Deliver a signal to an issued wait. The answer is DeliveryReceipt. Raises BadOption,
     TokenRefused."""
     if not isinstance(wait_id, str) or not isinstance(token, str):
@@ -80,7 +80,7 @@ def deliver(
 
 def release(
     store: Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None
-) -> Request:
+) -> Request[str]:
     """Release a wait of a run, or start a delayed run now. Without *step*, the run must have only
     one wait. The answer is the step, empty for a delayed run. Raises WaitNotFound, BadOption."""
     checked_string("step", step)
@@ -152,6 +152,21 @@ def listed(
         _info(wait, _fingerprint(good.get(wait.kid or ""), wait, reveal), now, ended=ended)
         for wait in waits
     ]
+
+
+def get(client: RunService, wait_id: str) -> WaitInfo:
+    """Return an issued wait by its id, without its token. Raises WaitNotFound."""
+    store = client.store
+    wait = store.waits.get(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
+    if wait is None or not client.is_mine(wait.run_id):
+        raise WaitNotFound(wait=wait_id)
+    now = store.now()
+    run = store.runs.get(wait.run_id)
+    ended = run is not None and run.finished_at is not None
+    good = {key.kid: key for key in store.keys.all() if key.is_good(now)}
+    reveal = client.sealer.secrets.reveal
+    fingerprint = _fingerprint(good.get(wait.kid or ""), wait, reveal)
+    return _info(wait, fingerprint, now, ended=ended)
 
 
 def _info(wait: WaitRecord, fingerprint: str | None, now: int, *, ended: bool) -> WaitInfo:

@@ -15,7 +15,7 @@ from holdfast import streams as streams
 from holdfast import versions as versions
 from holdfast.authoring.python.api_shared import *
 from holdfast.authoring.python.api_sync import *
-from holdfast.connect.engine import Engine as Engine
-from holdfast.connect.engine import Run as Run
+from holdfast.connect.blocking.engine import Engine as Engine
+from holdfast.connect.blocking.run import Run as Run
 from holdfast.sync import graphs as graphs
 from holdfast.sync import waits as waits

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.testing.clock import VirtualClock
     from holdfast.testing.crash import BrokenPromise, CrashReport, crash_everywhere
+    from holdfast.testing.engine_internals import internals
     from holdfast.testing.idle import NotIdle
     from holdfast.testing.lab import Lab, NeverEnds
 
@@ -23,6 +24,7 @@ _HOMES = {
     "NotIdle": "idle",
     "VirtualClock": "clock",
     "crash_everywhere": "crash",
+    "internals": "engine_internals",
 }
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "NotIdle",
     "VirtualClock",
     "crash_everywhere",
+    "internals",
 ]
 
 

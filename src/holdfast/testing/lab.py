@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from holdfast.connect.engine import Engine, Run
+from holdfast.connect.blocking.engine import Engine
+from holdfast.connect.blocking.run import Run
 from holdfast.connect.open_store import open_store
 from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
@@ -20,6 +21,7 @@ from holdfast.core.status import FINAL, Status
 from holdfast.engine.worker.worker import Worker
 from holdfast.testing import idle
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.engine_internals import internals
 
 T = TypeVar("T")
 
@@ -71,8 +73,9 @@ class Lab:
         except BaseException:
             store.close()
             raise
-        assert engine._loop is not None
-        engine._loop.set_exception_handler(_ignore_crashes)
+        loop = engine._calls.worker_thread.loop
+        assert loop is not None
+        loop.set_exception_handler(_ignore_crashes)
         return engine
 
     def __enter__(self) -> Lab:
@@ -153,7 +156,7 @@ class Lab:
 
     def history(self, run: Run[Any] | str) -> list[Event]:
         """Return the events of a run, in order."""
-        return self.engine.history(_id(run))
+        return self.engine.run(_id(run)).history()
 
     def explain(self, run: Run[Any] | str) -> str:
         """Return why a run does not move, with its blockers and waits."""
@@ -188,13 +191,13 @@ class Lab:
 
     @property
     def _worker(self) -> Worker:
-        worker = self.engine._parts.worker
+        worker = internals(self.engine).worker
         assert worker is not None
         return worker
 
     def _run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the engine's loop, and block until it is done."""
-        loop = self.engine._loop
+        loop = self.engine._calls.worker_thread.loop
         assert loop is not None
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
@@ -211,11 +214,11 @@ def hasty_store(path: str, clock: VirtualClock, codec: str = "json") -> Any:
 def abandon(engine: Engine) -> None:
     """End an engine as if its process were killed: it writes nothing more, its locks are free, its
     threads end."""
-    parts = engine._parts
-    loop = engine._loop
-    thread = engine._thread
+    parts = internals(engine)
+    loop = engine._calls.worker_thread.loop
+    thread = engine._calls.worker_thread.thread
     assert parts.worker is not None and loop is not None and thread is not None
-    engine._closed = True
+    parts.closed = True
     parts.writer.close()
     # A killed process does not end its session: other workers must detect its death.
     parts.worker.session_id = ""

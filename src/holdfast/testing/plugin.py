@@ -32,7 +32,7 @@ def holdfast_lab(holdfast_clock: VirtualClock) -> Iterator[Lab]:
 
     with Lab(clock=holdfast_clock) as lab:
         yield lab
-        broken = lab.engine.check()
+        broken = lab.engine.database.check()
     assert broken == [], broken
 
 

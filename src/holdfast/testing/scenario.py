@@ -27,6 +27,7 @@ from holdfast.store.gates.operations import GateFilter
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import EndSession
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.engine_internals import internals
 from holdfast.testing.faults import Crash, Fault, FaultyStore
 from holdfast.testing.lab import HOPS, Lab, NeverEnds, hasty_store
 from holdfast.testing.recorder import RUN, CommitRecorder, RecordingProgram
@@ -197,7 +198,9 @@ class Scenario:
         Raises NeverEnds if none of them can.
         """
         unfinished = [
-            run for run in lab.engine.runs(limit=10_000) if run.status not in FINAL | {Status.STUCK}
+            run
+            for run in lab.engine.runs().page(limit=10_000)
+            if run.status not in FINAL | {Status.STUCK}
         ]
         if not unfinished:
             return False
@@ -239,7 +242,7 @@ class Scenario:
         return True
 
     def _gate_to_decide(self, lab: Lab) -> Gate | None:
-        store = lab.engine._parts.store
+        store = internals(lab.engine).store
         if self._decided in self._gate_ids:
             return store.gates.get(self._gate_ids[self._decided])
         return next(iter(store.gates.find(GateFilter(statuses=[OPEN], limit=1))), None)
@@ -248,10 +251,10 @@ class Scenario:
         # Zombies get the chance to write first: the checks must find out if they could.
         for zombie in self._zombies:
             zombie.settle()
-        runs = [lab.engine.run(run.id).record for run in lab.engine.runs(limit=10_000)]
+        runs = [lab.engine.run(run.id).record for run in lab.engine.runs().page(limit=10_000)]
         self._histories = {run.id: lab.history(run.id) for run in runs}
         self.script.check(lab)
-        return ScenarioResult(runs, self._histories, lab.engine.check(), self.ledger)
+        return ScenarioResult(runs, self._histories, lab.engine.database.check(), self.ledger)
 
     def shown(self) -> str:
         """Return the histories as readable text; empty if they cannot be read."""

@@ -7,6 +7,7 @@ from holdfast.budgets import spend
 from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.state import RunState
 from holdfast.errors import UnknownDimension
+from holdfast.testing import internals
 
 
 @step
@@ -24,10 +25,10 @@ async def guarded_shop(amount: int) -> int:
 def guard(tmp_path):
     """A guard of a run that draws on a budget of ten tokens."""
     with Engine(tmp_path / "g.db") as engine:
-        engine.budget("team", limits={"tokens": 10})
+        engine.budgets.set("team", limits={"tokens": 10})
         run = engine.start(guarded_shop, 3, budget="team")
         assert run.result(timeout=20) == 3
-        parts = engine._parts
+        parts = internals(engine)
         record = parts.store.runs.get(run.id)
         yield BudgetGuard(RunState(record, parts.store.now), parts.worker)
 

@@ -16,7 +16,7 @@ from holdfast.authoring.python.workflow import workflow
 from holdfast.cli.context import command_context, printing, without_secret
 from holdfast.cli.output import print_fields, print_json
 from holdfast.cli.scratch_database import ScratchDatabase, scratch_database
-from holdfast.connect.engine import Engine
+from holdfast.connect.blocking.engine import Engine
 
 TURNS = 3
 RUNS = 300

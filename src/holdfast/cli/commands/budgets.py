@@ -107,7 +107,7 @@ def set_budget(
     """Create or change a budget; settings that are not named keep their value. The limit 'none'
     counts a dimension without limiting it."""
     with command_context().opened(create=True) as database:
-        database.engine.budget(
+        database.engine.budgets.set(
             name, dict(limits), soft=dict(soft) or None, on_breach=on_breach, reset=reset, zone=zone
         )
         _print_one(database, name)
@@ -125,7 +125,7 @@ def set_budget(
 def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
     """Raise the limits of a budget by these amounts; runs that wait for room in it continue."""
     with command_context().opened() as database:
-        database.engine.raise_budget(name, dict(amounts), key=key)
+        database.engine.budgets.raise_limits(name, dict(amounts), key=key)
         _print_one(database, name)
 
 
@@ -141,7 +141,7 @@ def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: st
 def spend_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
     """Record spending outside any run: all amounts, or none if one of them does not fit."""
     with command_context().opened() as database:
-        database.engine.spend_budget(name, dict(amounts), key=key)
+        database.engine.budgets.spend(name, dict(amounts), key=key)
         _print_one(database, name)
 
 
@@ -151,7 +151,7 @@ def spend_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: st
 def reset_budget(name: str) -> None:
     """Set the amounts used to zero; runs that wait for room in the budget continue."""
     with command_context().opened() as database:
-        database.engine.reset_budget(name)
+        database.engine.budgets.reset(name)
         _print_one(database, name)
 
 
@@ -161,7 +161,7 @@ def reset_budget(name: str) -> None:
 def usage(run: str) -> None:
     """Show what a run and each of its descendants has spent."""
     with command_context().opened() as database:
-        amounts = database.engine.spending(database.find(run).id)
+        amounts = database.engine.budgets.usage(database.find(run).id)
     spending = views.spending_of(amounts.run, amounts.runs, amounts.total)
     if command_context().as_json:
         print_json(spending)

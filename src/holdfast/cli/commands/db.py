@@ -50,7 +50,7 @@ def check() -> None:
         with measuring("laws") as progress:
             broken = database.check(progress)
         with counting("{} payloads opened") as progress_payloads:
-            payloads = database.engine.check_payloads(progress_payloads)
+            payloads = database.engine.database.check_payloads(progress_payloads)
         broken += payloads.damaged
         keys = database.keys_in_use()
         if command_context().as_json:

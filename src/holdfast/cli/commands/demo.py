@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.connect.engine import Engine
+from holdfast.connect.blocking.engine import Engine
 
 ORDER = 1001
 KILL_AT = "pack: wrap"

@@ -66,9 +66,9 @@ def events(
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
         filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
-        for number, event in enumerate(
-            database.engine.events(after=after, name=name, follow=follow, **filters), start=1
-        ):
+        events = database.engine.events
+        read = events.follow if follow else events.read
+        for number, event in enumerate(read(after=after, name=name, **filters), start=1):
             if limit is not None and number > limit:
                 return  # reading one more event has stored the cursor behind the last one shown
             _show(views.of_run(event))

@@ -36,7 +36,7 @@ def export(run: str, file: str) -> None:
         if os.path.exists(file):
             raise click.ClickException(f"the file {file} already exists: name a new one")
         with counting("{} runs copied") as progress:
-            copy = database.engine.graphs.export if is_graph else database.engine.export
+            copy = database.engine.graphs.export if is_graph else database.engine.database.export
             count = copy(source_id, file, progress=progress)
         sealed = is_sealed(file)
         if command_context().as_json:

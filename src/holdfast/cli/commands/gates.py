@@ -87,7 +87,9 @@ def gates(
         statuses: str | list[str] = "any" if "any" in status else status or OPEN
         page = [
             database.gate(gate)
-            for gate in database.engine.gates(run=run_id, status=statuses, role=role, **filters)
+            for gate in database.engine.gates.list(
+                run=run_id, status=statuses, role=role, **filters
+            )
         ]
         now = database.now
     if command_context().as_json:
@@ -208,7 +210,7 @@ def decide_gate(gate: str, choice: str, **answer: Any) -> None:
 def _decide(name: str, choice: str, *, by: str | None, roles: list[str], **answer: Any) -> None:
     with command_context().opened() as database:
         gate = database.find_gate(name)
-        changed = database.engine.decide(
+        changed = database.engine.gates.decide(
             gate, choice, by=by or getpass.getuser(), roles=roles, **answer
         )
         _report(database, changed)
@@ -246,7 +248,7 @@ def _report(
 def delegate_gate(gate: str, to: str, by: str | None, roles: list[str], reason: str | None) -> None:
     """Let another person decide in your place."""
     with command_context().opened() as database:
-        changed = database.engine.delegate(
+        changed = database.engine.gates.delegate(
             database.find_gate(gate),
             to,
             by=by or getpass.getuser(),
@@ -275,7 +277,7 @@ def reassign_gate(
     if not to and not roles:
         raise click.UsageError("the people who may decide are missing: use --to or --role")
     with command_context().opened() as database:
-        changed = database.engine.reassign(
+        changed = database.engine.gates.reassign(
             database.find_gate(gate),
             assignees=to,
             roles=roles,
@@ -300,7 +302,7 @@ def reassign_gate(
 def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
     """Close a gate without a decision; its wait in the workflow raises GateWithdrawn."""
     with command_context().opened() as database:
-        changed = database.engine.withdraw(
+        changed = database.engine.gates.withdraw(
             database.find_gate(gate), by=by or getpass.getuser(), reason=reason
         )
         _report(database, changed)
@@ -317,7 +319,7 @@ def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
 def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> None:
     """Replace the data of a gate: decisions made so far lapse, and people decide again."""
     with command_context().opened() as database:
-        changed = database.engine.update_gate(
+        changed = database.engine.gates.update(
             database.find_gate(gate), data, by=by or getpass.getuser(), reason=reason
         )
         _report(database, changed, f"the data to decide on has the hash {changed.hash}")
@@ -347,7 +349,7 @@ def link_gate(gate: str, choice: str, by: str, roles: list[str], expires: Any) -
     it to decide in that person's name."""
     with command_context().opened() as database:
         record = database.find_gate(gate)
-        token = database.engine.gate_link(record, choice, by=by, roles=roles, expires=expires)
+        token = database.engine.gates.link(record, choice, by=by, roles=roles, expires=expires)
     if command_context().as_json:
         print_json({"gate": record.id, "choice": choice, "by": by, "token": str(token)})
     else:
@@ -367,4 +369,4 @@ def link_gate(gate: str, choice: str, by: str, roles: list[str], expires: Any) -
 def answer_gate(token: str, feedback: str | None) -> None:
     """Decide a gate with the token of a link (or HOLDFAST_TOKEN)."""
     with command_context().opened() as database:
-        _report(database, database.engine.answer(token, feedback=feedback))
+        _report(database, database.engine.gates.answer(token, feedback=feedback))

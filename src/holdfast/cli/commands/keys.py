@@ -31,7 +31,7 @@ def keys(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        signing_keys = [views.of(key) for key in database.engine.keys()]
+        signing_keys = [views.of(key) for key in database.engine.keys.list()]
     if command_context().as_json:
         print_json(signing_keys)
         return
@@ -60,7 +60,7 @@ def keys(ctx: click.Context) -> None:
 def rotate(grace: str) -> None:
     """Create a new key that signs all tokens from now on."""
     with command_context().opened(create=True) as database:
-        rotation = views.rotation_of(database.engine.rotate_key(grace=grace))
+        rotation = views.rotation_of(database.engine.keys.rotate(grace=grace))
     if command_context().as_json:
         print_json(rotation)
         return

@@ -99,7 +99,7 @@ def set_lane(
         )
     with command_context().opened(create=True) as database:
         lane = database.lane(name)
-        database.engine.lane(
+        database.engine.lanes.set(
             name,
             concurrency=_number("--concurrency", concurrency, lane.concurrency),
             rate=_text(rate_text, lane.rate),

@@ -66,7 +66,9 @@ def signal(
         return
     name, payload = _parse(words, (), ("NAME",))
     with command_context().opened() as database:
-        receipt = database.engine.deliver(str(wait), token, name, payload, source=source, key=key)
+        receipt = database.engine.waits.deliver(
+            str(wait), token, name, payload, source=source, key=key
+        )
     _report(
         f"signal sent to the wait {wait}: {receipt.effect.value}",
         wait=wait,

@@ -85,6 +85,6 @@ def _delete(
     database: OpenDatabase, older_than: Moment, status: Sequence[str], workflow: str | None
 ) -> int:
     with counting("{} runs deleted") as progress:
-        return database.engine.prune(
+        return database.engine.retention.prune(
             older_than, status=status, workflow=workflow, batch=PAGE, progress=progress
         )

@@ -116,7 +116,7 @@ def set_rule(
 ) -> None:
     """Create the rule NAME, or replace it."""
     with command_context().opened(create=True) as database:
-        database.engine.retention(
+        database.engine.retention.set(
             name,
             what=what,
             workflow=workflow,
@@ -136,7 +136,7 @@ def remove(name: str, yes: bool) -> None:
     """Remove the rule NAME. Data that it has deleted does not come back."""
     with command_context().opened() as database:
         confirm(f"Remove the rule {name}?", yes=yes)
-        database.engine.remove_retention(name)
+        database.engine.retention.remove(name)
         if command_context().as_json:
             print_json({"removed": name})
         else:
@@ -150,14 +150,14 @@ def remove(name: str, yes: bool) -> None:
 def apply(dry_run: bool, yes: bool) -> None:
     """Apply the rules now, in this process, without waiting for a worker."""
     with command_context().opened() as database:
-        previews = database.engine.preview_retention() if dry_run or not yes else []
+        previews = database.engine.retention.preview() if dry_run or not yes else []
         if dry_run:
             _print_previews([preview_of(preview) for preview in previews])
             return
         runs = sum(preview.runs for preview in previews)
         confirm(f"Delete or trim {runs} runs?", yes=yes, preview="--dry-run")
         with counting("{} runs deleted or trimmed") as progress:
-            deleted = database.engine.retain(progress)
+            deleted = database.engine.retention.apply(progress)
     if command_context().as_json:
         print_json({"runs": deleted})
     else:

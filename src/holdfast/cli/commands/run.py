@@ -16,7 +16,8 @@ from holdfast.cli.context import command_context, printing
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import print_json, print_line
 from holdfast.cli.params import JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
-from holdfast.connect.engine import Engine, Run
+from holdfast.connect.blocking.engine import Engine
+from holdfast.connect.blocking.run import Run
 from holdfast.errors import ResultTimeout
 from holdfast.views.values import value
 

@@ -68,14 +68,21 @@ Examples:
     help="Only runs with smaller ids: the next page. E.g. --before 01m7ge8gkb9apz",
 )
 @printing
-def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filters: Any) -> None:
+def runs(
+    limit: int,
+    before: str | None,
+    tags: Sequence[tuple[str, str]],
+    parent: str | None,
+    **filters: Any,
+) -> None:
     """List runs, newest first."""
     filters["namespace"] = filters["namespace"] or command_context().namespace
     with command_context().opened() as database:
         if parent is not None:
             filters["parent_id"] = database.find(parent).id
         # one more than is shown, to know whether there is a next page
-        records = database.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
+        query = database.engine.runs(tags=dict(tags), **filters)
+        records = query.page(after=before, limit=limit + 1)
         page = database.views_of(records[:limit])
         if command_context().as_json:
             print_json(page)

@@ -12,7 +12,7 @@ from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
-from holdfast.connect.engine import Engine
+from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.schedules.plan import MOST_TICKS
@@ -159,7 +159,9 @@ def set_schedule(
         namespace=command_context().namespace,
     )
     try:
-        engine.schedule(name, workflow, args=args, tags=dict(tags), dates=dates or None, **settings)
+        engine.schedules.set(
+            name, workflow, args=args, tags=dict(tags), dates=dates or None, **settings
+        )
         _show(engine, name)
     finally:
         engine.close()
@@ -187,7 +189,7 @@ def show(name: str) -> None:
 def next_ticks(name: str, count: int) -> None:
     """Show the next ticks of a schedule, in its time zone."""
     with command_context().opened() as database:
-        ticks = [tick.isoformat() for tick in database.engine.next_ticks(name, count)]
+        ticks = [tick.isoformat() for tick in database.engine.schedules.next(name, count)]
         if command_context().as_json:
             print_json(ticks)
         else:
@@ -208,7 +210,7 @@ def next_ticks(name: str, count: int) -> None:
 def pause(name: str, reason: str) -> None:
     """Pause a schedule: it starts no runs until it is resumed."""
     with command_context().opened() as database:
-        database.engine.pause_schedule(name, reason)
+        database.engine.schedules.pause(name, reason)
         _show(database.engine, name)
 
 
@@ -219,7 +221,7 @@ def resume(name: str) -> None:
     """Resume a paused schedule with its next tick; `backfill` makes up for the ticks during the
     pause."""
     with command_context().opened() as database:
-        database.engine.resume_schedule(name)
+        database.engine.schedules.resume(name)
         _show(database.engine, name)
 
 
@@ -229,7 +231,7 @@ def resume(name: str) -> None:
 def trigger(name: str) -> None:
     """Start a run of a schedule now, as for a tick, and print its id."""
     with command_context().opened() as database:
-        tick = views.tick_of(database.engine.trigger(name))
+        tick = views.tick_of(database.engine.schedules.trigger(name))
         if command_context().as_json:
             print_json(tick)
         else:
@@ -266,7 +268,7 @@ def backfill(name: str, since: str | datetime, until: str | datetime, dry_run: b
     with command_context().opened() as database:
         ticks = [
             views.tick_of(tick)
-            for tick in database.engine.backfill(name, since, until, preview=dry_run)
+            for tick in database.engine.schedules.backfill(name, since, until, preview=dry_run)
         ]
         if command_context().as_json:
             print_json(ticks)
@@ -288,7 +290,7 @@ def remove(name: str, yes: bool) -> None:
     """Remove a schedule; its runs are kept."""
     with command_context().opened() as database:
         confirm(f"Remove the schedule {name}?", yes=yes)
-        database.engine.unschedule(name)
+        database.engine.schedules.remove(name)
     if command_context().as_json:
         print_json({"removed": name})
     else:
@@ -303,7 +305,7 @@ def _outcome(tick: TickView, *, dry_run: bool) -> str:
 
 def _list() -> None:
     with command_context().opened() as database:
-        records = [views.of(schedule) for schedule in database.engine.schedules()]
+        records = [views.of(schedule) for schedule in database.engine.schedules.list()]
         if command_context().as_json:
             print_json(records)
             return
@@ -323,14 +325,14 @@ def _list() -> None:
 def _state(database: OpenDatabase, schedule: ScheduleView) -> str:
     if schedule.paused is not None:
         return f"paused: {schedule.paused}"
-    ticks = database.engine.next_ticks(schedule.name, 1)
+    ticks = database.engine.schedules.next(schedule.name, 1)
     return ticks[0].isoformat() if ticks else "never"
 
 
 def _show(engine: Engine, name: str) -> None:
-    schedule = views.of(engine.find_schedule(name))
-    blockers = [blocker_of(blocker) for blocker in engine.why_schedule(name)]
-    ticks = [tick.isoformat() for tick in engine.next_ticks(name)]
+    schedule = views.of(engine.schedules.get(name))
+    blockers = [blocker_of(blocker) for blocker in engine.schedules.why(name)]
+    ticks = [tick.isoformat() for tick in engine.schedules.next(name)]
     if command_context().as_json:
         fields = {field: getattr(schedule, field) for field in schedule.__struct_fields__}
         print_json({**fields, "next": ticks, "why": blockers})

@@ -100,7 +100,7 @@ def set_webhook(
     with command_context().opened(create=True) as database:
         run_id = None if run is None else database.find(run).id
         filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
-        signing_secret = database.engine.add_webhook(
+        signing_secret = database.engine.webhooks.set(
             name, url, secret=secret, after=after, attempts=attempts, **filters
         )
         if command_context().as_json:
@@ -121,7 +121,7 @@ def remove(name: str, yes: bool) -> None:
 def _remove(name: str, question: str, yes: bool) -> None:
     with command_context().opened() as database:
         confirm(question, yes=yes)
-        database.engine.unsubscribe(name)
+        database.engine.events.unsubscribe(name)
     if command_context().as_json:
         print_json({"removed": name})
     else:
@@ -136,7 +136,9 @@ def _remove(name: str, question: str, yes: bool) -> None:
 def dead_letters(name: str) -> None:
     """List the dead letters of a webhook: events that could not be delivered, oldest first."""
     with command_context().opened() as database:
-        letters = [views.letter_of(letter) for letter in database.engine.dead_letters(name)]
+        letters = [
+            views.letter_of(letter) for letter in database.engine.webhooks.dead_letters(name)
+        ]
         if command_context().as_json:
             print_json(letters)
             return
@@ -160,7 +162,7 @@ def dead_letters(name: str) -> None:
 def redeliver(name: str) -> None:
     """Queue the dead letters of a webhook for another delivery by a worker."""
     with command_context().opened() as database:
-        count = database.engine.replay_dead_letters(name)
+        count = database.engine.webhooks.redeliver(name)
         if command_context().as_json:
             print_json({"name": name, "letters": count})
         else:

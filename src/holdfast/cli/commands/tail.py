@@ -52,11 +52,11 @@ def tail(run: str, follow: bool, after: int, step: str | None, no_best_effort: b
         show = _Printer(database, record)
         options: dict[str, Any] = {"step": step, "best_effort": not no_best_effort}
         if follow:
-            for frame in database.engine.tail(record.id, after=after, **options):
+            for frame in database.engine.streams.tail(record.id, after=after, **options):
                 show(views.of(frame))
             show.end()
             return
-        while page := database.engine.read(record.id, after=after, limit=PAGE, **options):
+        while page := database.engine.streams.read(record.id, after=after, limit=PAGE, **options):
             for frame in page:
                 show(views.of(frame))
             after = page[-1].seq

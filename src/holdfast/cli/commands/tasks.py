@@ -10,9 +10,9 @@ import click
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
-from holdfast.connect.lease import Lease
+from holdfast.connect.blocking.lease import Lease
+from holdfast.connect.blocking.tasks import TaskWorker
 from holdfast.connect.open_database import OpenDatabase
-from holdfast.connect.tasks import TaskWorker
 from holdfast.core.streams.model import StreamMode
 from holdfast.core.tasks.policy import FailureKind
 from holdfast.core.tasks.suspension import ON_TIMEOUT
@@ -184,7 +184,7 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str
     }
     options |= {"capabilities": offer["capabilities"], "claims": wait is not None}
     with command_context().opened() as database:
-        task_worker: TaskWorker = database.engine.leases(worker, ttl=ttl, **options)
+        task_worker: TaskWorker = database.engine.tasks.worker(worker, ttl=ttl, **options)
         leases = task_worker.claim(limit, wait=wait)
         if not leases:
             task_worker.close()
@@ -211,7 +211,7 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str
 def renew(lease: str, ttl: str) -> None:
     """Renew a lease and all leases that were claimed with it; report a requested cancellation."""
     with command_context().opened() as database:
-        held = database.engine.lease(lease, ttl=ttl)
+        held = database.engine.tasks.lease(lease, ttl=ttl)
         held.renew()
         reason = held.cancel_reason
         line = "renewed"
@@ -231,7 +231,7 @@ def renew(lease: str, ttl: str) -> None:
 def progress(lease: str, percent: float, message: str | None) -> None:
     """Report the progress of the run; `holdfast show` displays it."""
     with command_context().opened() as database:
-        held = database.engine.lease(lease)
+        held = database.engine.tasks.lease(lease)
         held.progress(percent, message)
         _report(
             {"run": held.run.id, "percent": percent, "message": message},
@@ -278,7 +278,7 @@ def progress(lease: str, percent: float, message: str | None) -> None:
 def emit(lease: str, values: tuple[Any, ...], **options: Any) -> None:
     """Append frames to the output of the run; `holdfast tail` follows it."""
     with command_context().opened() as database:
-        held = database.engine.lease(lease)
+        held = database.engine.tasks.lease(lease)
         last = held.emit(*values, **options)
         _report({"run": held.run.id, "seq": last}, f"run {held.run.id} has emitted frame {last}")
 
@@ -297,7 +297,7 @@ def wait(lease: str, name: str, expires: Any) -> None:
     """Create a wait for outside programs, and print its id and its token. A program that has both
     may send signals to the wait."""
     with command_context().opened() as database:
-        created = database.engine.lease(lease).create_wait(name, expires=expires)
+        created = database.engine.tasks.lease(lease).create_wait(name, expires=expires)
         data = {
             "wait": created.id,
             "name": created.name,
@@ -416,7 +416,7 @@ def reclaim(run: str, capabilities: list[str], ttl: str, worker: str) -> None:
             "workflows": [record.workflow],
             "claims": False,
         }
-        task_worker: TaskWorker = database.engine.leases(worker, ttl=ttl, **offer)
+        task_worker: TaskWorker = database.engine.tasks.worker(worker, ttl=ttl, **offer)
         try:
             answer = task_worker.reclaim(record.id)
         except HoldfastError:
@@ -449,7 +449,7 @@ def revoke(run: str, reason: str) -> None:
     """Revoke the lease of a run; later writes of its holder are refused."""
     with command_context().opened() as database:
         run_id = database.find(run, mine=True).id
-        revoked = database.engine.revoke(run_id, reason)
+        revoked = database.engine.tasks.revoke(run_id, reason)
         if revoked:
             line = f"the lease of run {run_id} was revoked"
         else:
@@ -465,7 +465,7 @@ def priority(run: str, priority: int) -> None:
     """Change the priority of a run."""
     with command_context().opened() as database:
         run_id = database.find(run, mine=True).id
-        old = database.engine.prioritise(run_id, priority)
+        old = database.engine.tasks.prioritise(run_id, priority)
         _report(
             {"run": run_id, "old": old, "new": priority},
             f"the priority of run {run_id} is {priority} (was {old})",
@@ -484,14 +484,14 @@ def override(run: str, reason: str, result: Any, failed: bool) -> None:
     """End a run as completed or failed, whether it has a holder or not."""
     with command_context().opened() as database:
         run_id = database.find(run, mine=True).id
-        status = database.engine.override(run_id, reason, result=result, failed=failed)
+        status = database.engine.tasks.override(run_id, reason, result=result, failed=failed)
         _report({"run": run_id, "status": status.value}, f"run {run_id} is {status.value}")
 
 
 def _end(lease: str, act: Callable[[Lease], RunEnded | Retried | Deferred]) -> None:
     """End a lease with *act*, and report what happens to its run."""
     with command_context().opened() as database:
-        held = database.engine.lease(lease)
+        held = database.engine.tasks.lease(lease)
         answer = act(held)
         _report(_answer(database, held, answer), _line(held, answer))
 

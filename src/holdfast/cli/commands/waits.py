@@ -49,7 +49,7 @@ def waits(ctx: click.Context, run: str | None, escalated: bool, limit: int) -> N
         run_id = None if run is None else database.find(run).id
         listed = [
             views.of(wait)
-            for wait in database.engine.waits(run_id, escalated=escalated, limit=limit)
+            for wait in database.engine.waits.list(run_id, escalated=escalated, limit=limit)
         ]
     if command_context().as_json:
         print_json(listed)
@@ -75,7 +75,7 @@ def waits(ctx: click.Context, run: str | None, escalated: bool, limit: int) -> N
 def print_token(wait: str) -> None:
     """Print the token of a wait, for an outside program."""
     with command_context().opened() as database:
-        token = database.engine.wait_token(wait)
+        token = database.engine.waits.token(wait)
     if command_context().as_json:
         print_json({"wait": wait, "token": str(token)})
     else:
@@ -100,7 +100,7 @@ def release(run: str, step: str | None, payload: Any, by: str | None) -> None:
     now, or start a delayed run now."""
     with command_context().opened() as database:
         run_id = database.find(run).id
-        released_step = database.engine.release(run_id, step=step, payload=payload, by=by)
+        released_step = database.engine.waits.release(run_id, step=step, payload=payload, by=by)
     if command_context().as_json:
         print_json({"run": run_id, "step": released_step})
     elif released_step:

@@ -18,8 +18,8 @@ from holdfast.cli.context import command_context, shared, without_secret
 from holdfast.cli.loading import known_workflows, load_module, load_name, split
 from holdfast.cli.params import DURATION, many
 from holdfast.connect.async_engine import AsyncEngine
+from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.components import Components, EngineOptions, settings_from
-from holdfast.connect.engine import Engine
 from holdfast.core.program import is_definition
 from holdfast.core.status import Status
 from holdfast.engine.worker.worker import Worker
@@ -176,7 +176,7 @@ def _components_of(
 ) -> Components:
     """Return the components of an engine of the module, with its database and its settings; options
     of the command line override its settings."""
-    parts = (engine._open() if isinstance(engine, AsyncEngine) else engine)._parts
+    parts = engine._calls.open()
     if command_context().db is not None:
         raise click.UsageError(f"{target} is an Engine with its own database: omit --db")
     if parts.worker is not None:

@@ -48,9 +48,9 @@ class CompleteMany:
         )
         """The requests to commit."""
 
-    def _sorted(self) -> tuple[list[TaskCompletion], list[Request]]:
+    def _sorted(self) -> tuple[list[TaskCompletion], list[Request[Any]]]:
         together: list[TaskCompletion] = []
-        others: list[Request] = []
+        others: list[Request[Any]] = []
         known: set[str] = set()
         encode = self._tasks.codec.encode
         is_small = self._tasks.is_small

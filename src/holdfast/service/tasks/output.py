@@ -33,7 +33,9 @@ class TaskOutput:
         self._codec = client.codec
         self._sealer = client.sealer
 
-    def progress(self, held: LeaseState, percent: float | None, message: str | None) -> Request:
+    def progress(
+        self, held: LeaseState, percent: float | None, message: str | None
+    ) -> Request[Any]:
         """Report the progress of a run. A value that is None stays as it was. Raises BadOption."""
         if percent is None and message is None:
             raise BadOption(option="percent", why="give a percentage, a message, or both")
@@ -66,7 +68,7 @@ class TaskOutput:
         keep: int | None,
         ttl: Duration | None,
         place: int | None,
-    ) -> Request:
+    ) -> Request[Any]:
         """Append frames, all of them or none. *place* is the number of frames that the attempt has
         appended before: a repeated call with the same place appends nothing. The answer is the
         number of the last frame. Raises BadOption, FrameTooBig."""
@@ -143,7 +145,7 @@ class TaskOutput:
         )
         return NewFrame(0, kind, mode, sealed, now, name)
 
-    def _request(self, held: LeaseState, output: Output) -> Request:
+    def _request(self, held: LeaseState, output: Output) -> Request[Any]:
         return Request(
             AppendFrames(held.run.id, held.proof.generation, output), lambda answer: answer.last_seq
         )

@@ -235,7 +235,7 @@ class TaskService(Suspensions, LeaseTerms):
         routes: Sequence[tuple[int, str]],
         capabilities: Sequence[str],
         term: LeaseTerm,
-    ) -> Request:
+    ) -> Request[list[LeaseState]]:
         """Lease one given run. The answer is that of ``claim``. Raises RunNotFound, RunFinished,
         NotReclaimable; decoding the answer raises NotReclaimable if the run could not be
         leased."""
@@ -288,10 +288,10 @@ class TaskService(Suspensions, LeaseTerms):
         limit: int,
         term: LeaseTerm,
         run_id: str | None = None,
-    ) -> Request:
+    ) -> Request[list[LeaseState]]:
         """Lease up to *limit* runs. The answer is the leases that the holder receives: runs whose
         wait is not over are parked again, and runs whose lease was lost too often are failed."""
-        begun: dict[str, tuple[LeaseState, Request | None]] = {}
+        begun: dict[str, tuple[LeaseState, Request[Any] | None]] = {}
 
         def judge(
             leased: LeasedTask, history: list[Event], signals: Callable[[], list[Signal]]
@@ -318,7 +318,7 @@ class TaskService(Suspensions, LeaseTerms):
 
         return Request(ClaimLeases(session_id, routes, limit, run_id, judge), decode)
 
-    def _begin(self, held: LeaseState, signals: Callable[[], list[Signal]]) -> Request | None:
+    def _begin(self, held: LeaseState, signals: Callable[[], list[Signal]]) -> Request[Any] | None:
         """Return the request that is written before the holder receives a lease, None if there is
         none: it records the outcome of the run's wait, or fails a run whose lease was lost too
         often. The answer is whether the holder receives the lease."""
@@ -337,7 +337,7 @@ class TaskService(Suspensions, LeaseTerms):
 
         return Request(request.op, decode)
 
-    def _give_up(self, held: LeaseState) -> Request:
+    def _give_up(self, held: LeaseState) -> Request[Any]:
         """Return the request that fails a run whose lease was lost too often. The answer is False:
         the holder does not receive the lease."""
         message = (
@@ -403,7 +403,7 @@ class TaskService(Suspensions, LeaseTerms):
 
     # Requests of holders
 
-    def complete(self, held: LeaseState, result: Any) -> Request:
+    def complete(self, held: LeaseState, result: Any) -> Request[RunEnded]:
         """Complete the run with a result. The answer is RunEnded."""
         data = self.codec.encode(result, what="the result")
         ended = RunEnded(Status.COMPLETED)
@@ -422,7 +422,7 @@ class TaskService(Suspensions, LeaseTerms):
 
     def fail(
         self, held: LeaseState, kind: str, message: str, details: Mapping[str, Any] | None
-    ) -> Request:
+    ) -> Request[Retried | RunEnded]:
         """Record that the attempt failed. The kind of the failure and the policy decide whether the
         run is retried: the answer is Retried or RunEnded. Raises BadOption, NotEncodable."""
         if not is_one_of(kind, list(FailureKind)):
@@ -475,7 +475,7 @@ class TaskService(Suspensions, LeaseTerms):
         except (TypeError, ValueError) as error:
             raise NotEncodable(value="the failure", why=str(error)) from None
 
-    def delay(self, held: LeaseState, until: Moment) -> Request:
+    def delay(self, held: LeaseState, until: Moment) -> Request[Deferred]:
         """Delay the run until a time, or for a duration; the attempt does not count as failed. The
         answer is Deferred. Raises BadWait."""
         now = self.store.now()
@@ -489,7 +489,9 @@ class TaskService(Suspensions, LeaseTerms):
         }
         return self._write(held, [event], Deferred(Status.PENDING, at), **place)
 
-    def _write(self, held: LeaseState, events: list[Event], outcome: Any, **place: Any) -> Request:
+    def _write(
+        self, held: LeaseState, events: list[Event], outcome: Any, **place: Any
+    ) -> Request[Any]:
         """Return the request that writes *events* as the holder; its answer is *outcome*, or
         RevisionChanged if *place* names a revision that is no longer current."""
         for number, event in enumerate(events, start=held.seq + 1):
@@ -509,7 +511,7 @@ class TaskService(Suspensions, LeaseTerms):
 
         return Request(op, decode)
 
-    def explain(self, held: LeaseState, request: Request, refused: LeaseLost) -> Any:
+    def explain(self, held: LeaseState, request: Request[Any], refused: LeaseLost) -> Any:
         """Return the first answer if a refused write repeats one that was committed; else raise
         LeaseLost with the reason."""
         op = request.op
@@ -557,7 +559,7 @@ class TaskService(Suspensions, LeaseTerms):
 
     # Requests of operators
 
-    def revoke(self, run_id: str, reason: str, session_id: str | None) -> Request:
+    def revoke(self, run_id: str, reason: str, session_id: str | None) -> Request[bool]:
         """Revoke the lease of a run. The answer is whether the run had a holder. Raises
         BadOption."""
         op = RevokeLease(
@@ -568,14 +570,14 @@ class TaskService(Suspensions, LeaseTerms):
         )
         return Request(op, bool)
 
-    def priority(self, run_id: str, priority: int) -> Request:
+    def priority(self, run_id: str, priority: int) -> Request[int]:
         """Change the priority of a run. The answer is the old priority. Raises BadOption."""
         op = SetPriority(
             run_id=run_named(run_id), namespace=self.namespace, priority=priority_of(priority)
         )
         return Request(op, int)
 
-    def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request:
+    def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request[Status]:
         """End a run by an operator's decision: completed with *result*, or failed. The answer is
         its status. Raises BadOption."""
         reason = _reason(reason)

@@ -74,7 +74,9 @@ class Suspensions:
         self.codec = client.codec
         self.sealer = client.sealer
 
-    def _write(self, held: LeaseState, events: list[Event], outcome: Any, **place: Any) -> Request:
+    def _write(
+        self, held: LeaseState, events: list[Event], outcome: Any, **place: Any
+    ) -> Request[Any]:
         raise NotImplementedError
 
     # Issued waits
@@ -90,7 +92,7 @@ class Suspensions:
         wait = next(open_waits, None)
         return None if wait is None else self._issued(wait)
 
-    def create_wait(self, held: LeaseState, name: str, expires: Moment | None) -> Request:
+    def create_wait(self, held: LeaseState, name: str, expires: Moment | None) -> Request[Any]:
         """Issue a wait. The answer is LeaseWait. The caller must have created a signing key.
         Raises BadOption, BadWait."""
         name = checked_name("name", name)
@@ -173,7 +175,7 @@ class Suspensions:
             step=f"wait {held.proof.generation}", condition=condition, until=until, on_timeout=ends
         )
 
-    def suspend(self, held: LeaseState, wanted: Suspension) -> Request:
+    def suspend(self, held: LeaseState, wanted: Suspension) -> Request[Any]:
         """Suspend the run. Its next holder receives the outcome of the wait. The answer is
         Deferred, or RevisionChanged if something reached the run meanwhile."""
         event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.told())
@@ -203,7 +205,7 @@ class Suspensions:
         *,
         effects: Sequence[Effect] = (),
         revision: int | None = None,
-    ) -> Request:
+    ) -> Request[Any]:
         """Park the run on its suspension, or leave it claimable if its condition is met already."""
         now = self.store.now()
         progress = conditions.ConditionProgress(wanted.condition, self._read(held)).offer_all(
@@ -237,7 +239,7 @@ class Suspensions:
             (opened,) = self._client.sealer.events(held.run.id, [outcome])
             held.resumed = _resumed(opened)
 
-    def judge(self, held: LeaseState, signals: Sequence[Signal]) -> Request:
+    def judge(self, held: LeaseState, signals: Sequence[Signal]) -> Request[Any]:
         """Return the request that records the outcome of a wait, before the holder receives it; if
         the wait is not over, the request that parks the run again."""
         wait = held.open
@@ -279,7 +281,7 @@ class Suspensions:
         signals: Sequence[Signal],
         consumed: Sequence[Signal],
         **more: Any,
-    ) -> Request:
+    ) -> Request[Any]:
         """Return the request that ends a wait: it records the outcome with *signals*, consumes the
         signals *consumed*, and closes the wait and its issued waits."""
         by = {

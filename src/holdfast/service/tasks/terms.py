@@ -36,7 +36,7 @@ class LeaseTerms:
 
     def renew(
         self, session_id: str, ttl: Duration, term: LeaseTerm, held: LeaseState | None = None
-    ) -> Request:
+    ) -> Request[int]:
         """Renew all leases of a session; with *held*, only if that lease is still valid. The answer
         is their new expiry, in microseconds since 1970. Decoding it raises LeaseLost."""
         op = RenewLeases(session_id=session_id, lifetime=lifetime_of(ttl))

@@ -1,0 +1,1 @@
+"""The blocking engine. ``tools/generate_blocking.py`` writes all files here."""

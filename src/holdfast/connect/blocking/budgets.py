@@ -1,0 +1,109 @@
+# Generated from connect/budgets.py by tools/generate_blocking.py: do not edit.
+"""``engine.budgets``: set, raise, reset and spend the budgets that runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.budgets.model import Budget
+from holdfast.service import budgets as budget_service
+from holdfast.service.budgets import Spendings
+from holdfast.service.runs import Request
+
+Amounts = Mapping[str, int | float | str | Decimal | None]
+"""Amounts by their dimension, such as ``{"tokens": 1000}``; in limits, None removes the limit."""
+
+
+class Budgets:
+    """The budgets of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def set(
+        self,
+        name: str,
+        limits: Amounts,
+        *,
+        soft: Amounts | None = None,
+        on_breach: str | None = None,
+        reset: Any = None,
+        zone: str | None = None,
+    ) -> None:
+        """Create a budget that runs share by its name, or change it: ``set("team", {"tokens":
+        1000})``. Settings of an existing budget that are not passed stay as they are; a limit of
+        None removes the limit.
+
+        At a hard limit a run waits, fails or is cancelled, as *on_breach* says; exceeding a *soft*
+        limit is only recorded. *reset* is "hour", "day", "week" or "month" in a *zone*, a duration,
+        or "never". Raises BadOption, NamespaceBound.
+        """
+
+        def make_request(parts: Components) -> Request[None]:
+            parts.client.unbound("budgets.set")
+            return budget_service.set_budget(
+                parts.store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
+            )
+
+        self._calls.commit(make_request)
+
+    def get(self, name: str) -> Budget:
+        """Return a budget. Amounts are in millionths. Raises BudgetNotFound, NamespaceBound."""
+
+        def read(parts: Components) -> Budget:
+            parts.client.unbound("budgets.get")
+            return budget_service.get_budget(parts.store, name)
+
+        return self._calls.call(read)
+
+    def list(self) -> list[Budget]:
+        """Return all budgets, including the budgets of run trees. Amounts are in millionths. Raises
+        NamespaceBound."""
+
+        def read(parts: Components) -> list[Budget]:
+            parts.client.unbound("budgets.list")
+            return parts.store.budgets.all()
+
+        return self._calls.call(read)
+
+    def raise_limits(self, name: str, amounts: Amounts, *, key: str | None = None) -> bool:
+        """Raise the limits of a budget by *amounts* and wake the runs that wait for room. Return
+        False, and change nothing, if a raise with the same *key* was made before. Raises
+        BudgetNotFound, UnknownDimension, NamespaceBound."""
+
+        def make_request(parts: Components) -> Request[bool]:
+            parts.client.unbound("budgets.raise_limits")
+            return budget_service.raise_budget(name, amounts, key)
+
+        return self._calls.commit(make_request)
+
+    def reset(self, name: str) -> None:
+        """Set the used amounts of a budget to zero and wake the runs that wait for room. Raises
+        BudgetNotFound, NamespaceBound."""
+
+        def make_request(parts: Components) -> Request[None]:
+            parts.client.unbound("budgets.reset")
+            return budget_service.reset_budget(name)
+
+        self._calls.commit(make_request)
+
+    def spend(self, name: str, amounts: Amounts, *, key: str | None = None) -> bool:
+        """Spend *amounts* outside any run, all of them or none. Return False, and spend nothing, if
+        a spending with the same *key* was made before. Raises BudgetExceeded, BudgetNotFound,
+        NamespaceBound."""
+
+        def make_request(parts: Components) -> Request[bool]:
+            parts.client.unbound("budgets.spend")
+            return budget_service.spend_budget(name, amounts, key)
+
+        return self._calls.commit(make_request)
+
+    def usage(self, run_id: str) -> Spendings:
+        """Return the amounts that a run and its descendants have spent. Raises RunNotFound."""
+        return self._calls.call(
+            lambda parts: budget_service.spending(parts.store, parts.client.get(run_id).id)
+        )

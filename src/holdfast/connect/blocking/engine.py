@@ -1,0 +1,473 @@
+# Generated from connect/async_engine.py by tools/generate_blocking.py: do not edit.
+"""``Engine``: durable workflows for asyncio programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from holdfast.authoring.python.workflow import Workflow
+from holdfast.connect import run_procedures
+from holdfast.connect.blocking.budgets import Budgets
+from holdfast.connect.blocking.database import EngineDatabase
+from holdfast.connect.blocking.events import Events
+from holdfast.connect.blocking.flows import Flows
+from holdfast.connect.blocking.gates import Gates
+from holdfast.connect.blocking.graphs import Graphs
+from holdfast.connect.blocking.keys import Keys
+from holdfast.connect.blocking.lanes import Lanes
+from holdfast.connect.blocking.retention import Retention
+from holdfast.connect.blocking.run import Run
+from holdfast.connect.blocking.runs import RunQuery
+from holdfast.connect.blocking.schedules import Schedules
+from holdfast.connect.blocking.streams import Streams
+from holdfast.connect.blocking.tasks import Tasks
+from holdfast.connect.blocking.waits import Waits
+from holdfast.connect.blocking.webhooks import Webhooks
+from holdfast.connect.blocking.workers import Workers
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import EngineOptions
+from holdfast.connect.start_options import split_options
+from holdfast.core.codec import Codec
+from holdfast.core.duration import Duration
+from holdfast.core.status import Status
+from holdfast.core.unset import UNSET
+from holdfast.payloads.value_format import LARGE
+from holdfast.service.runs import Moment, refuse_debounce
+from holdfast.store.clock import Clock
+from holdfast.store.waits.operations import MOST_SIGNALS
+
+if TYPE_CHECKING:
+    from holdfast.core.why.model import Why
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Durable workflows on a SQLite file or a PostgreSQL database.
+
+    ``with Engine("orders.db") as engine:`` also executes runs, in the background; with
+    ``work=False`` the engine is a client that never claims runs.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        work: bool = True,
+        workflows: Iterable[Any] | None = None,
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+        store: Any = None,
+        driver: str | None = None,
+        max_signals: int = MOST_SIGNALS,
+        large: int = LARGE,
+        locked: bool = False,
+        name: str = "",
+        namespace: str | None = None,
+        lanes: str | Iterable[str] | None = None,
+        capabilities: str | Iterable[str] = (),
+        concurrency: int | None = None,
+        threads: int | None = None,
+        lifetime: Duration | None = None,
+        linger: Duration | None = None,
+        crash_limit: int | None = None,
+        poll: Duration | None = None,
+        watch: Duration | None = None,
+        idle_watch: Duration | None = None,
+        grace: Duration | None = None,
+        schedules: bool = True,
+        stream_window: Duration | None = None,
+        capture: bool = False,
+        webhook_hosts: str | Iterable[str] | None = None,
+        retain: Duration | None = None,
+    ) -> None:
+        """Check the options. A blocking engine opens the database now; an asynchronous one opens it
+        in a thread, with ``async with`` or at the first call.
+
+        With *work*, the context manager also starts a worker. *workflows* are the workflows that it
+        executes, all that the process defines if None. *namespace* binds the engine to one
+        namespace. *codec* encodes values; values of more than *large* bytes are stored apart from
+        their rows. A run accepts *max_signals* signals at most. *locked* allows an engine without
+        keys to read an encrypted database. *clock* and *store* replace the clock and the database
+        of the engine, for tests; *driver* is the driver of a SQLite file. All other options are
+        settings of the worker, as the guide to workers describes them. Raises BadOption, BadUrl,
+        UnknownWorkflow.
+        """
+        self._calls = Calls(
+            EngineOptions(
+                url,
+                work=work,
+                workflows=workflows,
+                codec=codec,
+                clock=clock,
+                store=store,
+                driver=driver,
+                max_signals=max_signals,
+                large=large,
+                locked=locked,
+                name=name,
+                namespace=namespace,
+                lanes=lanes,
+                capabilities=capabilities,
+                concurrency=concurrency,
+                threads=threads,
+                lifetime=lifetime,
+                linger=linger,
+                crash_limit=crash_limit,
+                poll=poll,
+                watch=watch,
+                idle_watch=idle_watch,
+                grace=grace,
+                schedules=schedules,
+                stream_window=stream_window,
+                capture=capture,
+                webhook_hosts=webhook_hosts,
+                retain=retain,
+            )
+        )
+        self.budgets = Budgets(self._calls)
+        """The amounts that runs may spend."""
+        self.database = EngineDatabase(self._calls)
+        """The database: its checks, and copies of runs."""
+        self.events = Events(self._calls)
+        """The events of all runs, and the named cursors over them."""
+        self.flows = Flows(self._calls)
+        """Managed flows: work that another program drives, with its state kept in this database."""
+        self.gates = Gates(self._calls)
+        """The decisions that runs ask of people."""
+        self.graphs = Graphs(self._calls)
+        """Graphs: runs that depend on each other."""
+        self.keys = Keys(self._calls)
+        """The keys that sign tokens, and the encryption of stored values."""
+        self.lanes = Lanes(self._calls)
+        """The limits of the named queues."""
+        self.retention = Retention(self._calls)
+        """The rules by which finished runs are deleted."""
+        self.schedules = Schedules(self._calls)
+        """The rules that start runs at given times."""
+        self.streams = Streams(self._calls)
+        """The output of runs."""
+        self.tasks = Tasks(self._calls)
+        """Leases, for programs that execute runs themselves."""
+        self.waits = Waits(self._calls)
+        """The waits of runs, and the signals that are delivered to them."""
+        self.webhooks = Webhooks(self._calls)
+        """The subscriptions that deliver events over HTTP."""
+        self.workers = Workers(self._calls)
+        """The workers, and the runs that none of them serves."""
+
+    # Working
+
+    def __enter__(self) -> Engine:
+        self._calls.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def work(self) -> None:
+        """Start the worker, which executes runs until the engine is closed, in a thread of its own.
+        Async workflows and steps of an ``Engine`` run on the calling loop. Raises
+        EngineClosed."""
+        self._calls.work()
+
+    def close(self, *, grace: Duration | None = None) -> None:
+        """Stop the worker and close the database. Executing steps have *grace* to end; other runs
+        are parked or their leases returned. Repeated calls do nothing."""
+        self._calls.close(grace)
+
+    # Starting
+
+    @overload
+    def start(
+        self,
+        workflow: Workflow[..., Coroutine[Any, Any, T]],
+        *args: Any,
+        id: str | None = ...,
+        key: str | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        delay: Moment | None = ...,
+        deadline: Moment | None = ...,
+        tags: Mapping[str, str] | None = ...,
+        capabilities: str | Iterable[str] | None = ...,
+        namespace: str | None = ...,
+        version: str | int | None = ...,
+        policy: Any = ...,
+        budget: Any = ...,
+        share: str | None = ...,
+        debounce: Duration | None = ...,
+        max_wait: Duration | None = ...,
+        batch: int | None = ...,
+        within: Duration | None = ...,
+        connection: Any = ...,
+        **kwargs: Any,
+    ) -> Run[T]: ...
+    @overload
+    def start(
+        self,
+        workflow: Workflow[..., T],
+        *args: Any,
+        id: str | None = ...,
+        key: str | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        delay: Moment | None = ...,
+        deadline: Moment | None = ...,
+        tags: Mapping[str, str] | None = ...,
+        capabilities: str | Iterable[str] | None = ...,
+        namespace: str | None = ...,
+        version: str | int | None = ...,
+        policy: Any = ...,
+        budget: Any = ...,
+        share: str | None = ...,
+        debounce: Duration | None = ...,
+        max_wait: Duration | None = ...,
+        batch: int | None = ...,
+        within: Duration | None = ...,
+        connection: Any = ...,
+        **kwargs: Any,
+    ) -> Run[T]: ...
+    @overload
+    def start(
+        self,
+        workflow: Any,
+        *args: Any,
+        id: str | None = ...,
+        key: str | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        delay: Moment | None = ...,
+        deadline: Moment | None = ...,
+        tags: Mapping[str, str] | None = ...,
+        capabilities: str | Iterable[str] | None = ...,
+        namespace: str | None = ...,
+        version: str | int | None = ...,
+        policy: Any = ...,
+        budget: Any = ...,
+        share: str | None = ...,
+        debounce: Duration | None = ...,
+        max_wait: Duration | None = ...,
+        batch: int | None = ...,
+        within: Duration | None = ...,
+        connection: Any = ...,
+        **kwargs: Any,
+    ) -> Run[Any]: ...
+    def start(
+        self,
+        workflow: Any,
+        *args: Any,
+        id: str | None = UNSET,
+        key: str | None = UNSET,
+        lane: str | None = UNSET,
+        priority: int = UNSET,
+        delay: Moment | None = UNSET,
+        deadline: Moment | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+        capabilities: str | Iterable[str] | None = UNSET,
+        namespace: str | None = UNSET,
+        version: str | int | None = UNSET,
+        policy: Any = UNSET,
+        budget: Any = UNSET,
+        share: str | None = UNSET,
+        debounce: Duration | None = UNSET,
+        max_wait: Duration | None = UNSET,
+        batch: int | None = UNSET,
+        within: Duration | None = UNSET,
+        connection: Any = UNSET,
+        **kwargs: Any,
+    ) -> Run[Any]:
+        """Start a run. It is durable when this returns.
+
+        *id* and *key* make the start idempotent: a start with the same input returns the same run,
+        another input is refused with RunExists. *lane*, *priority*, *share*, *capabilities* and
+        *version* say who executes the run and when; *delay* lets it begin later; *deadline* ends
+        it. *tags* are for filters, *policy* is the retry policy of a task, *budget* limits its
+        spending. With *debounce* (and *max_wait*) or *batch* (and *within*), starts of a *key*
+        share a run. With *connection*, the run is started in the transaction that is open on it,
+        and exists once that commits.
+
+        All other arguments are passed to the workflow. A parameter that has the name of an option
+        is refused: ``workflow.options(...)`` has the options apart. Raises BadOption, RunExists,
+        UnknownWorkflow.
+        """
+        parts = self._calls.opened()
+        workflow, options, kwargs = split_options(
+            workflow,
+            {
+                "id": id,
+                "key": key,
+                "lane": lane,
+                "priority": priority,
+                "delay": delay,
+                "deadline": deadline,
+                "tags": tags,
+                "capabilities": capabilities,
+                "namespace": namespace,
+                "version": version,
+                "policy": policy,
+                "budget": budget,
+                "share": share,
+                "debounce": debounce,
+                "max_wait": max_wait,
+                "batch": batch,
+                "within": within,
+                "connection": connection,
+            },
+            kwargs,
+        )
+        parts.know(workflow)
+        own_connection = options.pop("connection", None)
+        if own_connection is not None:
+            refuse_debounce(options)
+            # The run gets no lease: it exists only after the commit of the caller.
+            runs, _ = parts.client.start(workflow, args, kwargs, options, _no_lease)
+            started = self._calls.start_within(own_connection, runs)
+            return Run(self._calls, started[0].id)
+        runs, request = parts.client.start(workflow, args, kwargs, options, parts.lease)
+        answers = self._calls.send(request)
+        parts.adopt(runs, answers)
+        return Run(self._calls, answers[0].id)
+
+    def start_many(
+        self,
+        workflow: Any,
+        items: Iterable[Any],
+        *,
+        lane: str | None = UNSET,
+        priority: int = UNSET,
+        delay: Moment | None = UNSET,
+        deadline: Moment | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+        capabilities: str | Iterable[str] | None = UNSET,
+        namespace: str | None = UNSET,
+        version: str | int | None = UNSET,
+        policy: Any = UNSET,
+        budget: Any = UNSET,
+        share: str | None = UNSET,
+    ) -> list[Run[Any]]:
+        """Start one run per item, with the item as its argument. The options are those of
+        ``start``.
+
+        Up to 2000 runs are started in one transaction, all of them or none; more are started in
+        parts of 2000. Raises StartIncomplete if a part was refused after earlier parts were
+        started.
+        """
+        workflow, options, _ = split_options(
+            workflow,
+            {
+                "lane": lane,
+                "priority": priority,
+                "delay": delay,
+                "deadline": deadline,
+                "tags": tags,
+                "capabilities": capabilities,
+                "namespace": namespace,
+                "version": version,
+                "policy": policy,
+                "budget": budget,
+                "share": share,
+            },
+            {},
+        )
+        started = self._calls.call(
+            lambda parts: run_procedures.start_many(parts, workflow, items, options)
+        )
+        return [Run(self._calls, run_id) for run_id in started]
+
+    # Runs
+
+    def run(self, run_id: str) -> Run[Any]:
+        """Return a handle to a run. Raises RunNotFound."""
+        run = self._calls.call(lambda parts: parts.client.get(run_id))
+        return Run(self._calls, run.id)
+
+    def runs(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        workflow: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        worker: str | None = None,
+        namespace: str | None = None,
+        parent_id: str | None = None,
+        roots: bool | None = None,
+    ) -> RunQuery:
+        """Return the query for the runs that match, newest first. It is iterated in pages, and has
+        bulk verbs.
+
+        *since* and *until* limit the time of creation; *worker* is the name of the worker that
+        executes the runs; *parent_id* selects the children of a run, *roots* the runs that are no
+        children.
+        """
+        return RunQuery(
+            self._calls,
+            {
+                "status": status,
+                "workflow": workflow,
+                "tags": tags,
+                "since": since,
+                "until": until,
+                "worker": worker,
+                "namespace": namespace,
+                "parent_id": parent_id,
+                "roots": roots,
+            },
+        )
+
+    def signal(
+        self,
+        run_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        source: str | None = None,
+        wait: str | None = None,
+    ) -> bool:
+        """Send a signal to a run, or to one wait of that run. The signal may arrive before the run
+        waits for it. Return False if a signal with the same *key* was sent before. Raises
+        RunNotFound."""
+        run: Run[Any] = Run(self._calls, run_id)
+        return run.signal(name, payload, key=key, source=source, wait=wait)
+
+    def cancel(
+        self, run_id: str, reason: str = "cancelled by request", *, force: bool = False
+    ) -> Status:
+        """Request the cancellation of a run and its children, with compensation of their completed
+        steps, and return the status of the run. With *force*, they end at once and without
+        compensation. Raises RunNotFound, RunFinished."""
+        return Run(self._calls, run_id).cancel(reason, force=force)
+
+    def resume(self, run_id: str) -> Status:
+        """Make a stuck run claimable again, after its cause was fixed, and return its status."""
+        return Run(self._calls, run_id).resume()
+
+    def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
+        """Make a finished run claimable again and return its status.
+
+        Completed steps keep their results; failed steps, and all steps from *from_step* on, are
+        executed again. Children that did not complete are replayed with the run. If any step was
+        compensated, the run starts from the beginning. Raises RunNotFound, RunNotFinished,
+        StepNotFound, HistoryGone.
+        """
+        return Run(self._calls, run_id).replay(from_step=from_step)
+
+    def fork(self, run_id: str, *, from_step: str | None = None, id: str | None = None) -> Run[Any]:
+        """Start a new run with the same input and the same history up to *from_step*, which the new
+        run executes itself. If *id* belongs to a fork of the same run from the same step, return
+        that fork."""
+        return Run(self._calls, run_id).fork(from_step=from_step, id=id)
+
+    def why(self, run_id: str) -> Why:
+        """Explain what a run waits for, what blocks it, and what would let it continue."""
+        return Run(self._calls, run_id).why()
+
+
+def _no_lease(route: object) -> None:
+    """Return no session, so that a new run is queued and claimed."""
+    return None

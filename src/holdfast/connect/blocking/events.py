@@ -1,0 +1,194 @@
+# Generated from connect/events.py by tools/generate_blocking.py: do not edit.
+"""``engine.events``: the events of all runs, and the named cursors over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast.connect.calls import Calls, Prepared
+from holdfast.connect.components import Components, seconds_of
+from holdfast.core.duration import Duration
+from holdfast.core.envelope import is_sealed
+from holdfast.core.subscriptions import EventCursor, RunEvent, Subscription
+from holdfast.core.unset import UNSET, named
+from holdfast.core.validation import checked_flag
+from holdfast.errors import EngineClosed
+from holdfast.service.subscriptions import Callback, EventPages
+
+
+class Events:
+    """The events of the runs of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def read(
+        self,
+        *,
+        after: str | None = None,
+        name: str | None = None,
+        workflow: str | None = UNSET,
+        namespace: str | None = UNSET,
+        run: str | None = UNSET,
+        kind: str | Sequence[str] | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+    ) -> Iterator[RunEvent]:
+        """Yield the events of all runs so far, each at least once; the events of one run are in
+        order.
+
+        Start at the beginning, at the cursor *after*, at ``now``, or, with a *name*, at the stored
+        cursor of that name, which moves as events are consumed. Filters: *workflow*, *namespace*,
+        *run*, *tags* and *kind* (an event kind, a topic such as ``completions``, or several).
+        Raises BadCursor.
+        """
+        filters = named(
+            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+        )
+        reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
+        return self._events(reader, name, follow=False, seconds=None)
+
+    def follow(
+        self,
+        *,
+        after: str | None = None,
+        name: str | None = None,
+        timeout: Duration | None = None,
+        workflow: str | None = UNSET,
+        namespace: str | None = UNSET,
+        run: str | None = UNSET,
+        kind: str | Sequence[str] | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+    ) -> Iterator[RunEvent]:
+        """Yield the events of all runs, as ``read`` does, and wait for further events, without end
+        or until none arrives for *timeout*. Raises BadCursor."""
+        filters = named(
+            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+        )
+        seconds = seconds_of(timeout)
+        reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
+        return self._events(reader, name, follow=True, seconds=seconds)
+
+    def _events(
+        self,
+        prepared: Prepared[EventPages],
+        name: str | None,
+        *,
+        follow: bool,
+        seconds: float | None,
+    ) -> Iterator[RunEvent]:
+        reader = prepared.get()
+        consumed: EventCursor | None = None
+        with self._calls.listen() as listener:
+            try:
+                last_event = time.monotonic()
+                while True:
+                    events, page_end, more = self._calls.call(lambda parts: _page(reader))
+                    for event in events:
+                        # Only sealed values are read from the store: this saves a call for others.
+                        if is_sealed(event.data) or is_sealed(event.error):
+                            yield self._opened(reader, event)
+                        else:
+                            yield event
+                        # After the yield, not before: the caller has processed an event only when
+                        # it requests the next one.
+                        consumed = reader.place_after(event)
+                    if more:
+                        self._store_cursor(name, page_end)
+                        consumed = None
+                        if events:
+                            last_event = time.monotonic()
+                        continue
+                    left = None if seconds is None else seconds - (time.monotonic() - last_event)
+                    if not follow or (left is not None and left <= 0):
+                        return
+                    listener.wait(left)
+            finally:
+                if consumed is not None:
+                    with suppress(EngineClosed):  # then the last events are yielded again next time
+                        self._store_cursor(name, consumed)
+
+    def _opened(self, reader: EventPages, event: RunEvent) -> RunEvent:
+        return self._calls.call(lambda parts: reader.opened(event))
+
+    def _store_cursor(self, name: str | None, place: EventCursor) -> None:
+        """Store the cursor of a named subscription; without a name there is none to store."""
+        if name is not None:
+            self._calls.commit(lambda parts: parts.subscriptions.moved(name, place))
+
+    def consume(
+        self,
+        name: str,
+        callback: Callback,
+        *,
+        after: str | None = None,
+        batch: int = 100,
+        follow: bool = False,
+        timeout: Duration | None = None,
+        workflow: str | None = UNSET,
+        namespace: str | None = UNSET,
+        run: str | None = UNSET,
+        kind: str | Sequence[str] | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+    ) -> int:
+        """Call ``callback(events, connection)``, a plain function, with the events after the stored
+        cursor of *name*, and return the number of events.
+
+        The callback's writes on *connection* and the move of the cursor are one transaction: both
+        are committed, or neither. If the callback raises, nothing is committed, and its error is
+        raised here. It must not commit, nor call the engine. With *follow*, wait for further
+        events, without end or until none arrives for *timeout*. The filters are those of ``read``.
+        """
+        checked_flag("follow", follow)
+        filters = named(
+            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+        )
+        seconds = seconds_of(timeout)
+        total = 0
+        with self._calls.listen() as listener:
+            last_event = time.monotonic()
+            while True:
+                done = self._calls.commit(
+                    lambda parts: parts.subscriptions.consume(name, callback, after, batch, filters)
+                )
+                total += done.events
+                if done.more:
+                    last_event = time.monotonic()
+                    continue
+                left = None if seconds is None else seconds - (time.monotonic() - last_event)
+                while follow and (left is None or left > 0):
+                    listener.wait(left)
+                    if self._calls.call(lambda parts: parts.subscriptions.has_events(name)):
+                        break
+                    left = None if seconds is None else seconds - (time.monotonic() - last_event)
+                else:
+                    return total
+
+    def subscriptions(self) -> Sequence[Subscription]:
+        """Return all subscriptions, named cursors and webhooks, with their positions."""
+        return self._calls.call(lambda parts: parts.subscriptions.all())
+
+    def unsubscribe(self, name: str) -> None:
+        """Delete a named cursor. Raises SubscriptionNotFound."""
+        self._calls.commit(lambda parts: parts.subscriptions.remove(name))
+
+
+def _reader(
+    parts: Components, name: str | None, after: str | None, filters: dict[str, Any]
+) -> EventPages:
+    """Return a reader that starts at *after*, or at the stored cursor of *name*."""
+    service = parts.subscriptions
+    if name is None:
+        return service.reader(after, filters)
+    return parts.commit(service.named(name, after, filters))
+
+
+def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:
+    """Read a page. ``place_after`` reads the id of the installation at its first call; calling it
+    here keeps that read off the program's loop."""
+    events, page_end, more = reader.page()
+    if events:
+        reader.place_after(events[0])
+    return events, page_end, more

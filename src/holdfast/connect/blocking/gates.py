@@ -1,0 +1,203 @@
+# Generated from connect/gates.py by tools/generate_blocking.py: do not edit.
+"""``engine.gates``: list gates, decide and delegate them, and answer them by a link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.gates.model import OPEN, Gate, GateEntry
+from holdfast.core.tokens import Token
+from holdfast.service import keys
+from holdfast.service.gates import LINK_LIVES, Names, Which
+from holdfast.service.runs import Moment
+
+
+class Gates:
+    """The gates of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def list(
+        self,
+        *,
+        status: Names = OPEN,
+        mine: str | None = None,
+        role: Names = (),
+        run: str | None = None,
+        workflow: str | None = None,
+        namespace: str | None = None,
+        overdue: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[Gate]:
+        """Return the gates that match, oldest first; without *status*, only open gates.
+
+        *status* is one or several of "open", "approved", "rejected", "expired", "withdrawn",
+        "closed" and "any". *mine* is a person: return the gates that this person may decide and has
+        not decided. *role* is one role or several. ``after`` (the id of the last gate of the
+        previous page) and ``limit`` select a page. Raises BadOption.
+        """
+        return self._calls.call(
+            lambda parts: parts.gates.find(
+                status=status,
+                mine=mine,
+                role=role,
+                run=run,
+                workflow=workflow,
+                namespace=namespace,
+                overdue=overdue,
+                after=after,
+                limit=limit,
+            )
+        )
+
+    def get(self, gate: Which) -> Gate:
+        """Return a gate by its id, or the gate of a run. Raises GateNotFound."""
+        return self._calls.call(lambda parts: parts.gates.get(gate))
+
+    def entries(self, gate: Which) -> Sequence[GateEntry]:
+        """Return the entries of a gate, in order: decisions, delegations, reminders. Raises
+        GateNotFound."""
+        return self._calls.call(lambda parts: parts.store.gates.entries(parts.gates.get(gate).id))
+
+    def decide(
+        self,
+        gate: Which,
+        choice: str,
+        *,
+        by: str | None = None,
+        roles: Names = (),
+        feedback: str | None = None,
+        selections: Names = (),
+        form: Any = None,
+        expect: str | None = None,
+    ) -> Gate:
+        """Record the decision of one person on a gate, and return the gate after it. *gate* is a
+        gate, its id, or the id of a run with one open gate.
+
+        *selections* are some of the gate's options, *form* is the completed form, *roles* are the
+        roles of the person. With *expect*, the decision counts only if the gate's data still has
+        that hash. Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged,
+        UnknownChoice or WrongAnswer; then nothing is written.
+        """
+        return self._calls.commit(
+            lambda parts: parts.gates.decide(
+                gate,
+                choice,
+                by=by,
+                roles=roles,
+                feedback=feedback,
+                selections=selections,
+                form=form,
+                expect=expect,
+            )
+        )
+
+    def approve(
+        self,
+        gate: Which,
+        *,
+        by: str | None = None,
+        roles: Names = (),
+        feedback: str | None = None,
+        selections: Names = (),
+        form: Any = None,
+        expect: str | None = None,
+    ) -> Gate:
+        """Decide a gate with the choice that approves. Raises the errors of ``decide``."""
+        return self._calls.commit(
+            lambda parts: parts.gates.approve(
+                gate,
+                by=by,
+                roles=roles,
+                feedback=feedback,
+                selections=selections,
+                form=form,
+                expect=expect,
+            )
+        )
+
+    def reject(
+        self,
+        gate: Which,
+        *,
+        by: str | None = None,
+        roles: Names = (),
+        feedback: str | None = None,
+        selections: Names = (),
+        form: Any = None,
+        expect: str | None = None,
+    ) -> Gate:
+        """Decide a gate with the choice that rejects. Raises the errors of ``decide``."""
+        return self._calls.commit(
+            lambda parts: parts.gates.reject(
+                gate,
+                by=by,
+                roles=roles,
+                feedback=feedback,
+                selections=selections,
+                form=form,
+                expect=expect,
+            )
+        )
+
+    def delegate(
+        self, gate: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
+    ) -> Gate:
+        """Let the person *to* decide in place of the person *by*, who must be allowed to decide.
+        Raises GateClosed, NotYourGate, AlreadyDecided."""
+        return self._calls.commit(
+            lambda parts: parts.gates.delegate(gate, to, by=by, roles=roles, reason=reason)
+        )
+
+    def reassign(
+        self,
+        gate: Which,
+        *,
+        assignees: Names = (),
+        roles: Names = (),
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Gate:
+        """Replace the people and roles that may decide a gate. Raises GateClosed, QuorumImpossible,
+        and BadOption if none is named."""
+        return self._calls.commit(
+            lambda parts: parts.gates.reassign(
+                gate, assignees=assignees, roles=roles, by=by, reason=reason
+            )
+        )
+
+    def update(
+        self, gate: Which, data: Any, *, by: str | None = None, reason: str | None = None
+    ) -> Gate:
+        """Replace the data of a gate. Decisions made so far lapse, and people decide again. Raises
+        GateClosed."""
+        return self._calls.commit(
+            lambda parts: parts.gates.update(gate, data, by=by, reason=reason)
+        )
+
+    def withdraw(self, gate: Which, *, by: str | None = None, reason: str | None = None) -> Gate:
+        """Close a gate without a decision; GateWithdrawn is raised in its workflow. Raises
+        GateClosed."""
+        return self._calls.commit(lambda parts: parts.gates.withdraw(gate, by=by, reason=reason))
+
+    def link(
+        self, gate: Which, choice: str, *, by: str, roles: Names = (), expires: Moment = LINK_LIVES
+    ) -> Token:
+        """Return a signed token that answers the gate with one choice, once, as the person *by*,
+        until it expires. Raises the errors of ``decide``, and BadOption if *expires* is past."""
+
+        def sign(parts: Components) -> Token:
+            key = parts.commit(keys.need(parts.sealer))
+            return parts.gates.link(key, gate, choice, by=by, roles=roles, expires=expires)
+
+        return self._calls.call(sign)
+
+    def answer(self, token: str, *, feedback: str | None = None) -> Gate:
+        """Answer a gate with the token of a link. Raises TokenRefused, TokenExpired, and the errors
+        of ``decide``."""
+        return self._calls.commit(lambda parts: parts.gates.answer(token, feedback))

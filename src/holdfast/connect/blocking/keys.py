@@ -1,0 +1,69 @@
+# Generated from connect/keys.py by tools/generate_blocking.py: do not edit.
+"""``engine.keys``: the keys that sign tokens, and the encryption of stored values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.duration import Duration
+from holdfast.payloads.rekey import Rekeyed, rekey
+from holdfast.service import keys
+from holdfast.service.keys import DEFAULT_GRACE, KeyInfo
+from holdfast.service.runs import Request, identity
+from holdfast.store.keys.operations import RotatedKey
+
+
+class Keys:
+    """The signing keys of an ``Engine``, and the encryption of its stored values."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def list(self) -> list[KeyInfo]:
+        """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
+
+        def read(parts: Components) -> list[KeyInfo]:
+            parts.client.unbound("keys.list")
+            return keys.listed(parts.store.keys.all(), parts.store.now())
+
+        return self._calls.call(read)
+
+    def rotate(
+        self,
+        *,
+        grace: Duration = DEFAULT_GRACE,
+        kid: str | None = None,
+        secret: bytes | None = None,
+    ) -> RotatedKey:
+        """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
+        Raises KeyExists, NamespaceBound."""
+
+        def rotate(parts: Components) -> RotatedKey:
+            parts.client.unbound("keys.rotate")
+            sealer = parts.sealer
+            rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
+            if sealer.cipher is not None:
+                for op in sealer.secrets.outdated(parts.store, sealer.cipher.current, {}):
+                    parts.commit(Request(op, bool))
+            return rotated
+
+        return self._calls.call(rotate)
+
+    def rekey(self, progress: Callable[[int], None] | None = None) -> Rekeyed:
+        """Encrypt with the current key all values that another key encrypts or that are in clear.
+        *progress* is called with numbers of runs. The call can be interrupted and repeated. Raises
+        NamespaceBound."""
+        report = self._calls.reporter(progress)
+
+        def encrypt(parts: Components) -> Rekeyed:
+            parts.client.unbound("keys.rekey")
+            return rekey(
+                parts.store,
+                parts.sealer,
+                lambda op: parts.commit(Request(op, identity)),
+                report,
+            )
+
+        return self._calls.call(encrypt)

@@ -1,0 +1,78 @@
+# Generated from connect/lanes.py by tools/generate_blocking.py: do not edit.
+"""``engine.lanes``: the limits of the named queues of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.sessions import Lane
+from holdfast.core.unset import UNSET
+from holdfast.service import lanes
+
+
+class Lanes:
+    """The lanes of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def set(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = UNSET,
+        rate: str | None = UNSET,
+        paused: bool = UNSET,
+        per_share: int | None = UNSET,
+        rate_per_share: str | None = UNSET,
+        weights: Mapping[str, float] | None = UNSET,
+        draining: bool = UNSET,
+    ) -> None:
+        """Create a lane or change it. Settings that are not passed stay as they are; None removes a
+        limit.
+
+        *concurrency* limits the runs that are executed at the same time, *rate* the runs that begin
+        per period ("10/s"); *per_share* and *rate_per_share* limit each share likewise. *weights*
+        are the weights of the shares. A *paused* lane starts no runs; a *draining* lane accepts no
+        new runs. Raises BadOption, NamespaceBound.
+        """
+        self._calls.commit(
+            lambda parts: lanes.set_lane(
+                parts.client,
+                name,
+                concurrency=concurrency,
+                rate=rate,
+                paused=paused,
+                per_share=per_share,
+                rate_per_share=rate_per_share,
+                weights=weights,
+                draining=draining,
+            )
+        )
+
+    def get(self, name: str) -> Lane:
+        """Return a lane. Without settings it has no limits. Raises NamespaceBound."""
+        return self._calls.call(lambda parts: lanes.get_lane(parts.client, name))
+
+    def list(self) -> list[Lane]:
+        """Return the lanes that have settings. Raises NamespaceBound."""
+
+        def read(parts: Components) -> list[Lane]:
+            parts.client.unbound("lanes.list")
+            return parts.store.lanes.all()
+
+        return self._calls.call(read)
+
+    def pause(self, name: str) -> None:
+        """Let a lane start no runs until it is resumed. Raises NamespaceBound."""
+        self.set(name, paused=True)
+
+    def resume(self, name: str) -> None:
+        """Let a lane start runs again, and accept new ones. Raises NamespaceBound."""
+        self.set(name, paused=False, draining=False)
+
+    def drain(self, name: str) -> None:
+        """Let a lane accept no new runs, and finish the runs that it has. Raises NamespaceBound."""
+        self.set(name, draining=True)

@@ -1,0 +1,188 @@
+# Generated from connect/lease.py by tools/generate_blocking.py: do not edit.
+"""``Lease``: an explicit lease of a run, and the calls of its holder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.authoring.python.waits import Received, Waited
+from holdfast.connect.calls import Calls
+from holdfast.connect.held_lease import HeldLease
+from holdfast.core.duration import Duration
+from holdfast.core.runs import RunRecord
+from holdfast.core.streams.model import FrameKind, StreamMode
+from holdfast.core.waits import Signal
+from holdfast.service.runs import Moment
+from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded, WaitResult
+from holdfast.service.tasks.suspension import LeaseWait
+
+
+class Lease:
+    """The right to write one run.
+
+    The calls that end the lease state the outcome of the attempt. A repeated call gets the answer
+    of the first. A call raises LeaseLost if the lease has expired or the run has another holder.
+    """
+
+    def __init__(self, calls: Calls, held: HeldLease) -> None:
+        self._calls: Calls = calls
+        self._held: HeldLease = held
+
+    # Properties
+
+    @property
+    def proof(self) -> str:
+        """The proof of the lease, as text: ``engine.tasks.lease(proof)`` continues it, in this
+        process or in another."""
+        return str(self._held.state.proof)
+
+    @property
+    def idempotency_key(self) -> str:
+        """An idempotency key for calls to other systems. All holders and attempts of the run share
+        it; a replay of the completed run gets a new one."""
+        return self._held.state.idempotency_key
+
+    @property
+    def run(self) -> RunRecord:
+        """The run at the time of the lease."""
+        return self._held.state.run
+
+    @property
+    def input(self) -> Any:
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
+        KeyMissing, BadData."""
+        return self._held.input
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt; the first is 1. Attempts whose lease was lost do not
+        count."""
+        return self._held.state.attempt
+
+    @property
+    def waited(self) -> Waited | None:
+        """The outcome of the run's last wait, None if it has not waited: the signals received, a
+        timeout, or the operator who released it. Raises KeyMissing or BadData if it cannot be
+        read."""
+        outcome = self._resumed
+        if outcome is None:
+            return None
+        decode = self._held.service.codec.decode
+        signals = tuple(
+            Received(
+                signal.number,
+                signal.name,
+                decode(signal.payload),
+                signal.source,
+                datetime.fromtimestamp(signal.at / 1_000_000, UTC),
+                signal.wait_id,
+            )
+            for signal in outcome.signals
+        )
+        return Waited(outcome.how, signals, decode(outcome.value), outcome.by)
+
+    @property
+    def signals(self) -> Sequence[Signal]:
+        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
+        by then."""
+        return [] if self._resumed is None else self._resumed.signals
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the run's last wait timed out."""
+        return self._resumed is not None and self._resumed.how == "timeout"
+
+    @property
+    def _resumed(self) -> WaitResult | None:
+        """The outcome of the run's last wait. Raises the error with which it could not be read."""
+        state = self._held.state
+        if state.resume_error is not None:
+            raise state.resume_error
+        return state.resumed
+
+    # Calls while the lease lasts
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Return the reason of a requested cancellation, read from the store now; None if there is
+        no request. If there is one, call ``cancel()``. Raises LeaseLost."""
+        return self._calls.call(lambda parts: self._held.cancel_reason())
+
+    def renew(self) -> int:
+        """Renew this lease and all others of its holder, and return their expiry in microseconds
+        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
+        return self._calls.call(lambda parts: self._held.renew())
+
+    def progress(self, percent: float | None = None, message: str | None = None) -> None:
+        """Report the progress of the run; a value that is None stays as it was. Raises
+        LeaseLost."""
+        self._calls.call(lambda parts: self._held.progress(percent, message))
+
+    def emit(
+        self,
+        *values: Any,
+        kind: str = FrameKind.EVENT,
+        name: str | None = None,
+        mode: str = StreamMode.DURABLE,
+        keep: int | None = None,
+        ttl: Duration | None = None,
+        place: int | None = None,
+    ) -> int:
+        """Append frames to the output of the run, all of them or none, and return the number of the
+        last frame.
+
+        *place* is the number of frames that this attempt has appended before: a repeated call with
+        the same place appends nothing and returns the same number. Raises LeaseLost.
+        """
+        options: dict[str, Any] = {
+            "kind": kind,
+            "name": name,
+            "mode": mode,
+            "keep": keep,
+            "ttl": ttl,
+            "place": place,
+        }
+        return self._calls.call(lambda parts: self._held.emit(values, options))
+
+    def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
+        """Issue a wait, or return the open wait of that name. A program that has its token may
+        deliver signals to it, even before the run is suspended. Raises BadWait, LeaseLost."""
+        return self._calls.call(lambda parts: self._held.create_wait(name, expires))
+
+    # The end of the lease
+
+    def complete(self, result: Any = None) -> RunEnded:
+        """Complete the run with a result. Raises LeaseLost."""
+        return self._calls.call(lambda parts: self._held.complete(result))
+
+    def fail(
+        self, kind: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> Retried | RunEnded:
+        """Record that this attempt failed. *kind* is "transient", "timeout", "infrastructure",
+        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
+        Raises LeaseLost."""
+        return self._calls.call(lambda parts: self._held.fail(kind, message, details))
+
+    def delay(self, until: Moment) -> Deferred:
+        """Delay the run for a duration, or until a time. The attempt does not count as failed.
+        Raises BadWait, LeaseLost."""
+        return self._calls.call(lambda parts: self._held.delay(until))
+
+    def suspend(
+        self, *wanted: Any, timeout: Moment | None = None, on_timeout: str = "continue"
+    ) -> Deferred:
+        """Suspend the run until one of these is met: names of signals, waits, conditions.
+
+        The next holder of the run receives the outcome. *on_timeout* is "continue", "fail",
+        "cancel", "expire" or "escalate". Raises BadCondition, BadWait, LeaseLost.
+        """
+        return self._calls.call(lambda parts: self._held.suspend(wanted, timeout, on_timeout))
+
+    def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
+        """End the run as cancelled. Raises LeaseLost."""
+        return self._calls.call(lambda parts: self._held.cancel(reason))
+
+    def __repr__(self) -> str:
+        return f"<lease {self.proof}>"

@@ -1,0 +1,141 @@
+# Generated from connect/retention.py by tools/generate_blocking.py: do not edit.
+"""``engine.retention``: the rules by which finished runs are deleted, and deletion by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.duration import Duration
+from holdfast.core.retention import RetentionRule
+from holdfast.core.unset import UNSET
+from holdfast.errors import RetentionNotFound
+from holdfast.service.graph_stages import sweep_all
+from holdfast.service.runs import Moment, Request, identity
+from holdfast.store.retention import batches as retention_plan
+
+BATCH = 100
+Progress = Callable[[int], None]
+
+
+class Retention:
+    """The retention rules of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def set(
+        self,
+        name: str,
+        *,
+        what: str = UNSET,
+        workflow: str | None = UNSET,
+        status: str | Sequence[str] = UNSET,
+        older_than: Duration | None = UNSET,
+        keep_last: int | None = UNSET,
+        max_bytes: int | None = UNSET,
+    ) -> None:
+        """Create a rule by which workers delete finished runs, or the part *what* of their history,
+        or change the rule of that name. Settings that are not passed stay as they are; None removes
+        a bound.
+
+        Raises BadOption if the rule has no bound or is inconsistent, UnknownWorkflow,
+        NamespaceBound.
+        """
+        self._calls.commit(
+            lambda parts: parts.client.retention(
+                name,
+                what=what,
+                workflow=workflow,
+                status=status,
+                older_than=older_than,
+                keep_last=keep_last,
+                max_bytes=max_bytes,
+            )
+        )
+
+    def get(self, name: str) -> RetentionRule:
+        """Return a retention rule. Raises RetentionNotFound, NamespaceBound."""
+        for rule in self.list():
+            if rule.name == name:
+                return rule
+        raise RetentionNotFound(name=name)
+
+    def list(self) -> list[RetentionRule]:
+        """Return all retention rules. Raises NamespaceBound."""
+
+        def read(parts: Components) -> list[RetentionRule]:
+            parts.client.unbound("retention.list")
+            return parts.store.retention.rules()
+
+        return self._calls.call(read)
+
+    def remove(self, name: str) -> None:
+        """Remove a retention rule. Raises RetentionNotFound."""
+        self._calls.commit(lambda parts: parts.client.remove_retention(name))
+
+    def preview(self) -> Sequence[retention_plan.RetentionPreview]:
+        """Return how much each rule would delete now. Raises NamespaceBound."""
+
+        def read(parts: Components) -> list[retention_plan.RetentionPreview]:
+            parts.client.unbound("retention.preview")
+            rules = parts.store.retention.rules()
+            return [retention_plan.preview(parts.store.retention, rule) for rule in rules]
+
+        return self._calls.call(read)
+
+    def apply(self, progress: Progress | None = None) -> int:
+        """Apply the retention rules now, in this process, batch by batch, and return how many runs
+        were deleted or trimmed. *progress* is called with the size of each batch. Raises
+        NamespaceBound."""
+        report = self._calls.reporter(progress)
+        return self._calls.call(lambda parts: apply_rules(parts, report))
+
+    def prune(
+        self,
+        older_than: Moment,
+        *,
+        status: Sequence[str] = (),
+        workflow: str | None = None,
+        batch: int = 500,
+        progress: Progress | None = None,
+    ) -> int:
+        """Delete the finished runs that ended before *older_than*, batch by batch, and return their
+        number. *progress* is called with the size of each batch."""
+        report = self._calls.reporter(progress)
+
+        def prune(parts: Components) -> int:
+            after: str | None = ""
+            deleted = 0
+            while after is not None:
+                done = parts.change_finished(
+                    parts.client.prune(
+                        older_than, status, batch=batch, after=after, workflow=workflow
+                    )
+                )
+                deleted += done.runs
+                after = done.last
+                if report is not None:
+                    report(done.runs)
+            sweep_all(parts.commit)
+            return deleted
+
+        return self._calls.call(prune)
+
+
+def apply_rules(parts: Components, report: Progress | None) -> int:
+    """Delete what the retention rules select, batch by batch. Return the number of runs."""
+    parts.client.unbound("retention.apply")
+    deleted = 0
+    for rule in parts.store.retention.rules():
+        for portion in retention_plan.portions(parts.store.retention, rule):
+            after: str | None = ""
+            while after is not None:
+                batch = retention_plan.batch_of(rule, portion, after, BATCH)
+                done = parts.commit(Request(batch, identity))
+                deleted += done.runs
+                after = done.last
+                if report is not None:
+                    report(done.runs)
+    return deleted

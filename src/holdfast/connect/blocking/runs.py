@@ -1,0 +1,100 @@
+# Generated from connect/runs.py by tools/generate_blocking.py: do not edit.
+"""``RunQuery``: the runs that ``engine.runs(...)`` selects, and the bulk verbs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from holdfast.connect.blocking.run import Run
+from holdfast.connect.blocking.tasks import Tasks
+from holdfast.connect.calls import Answer, Calls
+from holdfast.core.runs import RunRecord
+from holdfast.errors import UsageError
+from holdfast.service.bulk import BulkReport
+
+PAGE = 100
+"""Runs that are read at once, unless the caller says otherwise."""
+
+
+class RunQuery:
+    """The runs that match some filters, newest first. It reads them in pages, when they are
+    needed: ``for run in engine.runs(status="failed")``."""
+
+    def __init__(self, calls: Calls, filters: Mapping[str, Any]) -> None:
+        self._calls: Calls = calls
+        self._filters: Mapping[str, Any] = filters
+
+    def __iter__(self) -> Iterator[RunRecord]:
+        after: str | None = None
+        while True:
+            page = self.page(after=after)
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1].id
+
+    def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunRecord]:
+        """Return up to *limit* runs, newest first. *after* is the id of the last run of the
+        previous page. Raises BadOption."""
+        return self._calls.call(
+            lambda parts: parts.client.find(**self._filters, before=after, limit=limit)
+        )
+
+    def first(self) -> RunRecord | None:
+        """Return the newest run; None if no run matches. Raises BadOption."""
+        page = self.page(limit=1)
+        return page[0] if page else None
+
+    def count(self) -> int:
+        """Return the number of runs that match. Raises BadOption."""
+        count = 0
+        for _ in self:
+            count += 1
+        return count
+
+    # Bulk verbs
+
+    def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> BulkReport:
+        """Cancel the runs, as ``run.cancel`` does, and return the report."""
+        return self._each(lambda run: run.cancel(reason, force=force))
+
+    def resume(self) -> BulkReport:
+        """Resume the stuck runs, as ``run.resume`` does, and return the report."""
+        return self._each(lambda run: run.resume())
+
+    def replay(self) -> BulkReport:
+        """Replay the finished runs, as ``run.replay`` does, and return the report."""
+        return self._each(lambda run: run.replay())
+
+    def signal(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        source: str | None = None,
+    ) -> BulkReport:
+        """Send a signal to each run, as ``run.signal`` does, and return the report."""
+        return self._each(lambda run: run.signal(name, payload, key=key, source=source))
+
+    def release(self, *, payload: Any = None, by: str | None = None) -> BulkReport:
+        """Release the wait of each run, as ``run.release`` does, and return the report."""
+        return self._each(lambda run: run.release(payload=payload, by=by))
+
+    def prioritise(self, priority: int) -> BulkReport:
+        """Change the priority of the unfinished runs and return the report."""
+        tasks = Tasks(self._calls)
+        return self._each(lambda run: tasks.prioritise(run.id, priority))
+
+    def _each(self, verb: Callable[[Run[Any]], Answer]) -> BulkReport:
+        """Apply a verb to each run. A refusal does not stop the others."""
+        report = BulkReport()
+        for run in self:
+            try:
+                verb(Run(self._calls, run.id))
+            except UsageError as refusal:
+                report.refused[run.id] = str(refusal)
+            else:
+                report.done.append(run.id)
+        return report

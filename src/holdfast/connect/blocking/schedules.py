@@ -1,0 +1,149 @@
+# Generated from connect/schedules.py by tools/generate_blocking.py: do not edit.
+"""``engine.schedules``: the rules that start runs at given times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.duration import Duration
+from holdfast.core.schedules.model import Schedule, Tick
+from holdfast.core.unset import UNSET, named
+from holdfast.core.validation import checked_flag
+from holdfast.service.runs import Moment
+
+if TYPE_CHECKING:
+    from holdfast.core.why.model import Blocker
+
+
+class Schedules:
+    """The schedules of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def set(
+        self,
+        name: str,
+        workflow: Any = None,
+        *,
+        cron: str | None = UNSET,
+        interval: Duration | None = UNSET,
+        dates: Iterable[datetime | str] | None = UNSET,
+        repeat: str | None = UNSET,
+        zone: str = UNSET,
+        args: Sequence[Any] | None = UNSET,
+        kwargs: Mapping[str, Any] | None = UNSET,
+        overlap: str = UNSET,
+        queue_limit: int = UNSET,
+        misfire: str = UNSET,
+        catch_up: int = UNSET,
+        grace: Duration = UNSET,
+        jitter: Duration | None = UNSET,
+        paused: bool | str | None = UNSET,
+        lane: str | None = UNSET,
+        priority: int = UNSET,
+        deadline: Duration | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+        capabilities: str | Iterable[str] | None = UNSET,
+        version: str | int | None = UNSET,
+    ) -> Schedule:
+        """Create a schedule, which starts runs of a workflow by a rule, or change the schedule of
+        that name. Settings of an existing schedule that are not passed stay as they are, and so
+        does its workflow if that is None.
+
+        One of *cron*, *interval*, *dates* and *repeat* sets the times, in the time zone *zone*;
+        *jitter* delays each tick by a random time. *overlap* says what happens to a tick while an
+        earlier run is live, with *queue_limit* queued ticks at most. *misfire*, *catch_up* and
+        *grace* say what happens to ticks that no worker served in time. A *paused* schedule starts
+        no runs. *args* and *kwargs* are passed to the workflow; *lane*, *priority*, *deadline*,
+        *tags*, *capabilities* and *version* are options of ``start``. Raises BadSchedule,
+        BadOption, UnknownWorkflow.
+        """
+        options = named(
+            {
+                "cron": cron,
+                "interval": interval,
+                "dates": dates,
+                "repeat": repeat,
+                "zone": zone,
+                "args": args,
+                "kwargs": kwargs,
+                "overlap": overlap,
+                "queue_limit": queue_limit,
+                "misfire": misfire,
+                "catch_up": catch_up,
+                "grace": grace,
+                "jitter": jitter,
+                "paused": paused,
+                "lane": lane,
+                "priority": priority,
+                "deadline": deadline,
+                "tags": tags,
+                "capabilities": capabilities,
+                "version": version,
+            }
+        )
+
+        def set_schedule(parts: Components) -> Schedule:
+            if workflow is not None:
+                parts.know(workflow)
+            return parts.commit(parts.schedules.set(name, workflow, options))
+
+        return self._calls.call(set_schedule)
+
+    def get(self, name: str) -> Schedule:
+        """Return a schedule. Raises ScheduleNotFound."""
+        return self._calls.call(lambda parts: parts.schedules.get(name))
+
+    def list(self) -> list[Schedule]:
+        """Return all schedules, by name."""
+        return self._calls.call(lambda parts: parts.schedules.all())
+
+    def pause(self, name: str, reason: str = "paused by request") -> Schedule:
+        """Pause a schedule: it starts no runs until it is resumed. Raises ScheduleNotFound."""
+        return self._calls.commit(lambda parts: parts.schedules.pause(name, reason))
+
+    def resume(self, name: str) -> Schedule:
+        """Resume a schedule from its next tick on. Ticks during the pause are not made up for; use
+        ``backfill`` for them. Raises ScheduleNotFound."""
+        return self._calls.commit(lambda parts: parts.schedules.resume(name))
+
+    def remove(self, name: str) -> None:
+        """Delete a schedule; the runs that it started stay. Raises ScheduleNotFound."""
+        self._calls.commit(lambda parts: parts.schedules.remove(name))
+
+    def trigger(self, name: str) -> Tick:
+        """Start a run of a schedule now, as at a tick. The run of the Tick is None if it is queued
+        behind another run. Raises ScheduleNotFound, and ScheduleBusy if a tick would be skipped."""
+        return self._calls.commit(lambda parts: parts.schedules.trigger(name))
+
+    def backfill(
+        self, name: str, since: Moment, until: Moment, *, preview: bool = False
+    ) -> Sequence[Tick]:
+        """Start a run for each tick from *since* (inclusive) to *until* (exclusive) that has none,
+        and return all ticks of the period, each with its run. With *preview*, start nothing: the
+        ticks to be started are returned without a run. Raises ScheduleNotFound, BadSchedule."""
+        preview = checked_flag("preview", preview)
+
+        def start(parts: Components) -> list[Tick]:
+            ticks, request = parts.schedules.backfill(name, since, until)
+            if preview:
+                return ticks
+            started = {tick.at: tick for tick in parts.commit(request)}
+            return [started.get(tick.at, tick) for tick in ticks]
+
+        return self._calls.call(start)
+
+    def next(self, name: str, count: int = 10) -> Sequence[datetime]:
+        """Return the next *count* ticks of a schedule, as times in its zone. Raises
+        ScheduleNotFound."""
+        return self._calls.call(lambda parts: parts.schedules.next_ticks(name, count))
+
+    def why(self, name: str) -> Sequence[Blocker]:
+        """Return the blockers that keep a schedule from starting its next run. Raises
+        ScheduleNotFound."""
+        return self._calls.call(lambda parts: parts.schedules.why(name))

@@ -1,0 +1,108 @@
+# Generated from connect/streams.py by tools/generate_blocking.py: do not edit.
+"""``engine.streams``: the output of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.connect.calls import Calls, Prepared
+from holdfast.connect.components import Components, seconds_of
+from holdfast.core.duration import Duration
+from holdfast.core.streams.model import Frame, Progress, StreamRecord
+from holdfast.errors import ResultTimeout
+from holdfast.service.streams import StreamFollower
+
+
+class Streams:
+    """The output of the runs of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def read(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        limit: int = 1000,
+        step: str | None = None,
+        best_effort: bool = True,
+    ) -> Sequence[Frame]:
+        """Return the frames that a run has emitted, in order, from *after* (exclusive) to *until*
+        (inclusive). With *step*, only the frames of that step; without *best_effort*, only durable
+        frames. Raises RunNotFound, BadCursor."""
+
+        def read(parts: Components) -> list[Frame]:
+            run = parts.client.get(run_id)
+            parts.frames.check(run.id, after)
+            return parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+
+        return self._calls.call(read)
+
+    def list(self, run_id: str) -> list[StreamRecord]:
+        """Return the streams of a run, one for each attempt that emitted frames, in the order in
+        which they were opened. Raises RunNotFound."""
+        return self._calls.call(
+            lambda parts: parts.store.streams.of_run(parts.client.get(run_id).id)
+        )
+
+    def summary(self, run_id: str, *, step: str | None = None) -> Any:
+        """Return the document that results from the patches of the latest stream with patches, or
+        of the latest one of *step*; None if there is none. Raises RunNotFound."""
+
+        def read(parts: Components) -> Any:
+            streams = [
+                stream
+                for stream in parts.store.streams.of_run(parts.client.get(run_id).id)
+                if stream.summary is not None and step in (None, stream.step)
+            ]
+            return parts.frames.summary(streams[-1]) if streams else None
+
+        return self._calls.call(read)
+
+    def progress(self, run_id: str) -> Progress | None:
+        """Return the last progress that a run reported; None if it reported none. Raises
+        RunNotFound."""
+        return self._calls.call(lambda parts: parts.frames.progress(parts.client.get(run_id).id))
+
+    def tail(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        step: str | None = None,
+        best_effort: bool = True,
+        timeout: Duration | None = None,
+    ) -> Iterator[Frame]:
+        """Yield the frames that a run emits, from *after* (exclusive) on, as they arrive, until the
+        run has ended. Raises RunNotFound, and ResultTimeout if no frame arrives for *timeout*."""
+        seconds = seconds_of(timeout)
+        follower = self._calls.prepare(
+            lambda parts: StreamFollower(
+                parts.frames, parts.client.get(run_id).id, after, step, best_effort=best_effort
+            )
+        )
+        return self._follow(run_id, follower, seconds)
+
+    def _follow(
+        self, run_id: str, prepared: Prepared[StreamFollower], seconds: float | None
+    ) -> Iterator[Frame]:
+        follower = prepared.get()
+        with self._calls.listen() as listener:
+            last_frame = time.monotonic()
+            while True:
+                page = self._calls.call(lambda parts: follower.page())
+                yield from page
+                if follower.is_over:
+                    return
+                if page:
+                    last_frame = time.monotonic()
+                left = None if seconds is None else seconds - (time.monotonic() - last_frame)
+                if left is not None and left <= 0:
+                    run = self._calls.call(lambda parts: parts.client.get(run_id))
+                    raise ResultTimeout(run=run_id, status=run.status.value)
+                if not page:
+                    listener.wait(left)

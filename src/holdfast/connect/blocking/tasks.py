@@ -1,0 +1,184 @@
+# Generated from connect/tasks.py by tools/generate_blocking.py: do not edit.
+"""``engine.tasks``: programs that lease runs and execute them themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.connect.blocking.lease import Lease
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components, seconds_of
+from holdfast.connect.held_lease import HeldLease
+from holdfast.connect.lease_holder import LeaseHolder
+from holdfast.core.duration import Duration
+from holdfast.core.status import Status
+from holdfast.core.validation import checked_count
+from holdfast.engine.runtime.notifier import WorkReady
+from holdfast.errors import BadOption, LeaseLost
+from holdfast.service.tasks.lease_state import RunEnded
+from holdfast.service.tasks.service import TaskService
+
+
+class TaskWorker:
+    """A holder of leases. All its leases are valid while it is renewed; when it is closed or dies,
+    other workers may claim its runs."""
+
+    def __init__(self, calls: Calls, holder: LeaseHolder) -> None:
+        self._calls: Calls = calls
+        self._holder: LeaseHolder = holder
+        self._opened = calls.prepare(holder.open)
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session; empty until it is open."""
+        return self._holder.session_id
+
+    def __enter__(self) -> TaskWorker:
+        self._opened.get()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[Lease]:
+        """Lease up to *limit* runs, in claim order; with *wait*, wait so long for the first.
+        Several callers may call this at the same time. A holder that was not renewed in time has
+        lost its leases, and gets a new session here. Raises LeaseLost if the holder was closed."""
+        seconds = seconds_of(wait) or 0.0
+        limit = checked_count("limit", limit)
+        self._opened.get()
+        leases = self._take(limit)
+        if leases or seconds <= 0:
+            return leases
+        until = time.monotonic() + seconds
+        with self._calls.listen(WorkReady) as listener:
+            while True:
+                leases = self._take(limit)
+                left = until - time.monotonic()
+                if leases or left <= 0:
+                    return leases
+                listener.wait(left)
+
+    def _take(self, limit: int) -> list[Lease]:
+        holder = self._holder
+        taken = self._calls.lease(lambda: holder.take(limit), holder.give_back)
+        return [Lease(self._calls, held) for held in taken]
+
+    def reclaim(self, run_id: str) -> Lease | RunEnded:
+        """Lease one given run whose holder is dead or has returned it, regardless of priorities.
+
+        The former lease counts as lost. If more leases were lost than the policy's ``reclaims``
+        allows, the run fails, and its RunEnded is returned. Raises NotReclaimable, RunNotFound,
+        RunFinished.
+        """
+        self._opened.get()
+        holder = self._holder
+        taken, ended = self._calls.lease(
+            lambda: holder.reclaim(run_id), lambda answer: holder.give_back(answer[0])
+        )
+        return Lease(self._calls, taken[0]) if ended is None else ended
+
+    def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[RunEnded | LeaseLost]:
+        """Complete several leases, each with its result, in one commit. Return one answer per
+        lease; for a refused completion it is the LeaseLost error with the reason. Raises
+        BadOption."""
+        pairs = _pairs(done)
+        self._opened.get()
+        return self._calls.call(lambda parts: self._holder.complete_all(pairs))
+
+    def renew(self) -> int:
+        """Renew all leases of this holder, and return their expiry in microseconds since 1970.
+        Raises LeaseLost if they have expired."""
+        self._opened.get()
+        return self._calls.call(lambda parts: self._holder.renew())
+
+    def rest(self) -> None:
+        """Keep the current leases and announce that this holder claims no more: `holdfast why` no
+        longer counts it among the workers that serve a run."""
+        self._opened.get()
+        self._calls.call(lambda parts: self._holder.rest())
+
+    def close(self) -> None:
+        """Return all leases at once and end the session."""
+        self._opened.get()
+        self._calls.call(lambda parts: self._holder.close())
+
+
+def _pairs(done: Iterable[tuple[Lease, Any]]) -> list[tuple[HeldLease, Any]]:
+    """Return *done* as a list of pairs of a lease and its result. Raises BadOption."""
+    pairs = list(done) if isinstance(done, Iterable) else [done]
+    for pair in pairs:
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], Lease):
+            raise BadOption(option="done", value=pair, why="pass pairs of a lease and its result")
+    return [(lease._held, result) for lease, result in pairs]
+
+
+class Tasks:
+    """The leased runs of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def worker(
+        self,
+        worker: str = "",
+        *,
+        workflows: str | Sequence[str] | None = None,
+        lanes: str | Sequence[str] | None = None,
+        capabilities: str | Sequence[str] = (),
+        ttl: Duration = "30s",
+        horizon: Duration | None = None,
+        claims: bool = True,
+    ) -> TaskWorker:
+        """Open a holder of leases, for a program that executes runs itself: ``async with
+        engine.tasks.worker(...) as worker: worker.claim(10)``.
+
+        It leases runs of these *workflows* and *lanes* (all of them if None) that require none but
+        these *capabilities*. A lease lasts for *ttl* unless it is renewed. *horizon* ("366d") is
+        the longest time that a wait may last. Without *claims* it does not count as a worker that
+        serves runs. Raises BadOption.
+        """
+        holder = LeaseHolder(
+            worker=worker,
+            workflows=workflows,
+            lanes=lanes,
+            capabilities=capabilities,
+            ttl=ttl,
+            horizon=horizon,
+            claims=claims,
+        )
+        return TaskWorker(self._calls, holder)
+
+    def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> Lease:
+        """Continue a lease by its proof. Raises BadLease. If the lease is no longer valid, its
+        calls raise LeaseLost."""
+
+        def read(parts: Components) -> HeldLease:
+            service = TaskService(parts.client, horizon)
+            return HeldLease(parts, service, service.from_proof(proof), ttl)
+
+        return Lease(self._calls, self._calls.call(read))
+
+    def revoke(
+        self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None
+    ) -> bool:
+        """Revoke the lease of a run, whose holder can then no longer write it. Return False if the
+        run has no holder. With *session_id*, revoke only the lease of that session."""
+        return self._calls.commit(lambda parts: parts.tasks.revoke(run_id, reason, session_id))
+
+    def prioritise(self, run_id: str, priority: int) -> int:
+        """Change the priority of an unfinished run and return the old priority. Raises
+        BadOption."""
+        return self._calls.commit(lambda parts: parts.tasks.priority(run_id, priority))
+
+    def override(
+        self, run_id: str, reason: str, *, result: Any = None, failed: bool = False
+    ) -> Status:
+        """End an unfinished run by an operator's decision, even if it has a holder: completed with
+        *result*, or failed. Return its status. Raises BadOption."""
+        return self._calls.commit(
+            lambda parts: parts.tasks.override(run_id, reason, result=result, failed=failed)
+        )

@@ -1,0 +1,82 @@
+# Generated from connect/waits.py by tools/generate_blocking.py: do not edit.
+"""``engine.waits``: list the waits of runs, deliver signals to them, and release them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
+from holdfast.core.tokens import Token
+from holdfast.service import keys, waits
+from holdfast.service.runs import Request
+from holdfast.service.waits import DeliveryReceipt, WaitInfo
+
+
+class Waits:
+    """The waits of the runs of an ``Engine``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls
+
+    def list(
+        self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
+    ) -> list[WaitInfo]:
+        """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
+        waits that need an operator. Raises RunNotFound."""
+
+        def read(parts: Components) -> list[WaitInfo]:
+            checked = None if run_id is None else parts.client.get(run_id).id
+            return waits.listed(parts.client, checked, escalated=escalated, limit=limit)
+
+        return self._calls.call(read)
+
+    def get(self, wait_id: str) -> WaitInfo:
+        """Return an issued wait by its id, without its token. Raises WaitNotFound."""
+        return self._calls.call(lambda parts: waits.get(parts.client, wait_id))
+
+    def token(self, wait_id: str) -> Token:
+        """Return the token of an issued wait again, for an operator of this database. Raises
+        WaitNotFound."""
+        return self._calls.call(
+            lambda parts: waits.token(
+                parts.client, wait_id, lambda: parts.commit(keys.need(parts.sealer))
+            )
+        )
+
+    def deliver(
+        self,
+        wait_id: str,
+        token: str,
+        name: str | None = None,
+        payload: Any = None,
+        *,
+        source: str | None = None,
+        key: str | None = None,
+    ) -> DeliveryReceipt:
+        """Deliver a signal to an issued wait and return the receipt, which states its effect.
+
+        Raises TokenRefused without the token of this wait; that error does not reveal whether the
+        wait exists. Raises WaitClosed, WaitExpired, TooManySignals.
+        """
+        return self._calls.commit(
+            lambda parts: waits.deliver(
+                parts.client, wait_id, token, name, payload, source=source, key=key
+            )
+        )
+
+    def release(
+        self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None
+    ) -> str:
+        """Release a wait of a run, and return the step that it belongs to.
+
+        A run in ``wait_for`` continues without its signals, a sleep ends early, a step is retried
+        at once, a delayed run begins now (then the returned step is empty). Raises RunNotFound,
+        WaitNotFound, and BadOption if several waits match and *step* is None.
+        """
+
+        def make_request(parts: Components) -> Request[str]:
+            run = parts.client.get(parts.client.mine(run_id))
+            return waits.release(parts.store, parts.codec, run.id, step, payload, by)
+
+        return self._calls.commit(make_request)

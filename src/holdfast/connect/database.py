@@ -1,0 +1,69 @@
+"""``engine.database``: check the database, and copy runs out of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.components import Components
+from holdfast.connect.open_store import open_store
+from holdfast.payloads.verify import PayloadReport, check_payloads
+from holdfast.service.export import export
+from holdfast.store.database import CheckProgress
+
+
+class AsyncEngineDatabase:
+    """The database of an ``AsyncEngine``."""
+
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls: AsyncCalls = calls
+
+    async def check(self, progress: CheckProgress | None = None) -> list[str]:
+        """Check the database and return a message for each damaged row and each violated invariant;
+        an empty list means that it is sound. *progress* is called in the thread that checks, with
+        the number of checks made, and of all checks. Raises NamespaceBound."""
+
+        def check(parts: Components) -> list[str]:
+            parts.client.unbound("database.check")
+            return parts.check(progress)
+
+        return await self._calls.call(check)
+
+    async def check_payloads(self, progress: Callable[[int], None] | None = None) -> PayloadReport:
+        """Read and decrypt every payload that is stored apart from its row, and report the damaged
+        ones. Raises NamespaceBound."""
+        report = self._calls.reporter(progress)
+
+        def check(parts: Components) -> PayloadReport:
+            parts.client.unbound("database.check_payloads")
+            return check_payloads(parts.store, parts.sealer, report)
+
+        return await self._calls.call(check)
+
+    async def export(
+        self,
+        run_id: str,
+        path: str | os.PathLike[str],
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Copy a run and its descendants to a new database file, and return the number of runs
+        copied.
+
+        The file opens like any other database. If one of the runs has not ended, the file refuses
+        writes (StoreSealed), because that run continues in this database. Raises RunNotFound.
+        """
+        report = self._calls.reporter(progress)
+
+        def copy(parts: Components) -> int:
+            run = parts.client.get(run_id)
+            return export(
+                parts.store,
+                parts.sealer,
+                run,
+                lambda: open_store(path, codec=parts.codec.name),
+                report,
+            )
+
+        return await self._calls.call(copy)

@@ -1,0 +1,91 @@
+"""Procedures on runs that combine several reads and commits. They block the calling thread; both
+faces of the engine call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from holdfast.connect import graph_procedures
+from holdfast.connect.components import Components
+from holdfast.core.graphs.model import graph_of, name_of
+from holdfast.core.status import Status
+from holdfast.errors import (
+    HoldfastError,
+    RunChanged,
+    RunFinished,
+    RunNotFound,
+    StartIncomplete,
+)
+from holdfast.service import fork as fork_service
+from holdfast.service.replay import TRIES
+from holdfast.service.runs import run_named
+from holdfast.store.runs.operations import PartlyCancelled
+
+
+def start_many(
+    parts: Components, workflow: Any, items: Iterable[Any], options: Mapping[str, Any]
+) -> list[str]:
+    """Start one run per item, in parts, and return their ids. Raises StartIncomplete if a part was
+    refused after earlier parts were started."""
+    parts.know(workflow)
+    started: list[str] = []
+    requests = parts.client.start_many(workflow, items, options, parts.lease)
+    for runs, request in requests:
+        try:
+            answers = parts.commit(request)
+        except HoldfastError as error:
+            if not started:
+                raise
+            left = sum(len(part) for part, _ in requests) - len(started)
+            incomplete = StartIncomplete(started=len(started), left=left, reason=str(error))
+            incomplete.run_ids = tuple(started)
+            raise incomplete from error
+        parts.adopt(runs, answers)
+        started += [answer.id for answer in answers]
+    return started
+
+
+def cancel(parts: Components, run_id: str, reason: str, *, force: bool) -> Status:
+    """Request the cancellation of a run and its children, part by part, and return its status."""
+    request = parts.client.cancel(run_id, reason, force=force)
+    answer = parts.commit(request)
+    while isinstance(answer, PartlyCancelled):
+        status = answer.status
+        try:
+            answer = parts.commit(request)
+        except RunFinished:
+            return status  # the run has ended meanwhile, and has cancelled its children itself
+    return answer
+
+
+def replay(parts: Components, run_id: str, from_step: str | None) -> Status:
+    """Make a finished run claimable again and return its status; a member of a graph is replayed
+    with the members that depend on it."""
+    graph_id = graph_of(run_named(run_id))
+    if graph_id is not None and parts.store.graphs.member(run_id) is not None:
+        graph_procedures.replay(parts, graph_id, name_of(run_id), from_step)
+        return parts.client.get(run_id).status
+    for _ in range(TRIES - 1):
+        with suppress(RunChanged):
+            return _replay(parts, run_id, from_step)
+    return _replay(parts, run_id, from_step)
+
+
+def _replay(parts: Components, run_id: str, from_step: str | None) -> Status:
+    """Replay a run, part by part. Raises RunChanged if it changed meanwhile: then try again."""
+    status: Any = None
+    for request in parts.client.replay(run_id, from_step):
+        status = parts.change_finished(request)
+    return Status(status)
+
+
+def fork(parts: Components, run_id: str, from_step: str | None, fork_id: str | None) -> str:
+    """Start a fork of a run and return its id."""
+    try:
+        return fork_service.fork(parts.client, run_id, from_step, fork_id, parts.commit)
+    except RunNotFound:
+        # Unless the run was deleted, rekey has replaced a stored value that the fork refers to.
+        # A second attempt refers to the new value.
+        return fork_service.fork(parts.client, run_id, from_step, fork_id, parts.commit)

@@ -1,0 +1,102 @@
+"""``AsyncRunQuery``: the runs that ``engine.runs(...)`` selects, and the bulk verbs on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from holdfast.connect.async_calls import AsyncAnswer, AsyncCalls
+from holdfast.connect.async_run import AsyncRun
+from holdfast.connect.tasks import AsyncTasks
+from holdfast.core.runs import RunRecord
+from holdfast.errors import UsageError
+from holdfast.service.bulk import BulkReport
+
+PAGE = 100
+"""Runs that are read at once, unless the caller says otherwise."""
+
+
+class AsyncRunQuery:
+    """The runs that match some filters, newest first. It reads them in pages, when they are
+    needed: ``async for run in engine.runs(status="failed")``."""
+
+    def __init__(self, calls: AsyncCalls, filters: Mapping[str, Any]) -> None:
+        self._calls: AsyncCalls = calls
+        self._filters: Mapping[str, Any] = filters
+
+    async def __aiter__(self) -> AsyncIterator[RunRecord]:
+        after: str | None = None
+        while True:
+            page = await self.page(after=after)
+            for run in page:
+                yield run
+            if len(page) < PAGE:
+                return
+            after = page[-1].id
+
+    async def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunRecord]:
+        """Return up to *limit* runs, newest first. *after* is the id of the last run of the
+        previous page. Raises BadOption."""
+        return await self._calls.call(
+            lambda parts: parts.client.find(**self._filters, before=after, limit=limit)
+        )
+
+    async def first(self) -> RunRecord | None:
+        """Return the newest run; None if no run matches. Raises BadOption."""
+        page = await self.page(limit=1)
+        return page[0] if page else None
+
+    async def count(self) -> int:
+        """Return the number of runs that match. Raises BadOption."""
+        count = 0
+        async for _ in self:
+            count += 1
+        return count
+
+    # Bulk verbs
+
+    async def cancel(
+        self, reason: str = "cancelled by request", *, force: bool = False
+    ) -> BulkReport:
+        """Cancel the runs, as ``run.cancel`` does, and return the report."""
+        return await self._each(lambda run: run.cancel(reason, force=force))
+
+    async def resume(self) -> BulkReport:
+        """Resume the stuck runs, as ``run.resume`` does, and return the report."""
+        return await self._each(lambda run: run.resume())
+
+    async def replay(self) -> BulkReport:
+        """Replay the finished runs, as ``run.replay`` does, and return the report."""
+        return await self._each(lambda run: run.replay())
+
+    async def signal(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        source: str | None = None,
+    ) -> BulkReport:
+        """Send a signal to each run, as ``run.signal`` does, and return the report."""
+        return await self._each(lambda run: run.signal(name, payload, key=key, source=source))
+
+    async def release(self, *, payload: Any = None, by: str | None = None) -> BulkReport:
+        """Release the wait of each run, as ``run.release`` does, and return the report."""
+        return await self._each(lambda run: run.release(payload=payload, by=by))
+
+    async def prioritise(self, priority: int) -> BulkReport:
+        """Change the priority of the unfinished runs and return the report."""
+        tasks = AsyncTasks(self._calls)
+        return await self._each(lambda run: tasks.prioritise(run.id, priority))
+
+    async def _each(self, verb: Callable[[AsyncRun[Any]], AsyncAnswer]) -> BulkReport:
+        """Apply a verb to each run. A refusal does not stop the others."""
+        report = BulkReport()
+        async for run in self:
+            try:
+                await verb(AsyncRun(self._calls, run.id))
+            except UsageError as refusal:
+                report.refused[run.id] = str(refusal)
+            else:
+                report.done.append(run.id)
+        return report

@@ -1,0 +1,73 @@
+"""``engine.webhooks``: the subscriptions that deliver events over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.connect.async_calls import AsyncCalls
+from holdfast.core.subscriptions import WEBHOOK, DeadLetter, Subscription
+from holdfast.core.unset import UNSET, named
+from holdfast.errors import SubscriptionNotFound
+
+
+class AsyncWebhooks:
+    """The webhooks of an ``AsyncEngine``."""
+
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls: AsyncCalls = calls
+
+    async def set(
+        self,
+        name: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        after: str | None = None,
+        attempts: int | None = None,
+        workflow: str | None = UNSET,
+        namespace: str | None = UNSET,
+        run: str | None = UNSET,
+        kind: str | Sequence[str] | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+    ) -> str:
+        """Deliver events to *url*, starting now or at the cursor *after*, and return the secret
+        that signs the deliveries.
+
+        Workers deliver the events one after another, each at least once. An event becomes a dead
+        letter after *attempts* failed attempts. The filters are those of ``engine.events.read``.
+        Raises SubscriptionExists.
+        """
+        filters = named(
+            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+        )
+        return await self._calls.commit(
+            lambda parts: parts.subscriptions.add_webhook(
+                name, url, secret, after, attempts, filters
+            )
+        )
+
+    async def get(self, name: str) -> Subscription:
+        """Return a webhook, without its secret. Raises SubscriptionNotFound."""
+        for webhook in await self.list():
+            if webhook.name == name:
+                return webhook
+        raise SubscriptionNotFound(subscription=name)
+
+    async def list(self) -> list[Subscription]:
+        """Return all webhooks, with their positions and without their secrets."""
+        subscriptions = await self._calls.call(lambda parts: parts.subscriptions.all())
+        return [stored for stored in subscriptions if stored.kind == WEBHOOK]
+
+    async def remove(self, name: str) -> None:
+        """Delete a webhook, with its dead letters. Raises SubscriptionNotFound."""
+        await self._calls.commit(lambda parts: parts.subscriptions.remove(name))
+
+    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
+        """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
+        Raises SubscriptionNotFound."""
+        return await self._calls.call(lambda parts: parts.subscriptions.letters(name))
+
+    async def redeliver(self, name: str) -> int:
+        """Deliver the dead letters of a webhook again, and return their number. Raises
+        SubscriptionNotFound."""
+        return await self._calls.commit(lambda parts: parts.subscriptions.replay(name))

@@ -1,0 +1,136 @@
+"""The two faces of the engine: the blocking one is generated, and both have the promised names."""
+
+import inspect
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
+import generate_blocking
+
+NAMESPACES = {
+    "gates": "list get entries approve reject decide delegate reassign withdraw update link answer",
+    "waits": "list get token deliver release",
+    "schedules": "set get list pause resume remove trigger backfill next why",
+    "budgets": "set get list raise_limits reset spend usage",
+    "lanes": "set get list pause resume drain",
+    "streams": "read tail list summary progress",
+    "events": "read follow consume subscriptions unsubscribe",
+    "webhooks": "set get list remove dead_letters redeliver",
+    "retention": "set get list remove preview apply prune",
+    "keys": "list rotate rekey",
+    "tasks": "worker lease revoke override prioritise",
+    "graphs": "start get list extend cancel replay events why",
+    "flows": (
+        "create start advance wait resume finish fail cancel request_cancel observe steps events"
+        " deliver get list prune why"
+    ),
+    "workers": "list unserved",
+    "database": "check check_payloads export",
+}
+ENGINE = "work close start start_many run runs signal cancel why replay resume fork"
+RUN = "status result signal cancel resume replay fork why history wait_until release record"
+
+
+@pytest.mark.parametrize("source", generate_blocking.SOURCES)
+def test_the_blocking_engine_is_generated_from_the_asynchronous_one(source):
+    path = generate_blocking.BLOCKING / f"{generate_blocking.SOURCES[source]}.py"
+
+    assert generate_blocking.is_current(path, generate_blocking.generated(source))
+
+
+def test_no_other_file_is_among_the_generated_ones():
+    names = {path.stem for path in generate_blocking.BLOCKING.glob("*.py")}
+
+    assert names == {"__init__", *generate_blocking.SOURCES.values()}
+
+
+def test_the_rewrite_keeps_comments_and_drops_the_colour():
+    text = '''
+class AsyncThing:
+    """Used with ``async with AsyncThing()``."""
+
+    async def __aenter__(self) -> AsyncThing:
+        return await self.other()  # why
+
+    async def all(self):
+        """Say
+        ``await all()``."""
+        async for one in self._calls.async_things():
+            yield one
+'''
+
+    assert (
+        generate_blocking.rewrite(text)
+        == '''
+class Thing:
+    """Used with ``with Thing()``."""
+
+    def __enter__(self) -> Thing:
+        return self.other()  # why
+
+    def all(self):
+        """Say
+        ``all()``."""
+        for one in self._calls.things():
+            yield one
+'''
+    )
+
+
+@pytest.mark.parametrize("face", [holdfast.Engine, holdfast.AsyncEngine])
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_a_namespace_has_these_verbs(face, name, tmp_path):
+    engine = face(tmp_path / "faces.db")
+
+    assert set(NAMESPACES[name].split()) <= set(dir(getattr(engine, name)))
+    if face is holdfast.Engine:
+        engine.close()
+
+
+@pytest.mark.parametrize("face", [holdfast.Engine, holdfast.AsyncEngine])
+def test_an_engine_has_these_verbs(face):
+    assert {name for name in vars(face) if not name.startswith("_")} == set(ENGINE.split())
+
+
+@pytest.mark.parametrize("face", [holdfast.Run, holdfast.AsyncRun])
+def test_a_run_has_these_verbs(face):
+    assert set(RUN.split()) <= set(dir(face))
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (holdfast.Engine, "url work workflows namespace codec lanes capabilities concurrency"),
+        (holdfast.Engine.start, "workflow id key lane priority delay deadline tags connection"),
+        (holdfast.Engine.start_many, "workflow items lane priority delay deadline tags"),
+        (holdfast.Engine.runs, "status workflow tags since until worker namespace parent_id roots"),
+    ],
+)
+def test_options_are_named(call, names):
+    assert set(names.split()) <= set(inspect.signature(call).parameters)
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_no_option_of_a_namespace_is_hidden_in_a_dictionary(name, tmp_path):
+    with closing(holdfast.Engine(tmp_path / "faces.db")) as engine:
+        verbs = inspect.getmembers(type(getattr(engine, name)), inspect.isfunction)
+
+    assert [
+        verb
+        for verb, function in verbs
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD
+    ] == []
+
+
+def test_a_client_never_claims(tmp_path):
+    with holdfast.Engine(tmp_path / "client.db", work=False) as client:
+        run = client.start("served_elsewhere")
+
+        assert run.status == "pending"
+        assert client.workers.list() == []
