@@ -8,8 +8,12 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check generate test ci-tools fix demo bench measure torture clean
+.PHONY: help setup check quick quick-types quick-tests generate test ci-tools fix demo bench measure torture clean
 MINUTES ?= 1
+
+# Two idle cores run these in about a minute: every rule of the core, and each part of an execution.
+QUICK := tests/core tests/engine/execution tests/engine/test_steps.py tests/engine/test_parallel.py tests/engine/test_saga.py \
+    tests/engine/test_waiting.py
 
 # Hundreds of processes are started by tests and measurements: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,12 +23,24 @@ help: ## list the targets
 
 setup: $(DEV) ## make .venv with everything that development needs
 
-check: $(DEV) ## format, lint, types and import contracts, without the tests
+quick: $(DEV) ## what to run after every edit: format, lint, types, core and engine tests on SQLite
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory --jobs 2 quick-types quick-tests
+
+quick-types:
+	$(BIN)/mypy
+
+quick-tests:
+	$(BIN)/pytest -n 2 -x -k "not postgres" $(QUICK)
+
+check: $(DEV) ## format, lint, types, import contracts and the rules of the project
 	$(BIN)/python tools/generate_blocking.py --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest tests/test_project.py
 
 generate: $(DEV) ## write the blocking engine from the asynchronous one
 	$(BIN)/python tools/generate_blocking.py
@@ -32,9 +48,10 @@ generate: $(DEV) ## write the blocking engine from the asynchronous one
 test: check ## everything that must be green: check, then all tests; STRICT=1 fails where a tool is missing
 	$(if $(STRICT),HOLDFAST_STRICT=1 )$(BIN)/pytest -n auto
 
-ci-tools: ## install the programs that some tests need, as root on Debian
+ci-tools: $(DEV) ## install the programs that some tests need, as root on Debian
 	apt-get update -qq
 	apt-get install --yes -qq --no-install-recommends pgbouncer
+	$(PIP) install --quiet 'pyright[nodejs]'
 
 fix: $(DEV) ## format and mend what can be mended by machine
 	$(BIN)/ruff check --fix .

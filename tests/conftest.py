@@ -7,14 +7,25 @@ installs it. With ``HOLDFAST_STRICT=1`` (``make test STRICT=1``) it fails instea
 
 import os
 import shutil
+import sys
 from collections import Counter
 
 import pytest
 
-TOOLS = {"pgbouncer": "apt-get install pgbouncer"}
+TOOLS = {
+    "pgbouncer": "apt-get install pgbouncer",
+    "pyright": ".venv/bin/python -m pip install 'pyright[nodejs]'",
+}
 """The programs that tests may need, each with the command that installs it on Debian."""
 
-SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+SYSTEM_PATH = os.pathsep.join(
+    [
+        os.path.dirname(sys.executable),
+        os.environ.get("PATH", ""),
+        "/usr/sbin",
+        "/usr/local/sbin",
+    ]
+)
 MISSING = "missing tool: "
 
 

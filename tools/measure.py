@@ -7,13 +7,14 @@ Each measure is a function that reads the package and returns a figure. The test
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import statistics
 import tokenize
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "holdfast"
@@ -31,7 +32,12 @@ def modules(folder: Path = PACKAGE) -> Iterator[tuple[Path, str, ast.Module]]:
     """Yield each module of the package: its path, its text, its syntax tree."""
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text("utf-8")
-        yield path, text, ast.parse(text, filename=str(path))
+        yield path, text, _parsed(path, text)
+
+
+@functools.cache
+def _parsed(path: Path, text: str) -> ast.Module:
+    return ast.parse(text, filename=str(path))
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:
@@ -192,29 +198,173 @@ def comments_per_hundred_lines(package: str) -> float:
     return round(count * 100 / lines, 1)
 
 
-def local_names() -> Counter[str]:
-    """Return how often a local variable has a name that says nothing about what it holds."""
-    vague = {"found", "told", "one", "what", "given"}
-    count: Counter[str] = Counter()
-    for _, _, tree in modules():
+VAGUE = {"told", "one", "what", "given"}
+"""Names of local variables that say nothing about their content. ``found`` is for booleans only."""
+
+
+def vague_names(folder: Path = PACKAGE) -> list[str]:
+    """Return each local variable with a vague name: its place and the name."""
+    places = []
+    for path, _, tree in modules(folder):
         for function in functions(tree):
-            names = {
-                node.id
-                for node in ast.walk(function)
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            }
-            count.update(names & vague)
-    return count
+            booleans = _boolean_assignments(function)
+            for node in ast.walk(function):
+                if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)):
+                    continue
+                if node.id in VAGUE or (node.id == "found" and node not in booleans):
+                    places.append(f"{_shown(path, folder)}:{node.lineno}: {node.id}")
+    return sorted(set(places))
+
+
+def _boolean_assignments(function: Function) -> set[ast.expr]:
+    """Return the targets of assignments whose value is a boolean by its form or annotation."""
+    targets: set[ast.expr] = set()
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(assigned, value) if _is_boolean(value):
+                targets.update(assigned)
+            case ast.AnnAssign(target, ast.Name("bool")):
+                targets.add(target)
+    return targets
+
+
+def _is_boolean(value: ast.expr) -> bool:
+    match value:
+        case ast.Compare() | ast.UnaryOp(ast.Not()) | ast.Constant(bool()):
+            return True
+        case ast.Call(ast.Name("any" | "all" | "bool" | "isinstance" | "hasattr")):
+            return True
+        case ast.BoolOp(_, parts):
+            return all(_is_boolean(part) for part in parts)
+    return False
+
+
+def _shown(path: Path, folder: Path = PACKAGE) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+# The public surface
+
+
+def literal(path: str, name: str) -> Any:
+    """Return the value that a module of the package assigns to *name*; None if it has none."""
+    file = PACKAGE / path
+    tree = ast.parse(file.read_text("utf-8") if file.exists() else "")
+    for node in tree.body:
+        match node:
+            case ast.Assign([ast.Name(target)], value) | ast.AnnAssign(ast.Name(target), _, value):
+                if target == name and value is not None:
+                    return ast.literal_eval(value)
+    return None
 
 
 def exports() -> int:
-    """Return how many names ``holdfast`` exports."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
-    for node in tree.body:
-        match node:
-            case ast.Assign([ast.Name("__all__")], ast.List(names)):
-                return len(names)
-    return 0
+    """Return how many names ``holdfast`` exports: those of its lazy table, ``errors`` and
+    ``sync``."""
+    homes: dict[str, str] = literal("__init__.py", "_HOMES") or {}
+    return sum(len(names.split()) for names in homes.values()) + 2
+
+
+def top_level_commands() -> int:
+    """Return how many commands ``holdfast`` has at its top level."""
+    return len(literal("cli/main.py", "COMMANDS") or ())
+
+
+@functools.cache
+def class_table() -> dict[str, ast.ClassDef]:
+    """Return the classes of the package by name; the names are unique."""
+    return {node.name: node for _, _, tree in modules() for node in classes(tree)}
+
+
+def public_methods(name: str) -> set[str]:
+    """Return the public methods of a class, inherited ones included."""
+    table = class_table()
+    if name not in table:
+        return set()
+    own = {
+        item.name
+        for item in table[name].body
+        if isinstance(item, Function) and not item.name.startswith("_")
+    }
+    bases = [base.id for base in table[name].bases if isinstance(base, ast.Name)]
+    return own.union(*(public_methods(base) for base in bases if base != name))
+
+
+def lines_of_twins() -> int:
+    """Return the lines of hand-written methods that a class ``AsyncX`` has beside the class ``X``.
+
+    Generated files do not count: no person writes or reviews them.
+    """
+    table = {
+        node.name: node
+        for _, text, tree in modules()
+        if not text.startswith("# Generated")
+        for node in classes(tree)
+    }
+    lines = 0
+    for name, node in table.items():
+        twin = table.get(f"Async{name}")
+        if twin is not None:
+            methods = {item.name for item in node.body if isinstance(item, Function)}
+            lines += sum(
+                (item.end_lineno or 0) - item.lineno + 1
+                for item in twin.body
+                if isinstance(item, Function) and item.name in methods
+            )
+    return lines
+
+
+# Imports
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return the modules of the package that each module imports, imports in functions included."""
+    names = {_module_name(path): (path, tree) for path, _, tree in modules()}
+    graph: dict[str, set[str]] = {}
+    for name, (_, tree) in names.items():
+        imported: set[str] = set()
+        for node in ast.walk(tree):
+            match node:
+                case ast.Import(aliases):
+                    imported.update(alias.name for alias in aliases)
+                case ast.ImportFrom(str() as module, aliases, 0):
+                    inner = {f"{module}.{alias.name}" for alias in aliases} & names.keys()
+                    imported |= inner or {module}
+        graph[name] = (imported & names.keys()) - {name}
+    return graph
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def largest_import_cycle() -> int:
+    """Return the size of the largest set of modules that import each other in a circle."""
+    graph = import_graph()
+    graph.pop("holdfast", None)  # the front door imports for type checkers only, and lazily
+    importers = _reversed(graph)
+    return max(len(_reachable(graph, name) & _reachable(importers, name)) for name in graph)
+
+
+def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Return *start* and all modules that it imports, directly or not."""
+    seen = {start}
+    queue = [start]
+    while queue:
+        for name in graph.get(queue.pop(), set()) - seen:
+            seen.add(name)
+            queue.append(name)
+    return seen
+
+
+def _reversed(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return the modules that import each module."""
+    reverse: dict[str, set[str]] = {name: set() for name in graph}
+    for name, imported in graph.items():
+        for other in imported & graph.keys():
+            reverse[other].add(name)
+    return reverse
 
 
 def main() -> None:
@@ -222,6 +372,7 @@ def main() -> None:
     rows: list[tuple[str, object]] = [
         ("files", sum(1 for _ in modules())),
         ("lines", sum(len(text.splitlines()) for _, text, _ in modules())),
+        ("largest import cycle", largest_import_cycle()),
         ("lines of a function: median / p90 / longest", function_lines()),
         ("lines of a file: median / p90 / longest", file_lines()),
         ("class names used twice", len(class_names_used_twice())),
@@ -229,7 +380,10 @@ def main() -> None:
         ("methods of the largest class", largest_object()),
         ("verbs of an adapter", adapter_verbs()),
         ("fields of Advance", fields_of("Advance")),
+        ("lines of hand-written twins", lines_of_twins()),
         ("exports of holdfast", exports()),
+        ("public methods of AsyncEngine", len(public_methods("AsyncEngine"))),
+        ("top-level commands", top_level_commands()),
         ("docstrings with banned words", share_of_docstrings_with_banned_words()),
         (
             "comments per 100 lines: engine, store",
@@ -237,7 +391,9 @@ def main() -> None:
         ),
         ("tuple assignments per 1,000 lines", per_thousand_lines("tuple")),
         ("conditional expressions per 1,000 lines", per_thousand_lines("conditional")),
-        ("functions with vague local names", dict(local_names())),
+        ("local variables with vague names", len(vague_names())),
+        ("files for a new kind of command", "add one and count: see ARCHITECTURE.md"),
+        ("benchmark ratios", "make bench BEFORE=REVISION"),
     ]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

@@ -305,3 +305,55 @@ def test_what_a_step_says_about_its_failure_reaches_the_workflow(engine):
             return error.facts["details"]["code"]
 
     assert engine.start(pay).result(timeout=20) == 7
+
+
+@workflow
+async def labelled(id: int, lane: str = "none") -> list[object]:
+    return [id, lane]
+
+
+def test_options_of_a_start_stand_apart_from_the_arguments(engine):
+    @workflow
+    async def options_apart() -> list[object]:
+        called = await labelled.options(id="called", tags={"a": "b"})(1, lane="x")
+        handle = await holdfast.start(labelled.options(id="started"), id=2)
+        many = await holdfast.map(labelled.options(tags={"c": "d"}), [3])
+        return [called, handle.id, await handle.result(), many]
+
+    result = engine.start(options_apart).result(timeout=20)
+
+    assert result == [[1, "x"], "started", [2, "none"], [[3, "none"]]]
+    assert [run.id for run in engine.runs(tags={"a": "b"})] == ["called"]
+    assert len(list(engine.runs(tags={"c": "d"}))) == 1
+
+
+def test_an_option_with_the_name_of_a_parameter_is_refused(engine):
+    @workflow
+    async def ambiguous(plain: bool) -> None:
+        await holdfast.start(labelled, 1, lane="slow")
+
+    with pytest.raises(RunFailed, match=r"BadOption: .*labelled\.options\("):
+        engine.start(ambiguous, True).result(timeout=20)
+    with pytest.raises(TypeError, match="colour"):
+        labelled.options(colour="red")
+
+
+def test_plain_functions_keep_options_apart_as_well(engine):
+    @workflow
+    def options_apart_plain() -> list[object]:
+        called = labelled.options(id="called-plain")(1, lane="x")
+        handle = holdfast.sync.start(labelled.options(id="started-plain"), id=2)
+        return [called, handle.id, handle.result()]
+
+    result = engine.start(options_apart_plain).result(timeout=20)
+
+    assert result == [[1, "x"], "started-plain", [2, "none"]]
+    assert engine.run("called-plain").status == "completed"
+
+
+def test_an_engine_keeps_options_apart_as_well(engine):
+    run = engine.start(labelled.options(id="apart"), id=4, lane="x")
+
+    assert (run.id, run.result(timeout=20)) == ("apart", [4, "x"])
+    with pytest.raises(BadOption, match="parameter of this name"):
+        engine.start(labelled, id=4)

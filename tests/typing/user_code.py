@@ -34,7 +34,9 @@ async def checkout(order: dict[str, int]) -> list[bytes]:
     child = await holdfast.start(counted, 3)
     assert_type(await child.result(), int)
     assert_type(await holdfast.map(checkout, [order]), list[list[bytes]])
-    await gather(charge(order), charge(order))
+    assert_type(await gather(charge(order), pack.aio(1)), list[Any])
+    assert_type(await checkout(order), list[bytes])
+    assert_type(await checkout.options(lane="slow")(order), list[bytes])
     holdfast.compensate(charge, order)
     return [await pack.aio(1)]
 
@@ -46,6 +48,8 @@ def counted(n: int) -> int:
     assert_type(sync.start(counted, n).result(), int)
     assert_type(sync.gate("Ship it?", quorum=2), Answer)
     assert_type(sync.first(lambda: 1, lambda: 2), int)
+    assert_type(sync.map(pack, [1]), list[bytes])
+    assert_type(sync.map(counted, [1]), list[int])
     return n
 
 
@@ -54,8 +58,10 @@ def use(engine: Engine) -> None:
     assert_type(run, Run[list[bytes]])
     assert_type(run.result(timeout="1s"), list[bytes])
     assert_type(engine.start(counted, 1).result(), int)
+    assert_type(engine.start(counted.options(id="x"), 1).result(), int)
     assert_type(counted(1), int)
-    assert_type(checkout({}), Coroutine[Any, Any, list[bytes]]).close()
+    coroutine: Coroutine[Any, Any, list[bytes]] = checkout({})
+    coroutine.close()
 
 
 async def use_async(engine: AsyncEngine) -> None:

@@ -150,7 +150,7 @@ class StepLives(msgspec.Struct):
             if event.kind == EventKind.RUN_REPLAYED:
                 void = set(_data(event).get("void", ()))
                 self._note(list(live.values()), void)
-                live = {seq: one for seq, one in live.items() if seq not in void}
+                live = {seq: kept for seq, kept in live.items() if seq not in void}
             else:
                 live[event.seq] = event
 
@@ -333,5 +333,5 @@ def without_checkpoints_after(events: Sequence[Event], first: int) -> list[Event
 
 
 def _data(event: Event) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(event.data or b"{}")
-    return found
+    data: dict[str, Any] = msgspec.json.decode(event.data or b"{}")
+    return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from holdfast.errors.base import HoldfastError, UsageError, cause_of, sentence_of
 
@@ -76,7 +77,7 @@ class RunFailed(HoldfastError):
         return f"{cause_of(self.facts) or sentence_of(RunFailed)} ({_place(self.facts)})"
 
     @property
-    def error(self) -> dict[str, object] | None:
+    def error(self) -> dict[str, Any] | None:
         """The exception of the failing code as data: type, message, traceback; None if there is
         none."""
         error = self.facts.get("error")

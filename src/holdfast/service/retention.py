@@ -37,7 +37,7 @@ def checked_rule(
     """Return a retention rule; settings that are UNSET are those of the *stored* rule, if there is
     one. *known* are the workflows that exist. Raises BadOption, BadDuration, UnknownWorkflow."""
     old = RetentionRule(name="") if stored is None else stored
-    what = old.what if what is UNSET else what
+    part = old.what if what is UNSET else what
     workflow = old.workflow if workflow is UNSET else workflow
     status = old.statuses if status is UNSET else status
     keep_last = old.keep_last if keep_last is UNSET else keep_last
@@ -52,8 +52,8 @@ def checked_rule(
         raise BadOption(
             option="name", value=name, why="the name is a single line of 1 to 200 characters"
         )
-    if not isinstance(what, str) or (what != RUNS and what not in FORGETTABLE):
-        raise BadOption(option="what", value=what, known=", ".join([RUNS, *FORGETTABLE]))
+    if not isinstance(part, str) or (part != RUNS and part not in FORGETTABLE):
+        raise BadOption(option="what", value=part, known=", ".join([RUNS, *FORGETTABLE]))
     if checked_string("workflow", workflow) is not None and workflow not in known:
         raise UnknownWorkflow(
             workflow=workflow,
@@ -81,7 +81,7 @@ def checked_rule(
         raise BadOption(option="max_bytes", why="only rules that delete whole runs have max_bytes")
     return RetentionRule(
         name=name,
-        what=what,
+        what=part,
         workflow=workflow,
         statuses=tuple(statuses),
         older_than=age,

@@ -24,21 +24,21 @@ class RestorePoint:
     operation of the batch would skip a write that was undone.
     """
 
-    __slots__ = ("_hints", "_new_routes", "_news", "_told", "_tx")
+    __slots__ = ("_hints", "_new_routes", "_news", "_tx", "_woken_parents")
 
     def __init__(self, tx: RouteTransaction) -> None:
         self._tx = tx
         self._hints = tx.hints.copy()
         self._news = list(tx.news)
         self._new_routes = dict(tx.new_routes)
-        self._told = set(tx.told)
+        self._woken_parents = set(tx.woken_parents)
 
     def restore(self) -> None:
         """Return to this state. To be called once, after the rollback to the savepoint."""
         self._tx.hints = self._hints
         self._tx.news = self._news
         self._tx.new_routes = self._new_routes
-        self._tx.told = self._told
+        self._tx.woken_parents = self._woken_parents
 
 
 class CollectedHints:

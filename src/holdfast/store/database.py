@@ -139,7 +139,7 @@ class Transaction(Protocol):
     hints: Hints
     news: list[MemberOutcome]
     """Ends of graph members in this transaction. Those left at its end go to the outbox."""
-    told: set[str]
+    woken_parents: set[str]
     """Parents that were already woken in this transaction."""
     graphs: dict[str, Row]
     """Graphs that were read and locked in this transaction, and have not changed since."""

@@ -322,19 +322,19 @@ def forgettable(prunable: str, tree_sizes: str) -> dict[str, str]:
     """Return, for each part of a history, the queries *prunable* and *tree_sizes* restricted to
     runs that still have this part, and a query that finds such runs below a root."""
     named = {}
-    for what, part in FORGETTABLE.items():
+    for name, part in FORGETTABLE.items():
         counted = f" AND {part.counted}" if part.counted else ""
         has = (
             f"EXISTS (SELECT 1 FROM holdfast.{part.table} AS part WHERE part.run_id ="
             f" run.id{counted})"
         )
-        named[f"prunable_{what}"] = prunable.replace(
+        named[f"prunable_{name}"] = prunable.replace(
             "parent_id IS NULL", f"parent_id IS NULL AND {has}", 1
         )
-        named[f"tree_sizes_{what}"] = tree_sizes.replace(
+        named[f"tree_sizes_{name}"] = tree_sizes.replace(
             "COUNT(*)", f"COUNT(CASE WHEN {has} THEN 1 END)", 1
         )
-        named[f"descendants_{what}"] = (
+        named[f"descendants_{name}"] = (
             f"SELECT id FROM holdfast.run AS run WHERE root_id = :run_id AND {has} LIMIT :limit"
         )
     return named

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.python import children, deterministic, gates, graphs, signals, waits
 from holdfast.authoring.python.gates import Names, Options
-from holdfast.authoring.python.step import Step
 from holdfast.authoring.python.waits import Wait, Waited
 from holdfast.authoring.python.workflow import Workflow
 from holdfast.authoring.replay.async_program import AsyncProgram
@@ -225,7 +224,9 @@ def start(
     if not isinstance(workflow, Workflow):
         raise BadOption(option="workflow", value=workflow, why="give a function with @workflow")
     program = _here("start")
-    call = children.start_child_call(program, workflow, args, {}, options)
+    kwargs, start_options = children.split_options(workflow, options)
+    workflow = workflow.workflow
+    call = children.start_child_call(program, workflow, args, kwargs, start_options)
     return _start(program, workflow, call)
 
 
@@ -237,7 +238,7 @@ async def _start(
 
 @overload
 async def map(
-    call: Workflow[[A], Coroutine[Any, Any, T]] | Step[[A], Coroutine[Any, Any, T]],
+    call: Callable[[A], Coroutine[Any, Any, T]],
     items: Iterable[A],
     *,
     max_parallel: int | None = None,
@@ -247,7 +248,7 @@ async def map(
 ) -> list[T]: ...
 @overload
 async def map(
-    call: Workflow[[A], T] | Step[[A], T],
+    call: Callable[[A], T],
     items: Iterable[A],
     *,
     max_parallel: int | None = None,
@@ -273,12 +274,12 @@ async def map(
     if isinstance(call, Workflow):
         map_call = children.map_call(
             program,
-            call,
+            call.workflow,
             item_list,
             max_parallel=max_parallel,
             on_error=on_error,
             min_success=min_success,
-            options=options,
+            options={**(call.start_options or {}), **options},
         )
         return list(await _fulfil(program, map_call))
     children.check_call(call, options)

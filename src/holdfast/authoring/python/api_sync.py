@@ -226,10 +226,32 @@ def start(workflow: Workflow[..., Any], *args: Any, **options: Any) -> ChildHand
     if not isinstance(workflow, Workflow):
         raise BadOption(option="workflow", value=workflow, why="give a function with @workflow")
     program = _here("start")
-    call = children.start_child_call(program, workflow, args, {}, options)
+    kwargs, start_options = children.split_options(workflow, options)
+    workflow = workflow.workflow
+    call = children.start_child_call(program, workflow, args, kwargs, start_options)
     return ChildHandle(workflow, call.command.id, resolve(program, call))  # type: ignore[union-attr]
 
 
+@overload
+def map(
+    call: Callable[[A], Coroutine[Any, Any, T]],
+    items: Iterable[A],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[T]: ...
+@overload
+def map(
+    call: Callable[[A], T],
+    items: Iterable[A],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[T]: ...
 def map(
     call: Any,
     items: Iterable[Any],
@@ -248,12 +270,12 @@ def map(
     if isinstance(call, Workflow):
         map_call = children.map_call(
             program,
-            call,
+            call.workflow,
             item_list,
             max_parallel=max_parallel,
             on_error=on_error,
             min_success=min_success,
-            options=options,
+            options={**(call.start_options or {}), **options},
         )
         return list(resolve(program, map_call))
     children.check_call(call, options)

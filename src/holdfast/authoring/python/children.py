@@ -36,6 +36,7 @@ class ChildWorkflow(Protocol):
     lane: str
     capabilities: tuple[str, ...]
     signature: Signature
+    start_options: dict[str, Any] | None
 
 
 OPTIONS = (
@@ -67,6 +68,27 @@ def start_child_call(
     if ends_with_parent(options):
         program.open_children.add(identity)
     return Call(command, lambda event: msgspec.json.decode(event.data or b"{}")["run"])
+
+
+def split_options(
+    workflow: ChildWorkflow, keywords: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the keyword arguments of a child, and the options of its start.
+
+    If ``workflow.options`` has set the options apart, all keywords are arguments. Otherwise they
+    are options, and an option with the name of a parameter is refused. Raises BadOption.
+    """
+    if workflow.start_options is not None:
+        return keywords, workflow.start_options
+    for name in sorted(workflow.signature.names):
+        if name in keywords:
+            raise BadOption(
+                option=name,
+                why=f"{workflow.name}() has a parameter of this name: pass the argument by"
+                f" position, or start {workflow.name}.options(...), which has the options apart"
+                " from the arguments",
+            )
+    return {}, keywords
 
 
 def ends_with_parent(options: Mapping[str, Any]) -> bool:
@@ -140,9 +162,15 @@ def child_value(
     return workflow.signature.decode_result(program.codec, data or b"null")
 
 
-def call_child(program: ReplayProgram, workflow: ChildWorkflow, args: Any, kwargs: Any) -> Any:
+def call_child(
+    program: ReplayProgram,
+    workflow: ChildWorkflow,
+    args: Any,
+    kwargs: Any,
+    options: Mapping[str, Any],
+) -> Any:
     """Run a child and return its result; in an ``async def`` workflow, return a coroutine of it."""
-    start_call = start_child_call(program, workflow, args, kwargs, {})
+    start_call = start_child_call(program, workflow, args, kwargs, options)
     start = start_call.command.id  # type: ignore[union-attr]
     if isinstance(program, AsyncProgram):
         return _call_child(program, workflow, start_call, start)

@@ -28,7 +28,7 @@ from holdfast.core.validation import checked_flag, checked_text
 from holdfast.errors import BadOption, NotInWorkflow, StepFailed
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 
 current_reservation: ContextVar[str | None] = ContextVar("holdfast_reservation", default=None)

@@ -25,7 +25,7 @@ from holdfast.core.validation import (
 from holdfast.errors import BadOption
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 class Task(Workflow[P, R]):

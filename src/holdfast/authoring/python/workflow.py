@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring import registry
@@ -16,6 +18,7 @@ from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.replay import ReplayProgram, current_program
 from holdfast.authoring.replay.sync_program import SyncProgram
 from holdfast.core.codec import Codec, same
+from holdfast.core.duration import Duration
 from holdfast.core.events import Event
 from holdfast.core.program import ProgramContext, StepRecord, recorded_steps
 from holdfast.core.runs import RunRecord
@@ -31,7 +34,7 @@ from holdfast.core.validation import (
 from holdfast.errors import BadOption
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 class Workflow(Generic[P, R]):
@@ -66,7 +69,45 @@ class Workflow(Generic[P, R]):
         self.signature: Signature = Signature(fn)
         self.schedules: list[ScheduleDeclaration] = []
         """The schedules that ``@schedule`` has added."""
+        self.workflow: Workflow[P, R] = self
+        """The workflow without start options."""
+        self.start_options: dict[str, Any] | None = None
+        """The options that ``options`` has set apart from the arguments; None without it."""
         functools.update_wrapper(self, fn)
+
+    def options(
+        self,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        lane: str | None = None,
+        priority: int | None = None,
+        delay: Duration | datetime | None = None,
+        deadline: Duration | datetime | None = None,
+        tags: Mapping[str, str] | None = None,
+        capabilities: Iterable[str] | None = None,
+        namespace: str | None = None,
+        version: str | int | None = None,
+        policy: Any = None,
+        budget: Any = None,
+        share: str | None = None,
+        debounce: Duration | None = None,
+        max_wait: Duration | None = None,
+        batch: int | None = None,
+        within: Duration | None = None,
+        on_parent_end: str | None = None,
+    ) -> Workflow[P, R]:
+        """Return the same workflow with options of its start, apart from its arguments.
+
+        ``engine.start(w.options(id="x"), id=3)`` starts run ``x`` with the argument ``id=3``. In a
+        workflow, ``w.options(lane="slow")(order)`` calls a child with these options.
+        *on_parent_end* is for children only; *key*, *namespace*, *version*, *policy*, *debounce*,
+        *max_wait*, *batch* and *within* are for ``engine.start`` only."""
+        named = dict(locals())
+        named.pop("self")
+        other = copy.copy(self)
+        other.start_options = {name: value for name, value in named.items() if value is not None}
+        return other
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(self.fn, args, kwargs)
@@ -75,7 +116,7 @@ class Workflow(Generic[P, R]):
         program = current_program.get()
         if program is None or current_step.get() is not None:
             return fn(*args, **kwargs)
-        return cast(R, call_child(program, self, args, kwargs))
+        return cast(R, call_child(program, self.workflow, args, kwargs, self.start_options or {}))
 
     def program(self, run: RunRecord, context: ProgramContext) -> ReplayProgram:
         """Return a program for *run*, not yet begun. Raises WrongType or BadData if the function

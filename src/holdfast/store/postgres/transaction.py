@@ -234,7 +234,7 @@ class PostgresTransaction:
         "new_routes",
         "news",
         "now",
-        "told",
+        "woken_parents",
     )
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
@@ -246,7 +246,7 @@ class PostgresTransaction:
         """How often user code was called in it."""
         self.hints = Hints()
         self.news: list[MemberOutcome] = []
-        self.told: set[str] = set()
+        self.woken_parents: set[str] = set()
         self.new_routes: dict[Route, int] = {}
 
     @property

@@ -153,7 +153,7 @@ class PostgresUserTransaction:
         self.now: int = now
         self.hints = Hints()
         self.news: list[MemberOutcome] = []
-        self.told: set[str] = set()
+        self.woken_parents: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if self._driver.is_idle():
             raise BadOption(

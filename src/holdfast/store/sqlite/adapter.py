@@ -87,7 +87,16 @@ def _kind(op: Operation) -> int:
 class SqliteTransaction:
     """An open transaction of the writing connection, as operations see it."""
 
-    __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now", "told")
+    __slots__ = (
+        "_db",
+        "_known_routes",
+        "graphs",
+        "hints",
+        "new_routes",
+        "news",
+        "now",
+        "woken_parents",
+    )
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db: Connection = db
@@ -95,7 +104,7 @@ class SqliteTransaction:
         self._known_routes: dict[Route, int] = known_routes
         self.hints: Hints = Hints()
         self.news: list[MemberOutcome] = []
-        self.told: set[str] = set()
+        self.woken_parents: set[str] = set()
         self.graphs: dict[str, Any] = {}
         self.new_routes: dict[Route, int] = {}
 

@@ -32,7 +32,7 @@ class SqliteUserTransaction:
         self.now: int = now
         self.hints: Hints = Hints()
         self.news: list[MemberOutcome] = []
-        self.told: set[str] = set()
+        self.woken_parents: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if not isinstance(self._raw, ours.api):
             raise BadOption(

@@ -51,9 +51,9 @@ def wake_parent(tx: Transaction, run_id: str) -> None:
     The row of a parent that waits for thousands of children is large, and SQLite rewrites it as a
     whole.
     """
-    if run_id in tx.told:
+    if run_id in tx.woken_parents:
         return
-    tx.told.add(run_id)
+    tx.woken_parents.add(run_id)
     states = tx.rows("load_state", run_id=run_id)
     if states and states[0]["finished_at"] is None:
         notify_or_wake(tx, states[0])
