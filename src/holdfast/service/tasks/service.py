@@ -357,7 +357,7 @@ class TaskService(Suspensions, LeaseTerms):
             RunEnded(Status.FAILED),
             status=Status.FAILED,
             error=error,
-            closes=CloseReason.FAILED,
+            effects=[CloseStreams(CloseReason.FAILED)],
         )
 
         def decode(answer: Any) -> bool:

@@ -15,7 +15,7 @@ from holdfast.core import claiming
 from holdfast.core.events import Event
 from holdfast.core.runs import RunRecord
 from holdfast.core.sessions import Lane
-from holdfast.core.status import CLAIMABLE, Move, after
+from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.core.waits import Signal
 from holdfast.errors import LeaseLost
 from holdfast.store.database import Row
@@ -29,6 +29,7 @@ from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, LeasedT
 from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.admitting import Admissions, RateWindows, free
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN, holds_suspect
+from holdfast.store.transitions.ending import RunEnd, end_runs
 from holdfast.store.transitions.sharing import (
     LaneUsage,
     choose,
@@ -263,7 +264,7 @@ def complete_all(tx: PostgresTransaction, ops: Sequence[CompleteLeases]) -> list
         for name, kind in _COMPLETION.items()
     }
     passed = {row["id"] for row in tx.rows("complete_leases", now=tx.now, **values)}
-    tx.hints.finished.update(passed)
+    end_runs(tx, [RunEnd(run_id, Status.COMPLETED) for run_id in passed])
     return [[completion.run_id in passed for completion in op.done] for op in ops]
 
 

@@ -36,7 +36,16 @@ from holdfast.store.runs.operations import Advance, Advanced, EndRun, StartRuns
 from holdfast.store.signals.operations import TakeSignals
 from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import SetAttemptDeadline
-from holdfast.store.transitions import APPLY, ended, guarded, is_end, is_one_event, line, news_of
+from holdfast.store.transitions import (
+    APPLY,
+    end_runs,
+    ended,
+    guarded,
+    is_end,
+    is_one_event,
+    line,
+    plain_end,
+)
 from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.waits.operations import CloseWait, EscalateWait, OpenWait, ReopenWait
 
@@ -312,9 +321,8 @@ def _plan_plain(op: Advance, now: int, routes: dict[Route, int]) -> PlannedWrite
     planned.head = "finish_run"
     planned.row = ended(op, now)
     planned.lines = [line(op, event, now) for event in op.events]
-    planned.hints.finished.add(op.run_id)
-    if (outcome := news_of(op)) is not None:
-        planned.news.append(outcome)
+    plan: Any = planned  # it stands in for the transaction
+    end_runs(plan, [plain_end(op)])
     return planned
 
 

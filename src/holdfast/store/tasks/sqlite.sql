@@ -4,11 +4,6 @@ SELECT value AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE even
        (SELECT policy FROM holdfast.task AS task WHERE task.run_id = value) AS policy
   FROM json_each(:ids);
 
--- name: close_streams_of
--- Differs from Postgres: lists are passed as JSON.
-UPDATE holdfast.stream SET closed_at = :now, reason = :reason
- WHERE run_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL AND generation >= 1;
-
 -- name: lease_histories
 -- What the next holder of each run must know: the events since its last wait, and its failed
 -- attempts. The whole history if some of it may be void. Differs from Postgres: lists are passed as

@@ -123,7 +123,7 @@ from holdfast.store.transitions.advancing import (
     is_end,
     is_one_event,
     line,
-    news_of,
+    plain_end,
 )
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.clear_values import encrypt_store
@@ -138,6 +138,7 @@ from holdfast.store.transitions.copying import (
     unseal_store,
 )
 from holdfast.store.transitions.damage import set_aside
+from holdfast.store.transitions.ending import end_runs
 from holdfast.store.transitions.flows import (
     create_flow,
     deliver_flow_event,
@@ -357,13 +358,14 @@ __all__ = [
     "append_each",
     "close_waits",
     "end_each",
+    "end_runs",
     "ended",
     "guarded",
     "is_end",
     "is_one_event",
     "line",
     "may_refuse_late",
-    "news_of",
+    "plain_end",
     "run_from",
     "start_runs",
     "write_outbox",

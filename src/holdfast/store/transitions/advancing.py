@@ -12,14 +12,14 @@ from typing import Any, TypeGuard
 from holdfast.core import claiming
 from holdfast.core.envelope import digests_of
 from holdfast.core.events import Event
-from holdfast.core.graphs.model import MARK
 from holdfast.core.payload import Payload
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost
 from holdfast.store.budgets.operations import BudgetRefused
-from holdfast.store.database import MemberOutcome, Operation, Row, Transaction
+from holdfast.store.database import Operation, Row, Transaction
 from holdfast.store.effects import Commit, RevisionChanged
 from holdfast.store.runs.operations import Advance, Advanced, Body, EndRun
+from holdfast.store.transitions.ending import RunEnd, end_runs
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.run_effects import why_children_stop
 from holdfast.store.transitions.stopping import (
@@ -56,8 +56,8 @@ def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | Budget
     answer = Advanced(now=tx.now, data=data)
     if commit is not None:
         commit.apply(tx, answer)
-    if (outcome := news_of(op)) is not None:
-        tx.news.append(outcome)
+    if op.status in FINAL and not (commit is not None and commit.of(EndRun)):
+        end_runs(tx, [plain_end(op)])
     return answer
 
 
@@ -85,6 +85,7 @@ def _descendants(tx: Transaction, op: Advance) -> list[str] | None:
 def _commit_of(op: Advance, descendants: Sequence[str] | None) -> Commit:
     commit = Commit(op.run_id, op.generation, op.effects, calls_body=op.body is not None)
     commit.status = op.status
+    commit.result = op.result
     commit.payloads = op.payloads
     commit.descendants = descendants
     return commit
@@ -161,8 +162,7 @@ def end_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced] | None:
     if tx.many("finish_run", [ended(op, tx.now) for op in ops]) < len(ops):
         return None
     tx.many("append", [line(op, event, tx.now) for op in ops for event in op.events])
-    tx.hints.finished.update(op.run_id for op in ops)
-    tx.news += [outcome for op in ops if (outcome := news_of(op)) is not None]
+    end_runs(tx, [plain_end(op) for op in ops])
     return [Advanced(now=tx.now) for _ in ops]
 
 
@@ -194,13 +194,10 @@ def line(op: Advance, event: Event, now: int) -> dict[str, object]:
     }
 
 
-def news_of(op: Advance) -> MemberOutcome | None:
-    """Return the member outcome for the run's graph, or None if the run is not a member."""
-    if MARK not in op.run_id or op.status not in FINAL:
-        return None
-    return MemberOutcome(
-        op.run_id, op.status.value, op.result if op.status is Status.COMPLETED else None
-    )
+def plain_end(op: Advance) -> RunEnd:
+    """Return the end of a run of which only its graph, if any, must learn."""
+    assert op.status is not None
+    return RunEnd(op.run_id, op.status, op.result)
 
 
 def guarded(op: Advance, event: Event, now: int) -> dict[str, object]:
@@ -264,7 +261,6 @@ def _move(tx: Transaction, op: Advance, status: Status) -> RevisionChanged | Non
 def _finish(tx: Transaction, op: Advance) -> None:
     if not tx.change("finish_run", **ended(op, tx.now)):
         raise LeaseLost(run=op.run_id, generation=op.generation)
-    tx.hints.finished.add(op.run_id)
 
 
 def _place(

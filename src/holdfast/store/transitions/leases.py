@@ -36,18 +36,15 @@ from holdfast.store.tasks.operations import (
 from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.budgets import (
     release_reservations_of_holder,
-    release_reservations_of_run,
 )
 from holdfast.store.transitions.claiming import claim, lease
+from holdfast.store.transitions.ending import RunEnd, end_from_outside, end_runs
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children
 from holdfast.store.transitions.suspending import error_of, resolve_overdue
 from holdfast.store.transitions.touching import (
-    note_member_outcome,
     notify_holder,
-    notify_parent,
-    release_schedule,
 )
 from holdfast.store.transitions.transaction import append_from_outside, as_dict, last_seq
 
@@ -186,7 +183,7 @@ def complete_leases(tx: Transaction, op: CompleteLeases) -> list[bool]:
 
 
 def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None:
-    """Append the last event of each run, and close the streams of their attempts."""
+    """Append the last event of each run, and report their ends."""
     columns: dict[str, object] = {
         "kind": EventKind.RUN_COMPLETED,
         "step": None,
@@ -203,9 +200,7 @@ def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None
             for completion in done
         ],
     )
-    ids = [completion.run_id for completion in done]
-    tx.change("close_streams_of", ids=tx.as_list(ids), now=tx.now, reason=CloseReason.COMPLETED)
-    tx.hints.finished.update(ids)
+    end_runs(tx, [RunEnd(completion.run_id, Status.COMPLETED, closes=True) for completion in done])
 
 
 def _arm(tx: Transaction, leased: LeasedTask) -> None:
@@ -406,17 +401,8 @@ def _end(
     tx.change(
         "override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now
     )
-    tx.change("close_streams", run_id=state["id"], now=tx.now, reason=status.value, least=0)
-    tx.hints.finished.add(state["id"])
-    release_reservations_of_run(tx, state["id"])
-    release_schedule(tx, state["id"])
-    if state["session_id"] is not None:
-        notify_holder(tx, state["session_id"], state["id"])
     cancel_children(tx, state["id"], "its parent ended")
-    if state["parent_id"] is not None:
-        parent = (state["parent_id"], state["parent_step"], state["parent_index"])
-        notify_parent(tx, parent, completed=status is Status.COMPLETED)
-    note_member_outcome(tx, state["id"], status=status)
+    end_runs(tx, [end_from_outside(state, status)])
 
 
 def _load(tx: Transaction, run_id: str, namespace: str | None = None) -> Row:

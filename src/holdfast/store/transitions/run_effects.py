@@ -16,9 +16,9 @@ from holdfast.store.runs.operations import (
     StartChildren,
     StartRuns,
 )
+from holdfast.store.transitions.ending import RunEnd, end_runs
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import DEADLINE, PORTION, cancel_children, request_cancel
-from holdfast.store.transitions.touching import notify_parent, release_schedule
 
 
 @applies(StartChildren)
@@ -74,10 +74,15 @@ def report_end(tx: Transaction, commit: Commit, effects: Sequence[EndRun]) -> No
             descendants = None if started else commit.descendants
             reason = why_children_stop(commit.status)
             cancel_children(tx, commit.run_id, reason, descendants, room=PORTION + started)
-        if effect.parent is not None:
-            notify_parent(tx, effect.parent, completed=commit.status is Status.COMPLETED)
-        if effect.scheduled:
-            release_schedule(tx, commit.run_id)
+        assert commit.status is not None, "only a run that ends reports its end"
+        end = RunEnd(
+            commit.run_id,
+            commit.status,
+            commit.result,
+            parent=effect.parent,
+            scheduled=effect.scheduled,
+        )
+        end_runs(tx, [end])
 
 
 def why_children_stop(status: Status | None) -> str:

@@ -20,16 +20,10 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import RowDamaged, RunFinished
 from holdfast.store.database import Row, Transaction
 from holdfast.store.runs.operations import ExpireRuns, PartlyCancelled, RequestCancel, SetAside
-from holdfast.store.transitions.budgets import release_reservations_of_run
 from holdfast.store.transitions.damage import set_aside
+from holdfast.store.transitions.ending import RunEnd, end_from_outside, end_runs, parent_of
 from holdfast.store.transitions.gates import withdraw_all
-from holdfast.store.transitions.touching import (
-    note_member_outcome,
-    notify_holder,
-    notify_parent,
-    release_schedule,
-    wake_parent,
-)
+from holdfast.store.transitions.touching import notify_holder
 from holdfast.store.transitions.transaction import (
     append_each,
     append_from_outside,
@@ -166,17 +160,7 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
         seq = withdraw_all(tx, state["id"], f"the run is {status.value}: {reason}", seq)
     append_from_outside(tx, [(state["id"], Event(kind=kind, seq=seq, error=error))])
     tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
-    tx.change("close_streams", run_id=state["id"], now=tx.now, reason=status.value, least=0)
-    tx.hints.finished.add(state["id"])
-    release_reservations_of_run(tx, state["id"])
-    release_schedule(tx, state["id"])
-    if state["session_id"] is not None:
-        notify_holder(tx, state["session_id"], state["id"])
-    if state["parent_id"] is not None:
-        notify_parent(
-            tx, (state["parent_id"], state["parent_step"], state["parent_index"]), completed=False
-        )
-    note_member_outcome(tx, state["id"], status=status)
+    end_runs(tx, [end_from_outside(state, status)])
     return status
 
 
@@ -207,7 +191,6 @@ def _stop_all(tx: Transaction, states: Sequence[Row], reason: str, at: int | Non
     if unstarted:
         # Children inherit the deadline of their parent.
         _end_unstarted(tx, [(state, reason) for state in unstarted], expires=reason == DEADLINE)
-        _notify_parents(tx, unstarted)
     _ask_all(tx, [(state, reason) for state in states if not _is_unstarted(state)], at)
 
 
@@ -244,6 +227,7 @@ def _end_unstarted(
     )
     lines: list[tuple[str, Event]] = []
     rows: list[dict[str, object]] = []
+    ends: list[RunEnd] = []
     seqs = last_seqs(tx, [state["id"] for state, _ in states])
     for state, reason in states:
         status = after(Status(state["status"]), move)
@@ -258,19 +242,10 @@ def _end_unstarted(
                 "reason": reason,
             }
         )
-        tx.hints.finished.add(state["id"])
-        note_member_outcome(tx, state["id"], status=status)
+        ends.append(RunEnd(state["id"], status, parent=parent_of(state)))
     append_each(tx, lines)
     tx.many("end_run", rows)
-
-
-def _notify_parents(tx: Transaction, ended: Sequence[Row]) -> None:
-    """Count down cancelled children, and wake each live parent once."""
-    for state in ended:
-        if state["parent_index"] is not None:
-            tx.rows("count_down", run_id=state["parent_id"], step=state["parent_step"])
-    for parent in sorted({state["parent_id"] for state in ended}):
-        wake_parent(tx, parent)
+    end_runs(tx, ends)
 
 
 def _cancel_row(
