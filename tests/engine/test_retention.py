@@ -4,11 +4,11 @@ all."""
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from holdfast import AsyncEngine, Engine, Fail, start, step, wait_signal, workflow
-from holdfast.core.retention import RetentionRule
 from holdfast.engine.maintenance import retention
 from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
 from holdfast.store.retention.operations import TakeMaintenanceLock
@@ -16,6 +16,7 @@ from holdfast.store.runs.operations import EndSession
 from holdfast.streams import emit
 from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
+from holdfast.views.retention import RetentionRuleView
 from tests.engine.test_payloads import LARGE, noise
 from tests.engine.waiting import wait_for, wait_until
 
@@ -172,11 +173,14 @@ def test_rules_can_be_listed_replaced_and_removed(engine, clock):
         "old", older_than="30d", status=["failed", "completed"], workflow="retention.short_lived"
     )
     assert engine.retention.list() == [
-        RetentionRule(
+        RetentionRuleView(
             name="old",
+            what="runs",
             workflow="retention.short_lived",
-            statuses=("completed", "failed"),
-            older_than=30 * 86400 * 10**6,
+            status=["completed", "failed"],
+            older_than=timedelta(days=30),
+            keep_last=None,
+            max_bytes=None,
         )
     ]
     engine.retention.set("old", keep_last=3)

@@ -38,7 +38,7 @@ from holdfast.errors import (
     NotInWorkflow,
     UsageError,
 )
-from holdfast.service.flows import Flow
+from holdfast.views.flows import FlowView
 
 ACTIONS = ("start", "status", "advance", "wait", "finish", "fail", "cancel", "list_mine")
 
@@ -203,14 +203,14 @@ class FlowTool:
         # the remaining errors are those of reading arguments that are not JSON
         return {"ok": False, "error": f"the arguments cannot be read: {error}"}
 
-    def _already_applied(self, arguments: dict[str, Any], flow_id: str) -> Flow | None:
+    def _already_applied(self, arguments: dict[str, Any], flow_id: str) -> FlowView | None:
         """Return the flow if the action of a step equals the last change of the flow; else None.
 
         An earlier attempt of the step has then made the change, and its process died before the
         result of the step was recorded."""
         if step_here.get() is None:
             return None
-        flow: Flow = self._flows.get(flow_id, owner=self.owner)
+        flow: FlowView = self._flows.get(flow_id, owner=self.owner)
         if arguments["action"] == "wait":
             return flow if flow.wait == _wait_view(arguments["wait"]) else None
         last = next(
@@ -321,7 +321,7 @@ def _read_arguments(arguments: Any) -> dict[str, Any]:
 
 
 def _wait_view(wait: dict[str, Any]) -> dict[str, Any]:
-    """Return a wait in the form of ``Flow.wait``."""
+    """Return a wait in the form of ``FlowView.wait``."""
     return {**wait, "at": _read_time(wait["at"])} if wait["kind"] == "timer" else wait
 
 
@@ -351,13 +351,13 @@ def _read_time(text: Any) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _success(result: Flow | list[Flow]) -> dict[str, Any]:
+def _success(result: FlowView | list[FlowView]) -> dict[str, Any]:
     if isinstance(result, list):
         return {"ok": True, "count": len(result), "flows": [_flow_data(flow) for flow in result]}
     return {"ok": True, "flow": _flow_data(result)}
 
 
-def _flow_data(flow: Flow) -> dict[str, Any]:
+def _flow_data(flow: FlowView) -> dict[str, Any]:
     """Return a flow as plain JSON data, without its owner and requester."""
     fields: dict[str, Any] = msgspec.to_builtins(flow)
     return {name: value for name, value in fields.items() if name not in ("owner", "requester")}

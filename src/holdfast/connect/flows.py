@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
-from holdfast.service.flows import Flow, FlowEvent, FlowStep, advancing, failing, patched
+from holdfast.service.flows import advancing, failing, patched
 from holdfast.service.runs import Moment
 from holdfast.store.flows.operations import FlowsWoken
+from holdfast.views import flows as views
+from holdfast.views.flows import FlowEventView, FlowStepView, FlowView
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why
@@ -26,9 +28,9 @@ class AsyncFlows:
     def __init__(self, calls: AsyncCalls) -> None:
         self._calls: AsyncCalls = calls
 
-    async def get(self, flow_id: str, *, owner: str | None = None) -> Flow:
+    async def get(self, flow_id: str, *, owner: str | None = None) -> FlowView:
         """Return a flow. Raises FlowNotFound, and FlowNotYours if it does not belong to *owner*."""
-        return await self._calls.call(lambda parts: parts.flows.get(flow_id, owner))
+        return views.of(await self._calls.call(lambda parts: parts.flows.get(flow_id, owner)))
 
     async def why(self, flow_id: str, *, owner: str | None = None) -> Why:
         """Explain what a flow waits for, until when, and the command that ends the wait. Raises
@@ -42,23 +44,26 @@ class AsyncFlows:
         status: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> list[Flow]:
+    ) -> list[FlowView]:
         """Return a page of flows: of an owner, newest first; of a status, ordered by the time of
         their last change; otherwise, last changed first. *before* is the id of the last flow of the
         previous page. Raises BadOption."""
-        return await self._calls.call(
+        page = await self._calls.call(
             lambda parts: parts.flows.find(owner=owner, status=status, before=before, limit=limit)
         )
+        return [views.of(flow) for flow in page]
 
-    async def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStep]:
+    async def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStepView]:
         """Return the steps of a flow, in the order in which they were first observed."""
-        return await self._calls.call(lambda parts: parts.flows.steps(flow_id, owner))
+        steps = await self._calls.call(lambda parts: parts.flows.steps(flow_id, owner))
+        return [views.step_of(step) for step in steps]
 
     async def events(
         self, flow_id: str, *, owner: str | None = None, limit: int = 100
-    ) -> Sequence[FlowEvent]:
+    ) -> Sequence[FlowEventView]:
         """Return the audit trail of a flow, newest first."""
-        return await self._calls.call(lambda parts: parts.flows.events(flow_id, owner, limit))
+        events = await self._calls.call(lambda parts: parts.flows.events(flow_id, owner, limit))
+        return [views.event_of(event) for event in events]
 
     async def create(
         self,
@@ -71,10 +76,10 @@ class AsyncFlows:
         state: Any = None,
         id: str | None = None,
         start: bool = False,
-    ) -> Flow:
+    ) -> FlowView:
         """Create a flow. *state* is its first state, {} if None. Without *start*, the flow is
         created and not started. Raises BadOption, BadFlowPatch."""
-        return await self._calls.commit(
+        flow = await self._calls.commit(
             lambda parts: parts.flows.create(
                 controller,
                 goal,
@@ -86,10 +91,11 @@ class AsyncFlows:
                 start=start,
             )
         )
+        return views.of(flow)
 
     async def start(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Start a created flow: its status becomes running."""
         return await self._move(flow_id, flow_model.StartFlow(), owner, revision)
 
@@ -101,7 +107,7 @@ class AsyncFlows:
         current_step: str | None = None,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Patch the state of a flow: an object is merged into it at the top level, any other value
         replaces it. With *current_step*, set that too. Raises BadFlowPatch."""
         return await self._move(flow_id, advancing(patch, current_step), owner, revision)
@@ -116,14 +122,15 @@ class AsyncFlows:
         horizon: Duration | None = None,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Let a flow wait until a time, for an external event (*topic* and *correlation*), or, with
         neither, for a manual resume. Raises BadFlowWait."""
-        return await self._calls.commit(
+        flow = await self._calls.commit(
             lambda parts: parts.flows.move(
                 flow_id, parts.flows.wait(until, topic, correlation, horizon), owner, revision
             )
         )
+        return views.of(flow)
 
     async def resume(
         self,
@@ -132,18 +139,19 @@ class AsyncFlows:
         *,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Resume a waiting flow, regardless of what it waits for, and patch its state."""
         return await self._move(flow_id, flow_model.ResumeFlow(patched(patch)), owner, revision)
 
     async def deliver(
         self, flow_id: str, topic: str, correlation: str, payload: Any = None
-    ) -> Flow | None:
+    ) -> FlowView | None:
         """Resume a flow if it waits for exactly this event, and return it; None if it does not. The
         payload becomes ``resume_event`` in its state."""
-        return await self._calls.commit(
+        flow = await self._calls.commit(
             lambda parts: parts.flows.deliver(flow_id, topic, correlation, payload)
         )
+        return None if flow is None else views.of(flow)
 
     async def finish(
         self,
@@ -152,26 +160,26 @@ class AsyncFlows:
         *,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Finish a flow successfully, after a last patch of its state."""
         return await self._move(flow_id, flow_model.FinishFlow(patched(patch)), owner, revision)
 
     async def fail(
         self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Fail a flow. The reason is stored in its state, under ``failure``."""
         return await self._move(flow_id, failing(reason), owner, revision)
 
     async def request_cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Request that the driver of a flow cancels it. From then on the flow accepts no other
         change; a worker cancels it if it waits."""
         return await self._move(flow_id, flow_model.RequestFlowCancel(), owner, revision)
 
     async def cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Cancel a flow at once."""
         return await self._move(flow_id, flow_model.CancelFlow(), owner, revision)
 
@@ -186,10 +194,10 @@ class AsyncFlows:
         child_session: str | None = None,
         runtime: str = "mirrored",
         owner: str | None = None,
-    ) -> FlowStep:
+    ) -> FlowStepView:
         """Record the observed status of a piece of work that runs elsewhere under the id *run_id*.
         *runtime* is "mirrored" or "managed". Raises BadOption."""
-        return await self._calls.commit(
+        step = await self._calls.commit(
             lambda parts: parts.flows.observe(
                 flow_id,
                 run_id,
@@ -201,6 +209,7 @@ class AsyncFlows:
                 owner=owner,
             )
         )
+        return views.step_of(step)
 
     async def wake(self) -> FlowsWoken:
         """Resume the flows whose wait is due, and cancel the waiting flows with a cancel request.
@@ -217,7 +226,8 @@ class AsyncFlows:
 
     async def _move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
-    ) -> Flow:
-        return await self._calls.commit(
+    ) -> FlowView:
+        flow = await self._calls.commit(
             lambda parts: parts.flows.move(flow_id, action, owner, revision)
         )
+        return views.of(flow)

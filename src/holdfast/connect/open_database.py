@@ -42,7 +42,6 @@ from holdfast.views import (
     events,
     gates,
     lanes,
-    retention,
     runs,
     steps,
     streams,
@@ -54,7 +53,6 @@ from holdfast.views.budgets import BudgetView, ReservationView
 from holdfast.views.events import EventView
 from holdfast.views.gates import GateView
 from holdfast.views.lanes import LaneView
-from holdfast.views.retention import RetentionRuleView
 from holdfast.views.runs import RunDetailView, RunView
 from holdfast.views.streams import ProgressView
 from holdfast.views.subscriptions import SubscriptionView
@@ -290,7 +288,7 @@ class OpenDatabase:
                 raise
             return matches[0]
 
-    # Budgets, lanes, workers, subscriptions, retention
+    # Budgets, lanes, workers, subscriptions
 
     def budgets(self) -> list[BudgetView]:
         """Return all budgets."""
@@ -355,10 +353,6 @@ class OpenDatabase:
             )
             for subscription in self.engine.events.subscriptions()
         ]
-
-    def retention_rules(self) -> list[RetentionRuleView]:
-        """Return the retention rules."""
-        return [retention.of(rule) for rule in self._store.retention.rules()]
 
     # The database
 

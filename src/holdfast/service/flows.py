@@ -5,14 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
 from holdfast.core.flows import rules as core
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus
-from holdfast.core.stored_json import decoded
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.core.validation import checked_count, checked_flag, checked_text
 from holdfast.engine.runtime.ids import new_id
@@ -24,7 +21,7 @@ from holdfast.errors import (
     FlowNotYours,
     NotEncodable,
 )
-from holdfast.service.runs import Moment, Request, RunService, instant, moment
+from holdfast.service.runs import Moment, Request, RunService, identity, instant, moment
 from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,
@@ -44,46 +41,6 @@ LONGEST = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _JSON = JsonCodec()
-
-
-class Flow(msgspec.Struct, kw_only=True):
-    """A managed flow. ``revision`` grows with every change; ``wait`` says what it waits for."""
-
-    id: str
-    controller: str
-    goal: str
-    owner: str
-    requester: str
-    current_step: str
-    status: FlowStatus
-    cancel_requested: bool
-    state: Any
-    wait: dict[str, Any] | None
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-
-
-class FlowStep(msgspec.Struct, kw_only=True):
-    """A piece of a flow's work, in the state in which it was last observed."""
-
-    run_id: str
-    task: str
-    status: FlowStepStatus
-    runtime: str
-    child_session: str | None
-    result: Any
-    created_at: datetime
-    updated_at: datetime
-
-
-class FlowEvent(msgspec.Struct, kw_only=True):
-    """One line of a flow's audit trail."""
-
-    seq: int
-    kind: str
-    payload: dict[str, Any]
-    at: datetime
 
 
 class FlowService:
@@ -109,7 +66,7 @@ class FlowService:
         state: Any = None,
         id: str | None = None,
         start: bool = False,
-    ) -> Request[Flow]:
+    ) -> Request[flow_model.FlowRecord]:
         """Create a flow, and start it with *start*. The answer is the flow. Raises BadOption,
         BadFlowPatch."""
         flow = flow_model.FlowRecord(
@@ -125,11 +82,11 @@ class FlowService:
             created_at=0,
             updated_at=0,
         )
-        return Request(CreateFlow(flow, checked_flag("start", start)), view)
+        return Request(CreateFlow(flow, checked_flag("start", start)), identity)
 
     def move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
-    ) -> Request[Flow]:
+    ) -> Request[flow_model.FlowRecord]:
         """Apply *action* to a flow. With *revision*, only if the flow still has that revision. The
         answer is the flow."""
         if revision is not None:
@@ -141,7 +98,7 @@ class FlowService:
             owner=_owner(owner),
             revision=revision,
         )
-        return Request(op, view)
+        return Request(op, identity)
 
     def wait(
         self,
@@ -172,7 +129,7 @@ class FlowService:
 
     def deliver(
         self, flow_id: str, topic: str, correlation: str, payload: Any
-    ) -> Request[Flow | None]:
+    ) -> Request[flow_model.FlowRecord | None]:
         """Resume a flow that waits for this event. The answer is the flow, or None if it does not
         wait for it."""
         data = None if payload is None else encoded(payload)
@@ -183,7 +140,7 @@ class FlowService:
             correlation=_text("correlation", correlation),
             payload=data,
         )
-        return Request(op, lambda flow: None if flow is None else view(flow))
+        return Request(op, identity)
 
     def observe(
         self,
@@ -196,7 +153,7 @@ class FlowService:
         child_session: str | None = None,
         runtime: str = "mirrored",
         owner: str | None = None,
-    ) -> Request[FlowStep]:
+    ) -> Request[flow_model.FlowStepRecord]:
         """Record the observed state of a piece of work. The answer is the step. Raises
         BadOption."""
         if not is_one_of(status, list(FlowStepStatus)):
@@ -215,7 +172,7 @@ class FlowService:
             result=None if result is None else encoded(result),
         )
         return Request(
-            ObserveFlowStep(step=step, namespace=self.namespace, owner=_owner(owner)), step_view
+            ObserveFlowStep(step=step, namespace=self.namespace, owner=_owner(owner)), identity
         )
 
     def wake(self) -> Request[FlowsWoken]:
@@ -232,18 +189,8 @@ class FlowService:
 
     # Reading
 
-    def get(self, flow_id: str, owner: str | None = None) -> Flow:
+    def get(self, flow_id: str, owner: str | None = None) -> flow_model.FlowRecord:
         """Return a flow. Raises FlowNotFound, FlowNotYours."""
-        return view(self._record(flow_id, owner))
-
-    def why(self, flow_id: str, owner: str | None = None) -> Why:
-        """Return what a flow waits for, and what ends the wait. Raises FlowNotFound,
-        FlowNotYours."""
-        from holdfast.core.why.flows import explain_flow  # here: saves the import at start-up
-
-        return explain_flow(self._record(flow_id, owner), self._store.now())
-
-    def _record(self, flow_id: str, owner: str | None) -> flow_model.FlowRecord:
         flow = self._store.flows.get(_flow_id(flow_id))
         if flow is None or flow.namespace != self.namespace:
             raise FlowNotFound(flow=flow_id)
@@ -251,9 +198,16 @@ class FlowService:
             raise FlowNotYours(flow=flow_id)
         return flow
 
+    def why(self, flow_id: str, owner: str | None = None) -> Why:
+        """Return what a flow waits for, and what ends the wait. Raises FlowNotFound,
+        FlowNotYours."""
+        from holdfast.core.why.flows import explain_flow  # here: saves the import at start-up
+
+        return explain_flow(self.get(flow_id, owner), self._store.now())
+
     def find(
         self, *, owner: str | None, status: str | None, before: str | None, limit: int
-    ) -> list[Flow]:
+    ) -> list[flow_model.FlowRecord]:
         """Return the flows that match. *before* is the id of the last flow of the previous page.
         Raises BadOption."""
         if status is not None and not is_one_of(status, list(FlowStatus)):
@@ -267,73 +221,20 @@ class FlowService:
             raise BadOption(option="before", value=before, why=why)
         limit = checked_count("limit", limit)
         owner = _owner(owner)
-        return [
-            view(flow)
-            for flow in self._store.flows.find(
-                self.namespace, owner=owner, status=status, before=before, limit=limit
-            )
-        ]
+        return self._store.flows.find(
+            self.namespace, owner=owner, status=status, before=before, limit=limit
+        )
 
-    def steps(self, flow_id: str, owner: str | None = None) -> list[FlowStep]:
+    def steps(self, flow_id: str, owner: str | None = None) -> list[flow_model.FlowStepRecord]:
         """Return the steps of a flow, in the order in which they were first observed."""
-        return [step_view(step) for step in self._store.flows.steps(self.get(flow_id, owner).id)]
+        return self._store.flows.steps(self.get(flow_id, owner).id)
 
-    def events(self, flow_id: str, owner: str | None, limit: int) -> list[FlowEvent]:
+    def events(
+        self, flow_id: str, owner: str | None, limit: int
+    ) -> list[flow_model.FlowEventRecord]:
         """Return the audit trail of a flow, newest first."""
         most = checked_count("limit", max(limit, 0) if isinstance(limit, int) else limit)
-        events = self._store.flows.events(self.get(flow_id, owner).id, most)
-        return [_event_view(event) for event in events]
-
-
-def _event_view(event: flow_model.FlowEventRecord) -> FlowEvent:
-    payload = decoded(event.payload, f"event {event.seq} of flow {event.flow_id}")
-    return FlowEvent(seq=event.seq, kind=event.kind, payload=payload, at=_time(event.at))
-
-
-def view(flow: flow_model.FlowRecord) -> Flow:
-    """Return the public view of a flow."""
-    wait = core.wait_of(flow)
-    return Flow(
-        id=flow.id,
-        controller=flow.controller,
-        goal=flow.goal,
-        owner=flow.owner,
-        requester=flow.requester,
-        current_step=flow.current_step,
-        status=flow.status,
-        cancel_requested=flow.cancel_requested,
-        state=decoded(flow.state, f"the state of flow {flow.id}"),
-        wait=None if wait is None else _wait_view(wait),
-        revision=flow.revision,
-        created_at=_time(flow.created_at),
-        updated_at=_time(flow.updated_at),
-    )
-
-
-def _wait_view(wait: flow_model.FlowWait) -> dict[str, Any]:
-    if isinstance(wait, flow_model.TimerWait):
-        return {"kind": "timer", "at": _time(wait.at)}
-    if isinstance(wait, flow_model.EventWait):
-        return {"kind": "external_event", "topic": wait.topic, "correlation": wait.correlation}
-    return {"kind": "manual"}
-
-
-def step_view(step: flow_model.FlowStepRecord) -> FlowStep:
-    """Return the public view of a step."""
-    return FlowStep(
-        run_id=step.run_id,
-        task=step.task,
-        status=step.status,
-        runtime=step.runtime,
-        child_session=step.child_session,
-        result=(
-            None
-            if step.result is None
-            else decoded(step.result, f"the result of step {step.run_id}")
-        ),
-        created_at=_time(step.created_at),
-        updated_at=_time(step.updated_at),
-    )
+        return self._store.flows.events(self.get(flow_id, owner).id, most)
 
 
 def encoded(value: Any) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.core.duration import Duration
 from holdfast.core.tokens import SigningKey, checked_grace, checked_kid, checked_secret
 from holdfast.engine.runtime.ids import offered_key
@@ -15,22 +13,9 @@ DEFAULT_GRACE = "1d"
 """How long tokens of the old key stay valid after a rotation, unless the caller says otherwise."""
 
 
-class KeyInfo(msgspec.Struct):
-    """A signing key without its secret."""
-
-    kid: str
-    current: bool
-    created_at: int
-    expires_at: int | None
-
-
-def listed(keys: list[SigningKey], now: int) -> list[KeyInfo]:
-    """Return the keys that have not expired, without their secrets."""
-    return [
-        KeyInfo(key.kid, key.current, key.created_at, key.expires_at)
-        for key in keys
-        if key.is_good(now)
-    ]
+def valid_keys(keys: list[SigningKey], now: int) -> list[SigningKey]:
+    """Return the keys that have not expired."""
+    return [key for key in keys if key.is_good(now)]
 
 
 def need(sealer: PayloadSealer) -> Request[SigningKey]:

@@ -7,7 +7,6 @@ from datetime import datetime
 import msgspec
 
 from holdfast.core.tokens import SigningKey
-from holdfast.service.keys import KeyInfo
 from holdfast.store.keys.operations import RotatedKey
 from holdfast.views.values import instant, optional_instant
 
@@ -32,7 +31,7 @@ class KeyRotationView(msgspec.Struct, kw_only=True):
     dropped: list[str]
 
 
-def of(key: SigningKey | KeyInfo) -> KeyView:
+def of(key: SigningKey) -> KeyView:
     """Return the view of a signing key."""
     return KeyView(
         kid=key.kid,

@@ -12,7 +12,7 @@ from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
 from holdfast.cli.params import DURATION, JSON, MOMENT
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus
-from holdfast.service.flows import Flow, FlowEvent, FlowStep
+from holdfast.views.flows import FlowEventView, FlowStepView, FlowView
 from holdfast.views.text import Tree, json_line, short
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -369,28 +369,28 @@ def prune(older_than: str, yes: bool) -> None:
 def _change(verb: str, flow: str, *args: Any, **options: Any) -> None:
     """Call a verb of ``engine.flows`` and report the new status and revision of the flow."""
     with command_context().opened() as database:
-        changed: Flow = getattr(database.engine.flows, verb)(flow, *args, **options)
+        changed: FlowView = getattr(database.engine.flows, verb)(flow, *args, **options)
     _report(changed, f"flow {changed.id} is {_status(changed)}, revision {changed.revision}")
 
 
-def _report(flow: Flow, line: str) -> None:
+def _report(flow: FlowView, line: str) -> None:
     if command_context().as_json:
         print_json(flow)
     else:
         print(line)
 
 
-def _as_dict(flow: Flow) -> dict[str, Any]:
+def _as_dict(flow: FlowView) -> dict[str, Any]:
     return msgspec.structs.asdict(flow)
 
 
-def _status(flow: Flow) -> str:
+def _status(flow: FlowView) -> str:
     if flow.cancel_requested and flow.status is not FlowStatus.CANCELLED:
         return f"{flow.status.value} (cancellation requested)"
     return flow.status.value
 
 
-def _wait(flow: Flow) -> str:
+def _wait(flow: FlowView) -> str:
     wait = flow.wait
     if wait is None:
         return ""
@@ -401,13 +401,13 @@ def _wait(flow: Flow) -> str:
     return "`flows resume`"
 
 
-def _step_line(step: FlowStep) -> str:
+def _step_line(step: FlowStepView) -> str:
     return (
         f"{step.run_id}  {step.status.value}  {step.task}  {short(json_line(step.result))}".rstrip()
     )
 
 
-def _event_line(event: FlowEvent) -> str:
+def _event_line(event: FlowEventView) -> str:
     payload = short(json_line(event.payload), 100) if event.payload else ""
     return f"{_when(event.at)}  {event.kind}  {payload}".rstrip()
 

@@ -8,7 +8,6 @@ from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import DURATION
 from holdfast.service.keys import DEFAULT_GRACE
-from holdfast.views import keys as views
 from holdfast.views.text import seconds
 
 EPILOG = """\b
@@ -31,7 +30,7 @@ def keys(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        signing_keys = [views.of(key) for key in database.engine.keys.list()]
+        signing_keys = database.engine.keys.list()
     if command_context().as_json:
         print_json(signing_keys)
         return
@@ -60,7 +59,7 @@ def keys(ctx: click.Context) -> None:
 def rotate(grace: str) -> None:
     """Create a new key that signs all tokens from now on."""
     with command_context().opened(create=True) as database:
-        rotation = views.rotation_of(database.engine.keys.rotate(grace=grace))
+        rotation = database.engine.keys.rotate(grace=grace)
     if command_context().as_json:
         print_json(rotation)
         return

@@ -12,7 +12,7 @@ from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import STATUSES, many
 from holdfast.cli.progress import counting
-from holdfast.views.retention import RetentionPreviewView, RetentionRuleView, preview_of
+from holdfast.views.retention import RetentionPreviewView, RetentionRuleView
 from holdfast.views.text import brief, size
 
 EPILOG = """\b
@@ -62,7 +62,7 @@ def retention(ctx: click.Context) -> None:
     command_context().concerns_all("retention")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database.retention_rules())
+            _print(database.engine.retention.list())
 
 
 @retention.command(
@@ -125,7 +125,7 @@ def set_rule(
             keep_last=keep_last,
             max_bytes=max_size,
         )
-        _print([rule for rule in database.retention_rules() if rule.name == name])
+        _print([rule for rule in database.engine.retention.list() if rule.name == name])
 
 
 @retention.command("remove", epilog="Example: holdfast db retention remove old --yes")
@@ -152,7 +152,7 @@ def apply(dry_run: bool, yes: bool) -> None:
     with command_context().opened() as database:
         previews = database.engine.retention.preview() if dry_run or not yes else []
         if dry_run:
-            _print_previews([preview_of(preview) for preview in previews])
+            _print_previews(previews)
             return
         runs = sum(preview.runs for preview in previews)
         confirm(f"Delete or trim {runs} runs?", yes=yes, preview="--dry-run")

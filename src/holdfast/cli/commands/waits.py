@@ -9,7 +9,6 @@ import click
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import JSON
-from holdfast.views import waits as views
 from holdfast.views.text import seconds, short
 
 EPILOG = """\b
@@ -47,10 +46,7 @@ def waits(ctx: click.Context, run: str | None, escalated: bool, limit: int) -> N
         return
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
-        listed = [
-            views.of(wait)
-            for wait in database.engine.waits.list(run_id, escalated=escalated, limit=limit)
-        ]
+        listed = database.engine.waits.list(run_id, escalated=escalated, limit=limit)
     if command_context().as_json:
         print_json(listed)
         return

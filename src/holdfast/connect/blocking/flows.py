@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.connect.calls import Calls
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
-from holdfast.service.flows import Flow, FlowEvent, FlowStep, advancing, failing, patched
+from holdfast.service.flows import advancing, failing, patched
 from holdfast.service.runs import Moment
 from holdfast.store.flows.operations import FlowsWoken
+from holdfast.views import flows as views
+from holdfast.views.flows import FlowEventView, FlowStepView, FlowView
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why
@@ -27,9 +29,9 @@ class Flows:
     def __init__(self, calls: Calls) -> None:
         self._calls: Calls = calls
 
-    def get(self, flow_id: str, *, owner: str | None = None) -> Flow:
+    def get(self, flow_id: str, *, owner: str | None = None) -> FlowView:
         """Return a flow. Raises FlowNotFound, and FlowNotYours if it does not belong to *owner*."""
-        return self._calls.call(lambda parts: parts.flows.get(flow_id, owner))
+        return views.of(self._calls.call(lambda parts: parts.flows.get(flow_id, owner)))
 
     def why(self, flow_id: str, *, owner: str | None = None) -> Why:
         """Explain what a flow waits for, until when, and the command that ends the wait. Raises
@@ -43,23 +45,26 @@ class Flows:
         status: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> list[Flow]:
+    ) -> list[FlowView]:
         """Return a page of flows: of an owner, newest first; of a status, ordered by the time of
         their last change; otherwise, last changed first. *before* is the id of the last flow of the
         previous page. Raises BadOption."""
-        return self._calls.call(
+        page = self._calls.call(
             lambda parts: parts.flows.find(owner=owner, status=status, before=before, limit=limit)
         )
+        return [views.of(flow) for flow in page]
 
-    def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStep]:
+    def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStepView]:
         """Return the steps of a flow, in the order in which they were first observed."""
-        return self._calls.call(lambda parts: parts.flows.steps(flow_id, owner))
+        steps = self._calls.call(lambda parts: parts.flows.steps(flow_id, owner))
+        return [views.step_of(step) for step in steps]
 
     def events(
         self, flow_id: str, *, owner: str | None = None, limit: int = 100
-    ) -> Sequence[FlowEvent]:
+    ) -> Sequence[FlowEventView]:
         """Return the audit trail of a flow, newest first."""
-        return self._calls.call(lambda parts: parts.flows.events(flow_id, owner, limit))
+        events = self._calls.call(lambda parts: parts.flows.events(flow_id, owner, limit))
+        return [views.event_of(event) for event in events]
 
     def create(
         self,
@@ -72,10 +77,10 @@ class Flows:
         state: Any = None,
         id: str | None = None,
         start: bool = False,
-    ) -> Flow:
+    ) -> FlowView:
         """Create a flow. *state* is its first state, {} if None. Without *start*, the flow is
         created and not started. Raises BadOption, BadFlowPatch."""
-        return self._calls.commit(
+        flow = self._calls.commit(
             lambda parts: parts.flows.create(
                 controller,
                 goal,
@@ -87,8 +92,11 @@ class Flows:
                 start=start,
             )
         )
+        return views.of(flow)
 
-    def start(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
+    def start(
+        self, flow_id: str, *, owner: str | None = None, revision: int | None = None
+    ) -> FlowView:
         """Start a created flow: its status becomes running."""
         return self._move(flow_id, flow_model.StartFlow(), owner, revision)
 
@@ -100,7 +108,7 @@ class Flows:
         current_step: str | None = None,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Patch the state of a flow: an object is merged into it at the top level, any other value
         replaces it. With *current_step*, set that too. Raises BadFlowPatch."""
         return self._move(flow_id, advancing(patch, current_step), owner, revision)
@@ -115,14 +123,15 @@ class Flows:
         horizon: Duration | None = None,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Let a flow wait until a time, for an external event (*topic* and *correlation*), or, with
         neither, for a manual resume. Raises BadFlowWait."""
-        return self._calls.commit(
+        flow = self._calls.commit(
             lambda parts: parts.flows.move(
                 flow_id, parts.flows.wait(until, topic, correlation, horizon), owner, revision
             )
         )
+        return views.of(flow)
 
     def resume(
         self,
@@ -131,18 +140,19 @@ class Flows:
         *,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Resume a waiting flow, regardless of what it waits for, and patch its state."""
         return self._move(flow_id, flow_model.ResumeFlow(patched(patch)), owner, revision)
 
     def deliver(
         self, flow_id: str, topic: str, correlation: str, payload: Any = None
-    ) -> Flow | None:
+    ) -> FlowView | None:
         """Resume a flow if it waits for exactly this event, and return it; None if it does not. The
         payload becomes ``resume_event`` in its state."""
-        return self._calls.commit(
+        flow = self._calls.commit(
             lambda parts: parts.flows.deliver(flow_id, topic, correlation, payload)
         )
+        return None if flow is None else views.of(flow)
 
     def finish(
         self,
@@ -151,26 +161,26 @@ class Flows:
         *,
         owner: str | None = None,
         revision: int | None = None,
-    ) -> Flow:
+    ) -> FlowView:
         """Finish a flow successfully, after a last patch of its state."""
         return self._move(flow_id, flow_model.FinishFlow(patched(patch)), owner, revision)
 
     def fail(
         self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Fail a flow. The reason is stored in its state, under ``failure``."""
         return self._move(flow_id, failing(reason), owner, revision)
 
     def request_cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Request that the driver of a flow cancels it. From then on the flow accepts no other
         change; a worker cancels it if it waits."""
         return self._move(flow_id, flow_model.RequestFlowCancel(), owner, revision)
 
     def cancel(
         self, flow_id: str, *, owner: str | None = None, revision: int | None = None
-    ) -> Flow:
+    ) -> FlowView:
         """Cancel a flow at once."""
         return self._move(flow_id, flow_model.CancelFlow(), owner, revision)
 
@@ -185,10 +195,10 @@ class Flows:
         child_session: str | None = None,
         runtime: str = "mirrored",
         owner: str | None = None,
-    ) -> FlowStep:
+    ) -> FlowStepView:
         """Record the observed status of a piece of work that runs elsewhere under the id *run_id*.
         *runtime* is "mirrored" or "managed". Raises BadOption."""
-        return self._calls.commit(
+        step = self._calls.commit(
             lambda parts: parts.flows.observe(
                 flow_id,
                 run_id,
@@ -200,6 +210,7 @@ class Flows:
                 owner=owner,
             )
         )
+        return views.step_of(step)
 
     def wake(self) -> FlowsWoken:
         """Resume the flows whose wait is due, and cancel the waiting flows with a cancel request.
@@ -216,5 +227,6 @@ class Flows:
 
     def _move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
-    ) -> Flow:
-        return self._calls.commit(lambda parts: parts.flows.move(flow_id, action, owner, revision))
+    ) -> FlowView:
+        flow = self._calls.commit(lambda parts: parts.flows.move(flow_id, action, owner, revision))
+        return views.of(flow)

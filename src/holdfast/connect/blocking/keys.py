@@ -10,9 +10,10 @@ from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
 from holdfast.payloads.rekey import Rekeyed, rekey
 from holdfast.service import keys
-from holdfast.service.keys import DEFAULT_GRACE, KeyInfo
+from holdfast.service.keys import DEFAULT_GRACE
 from holdfast.service.runs import Request, identity
-from holdfast.store.keys.operations import RotatedKey
+from holdfast.views import keys as views
+from holdfast.views.keys import KeyRotationView, KeyView
 
 
 class Keys:
@@ -21,12 +22,13 @@ class Keys:
     def __init__(self, calls: Calls) -> None:
         self._calls: Calls = calls
 
-    def list(self) -> list[KeyInfo]:
+    def list(self) -> list[KeyView]:
         """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
 
-        def read(parts: Components) -> list[KeyInfo]:
+        def read(parts: Components) -> list[KeyView]:
             parts.client.unbound("keys.list")
-            return keys.listed(parts.store.keys.all(), parts.store.now())
+            valid = keys.valid_keys(parts.store.keys.all(), parts.store.now())
+            return [views.of(key) for key in valid]
 
         return self._calls.call(read)
 
@@ -36,18 +38,18 @@ class Keys:
         grace: Duration = DEFAULT_GRACE,
         kid: str | None = None,
         secret: bytes | None = None,
-    ) -> RotatedKey:
+    ) -> KeyRotationView:
         """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
         Raises KeyExists, NamespaceBound."""
 
-        def rotate(parts: Components) -> RotatedKey:
+        def rotate(parts: Components) -> KeyRotationView:
             parts.client.unbound("keys.rotate")
             sealer = parts.sealer
             rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
             if sealer.cipher is not None:
                 for op in sealer.secrets.outdated(parts.store, sealer.cipher.current, {}):
                     parts.commit(Request(op, bool))
-            return rotated
+            return views.rotation_of(rotated)
 
         return self._calls.call(rotate)
 

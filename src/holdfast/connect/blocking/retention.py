@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
-from holdfast.core.retention import RetentionRule
 from holdfast.core.unset import UNSET
 from holdfast.errors import RetentionNotFound
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.runs import Moment, Request, identity
 from holdfast.store.retention import batches as retention_plan
+from holdfast.views import retention as views
+from holdfast.views.retention import RetentionPreviewView, RetentionRuleView
 
 BATCH = 100
 Progress = Callable[[int], None]
@@ -55,19 +56,19 @@ class Retention:
             )
         )
 
-    def get(self, name: str) -> RetentionRule:
+    def get(self, name: str) -> RetentionRuleView:
         """Return a retention rule. Raises RetentionNotFound, NamespaceBound."""
         for rule in self.list():
             if rule.name == name:
                 return rule
         raise RetentionNotFound(name=name)
 
-    def list(self) -> list[RetentionRule]:
+    def list(self) -> list[RetentionRuleView]:
         """Return all retention rules. Raises NamespaceBound."""
 
-        def read(parts: Components) -> list[RetentionRule]:
+        def read(parts: Components) -> list[RetentionRuleView]:
             parts.client.unbound("retention.list")
-            return parts.store.retention.rules()
+            return [views.of(rule) for rule in parts.store.retention.rules()]
 
         return self._calls.call(read)
 
@@ -75,13 +76,14 @@ class Retention:
         """Remove a retention rule. Raises RetentionNotFound."""
         self._calls.commit(lambda parts: parts.client.remove_retention(name))
 
-    def preview(self) -> Sequence[retention_plan.RetentionPreview]:
+    def preview(self) -> Sequence[RetentionPreviewView]:
         """Return how much each rule would delete now. Raises NamespaceBound."""
 
-        def read(parts: Components) -> list[retention_plan.RetentionPreview]:
+        def read(parts: Components) -> list[RetentionPreviewView]:
             parts.client.unbound("retention.preview")
             rules = parts.store.retention.rules()
-            return [retention_plan.preview(parts.store.retention, rule) for rule in rules]
+            previews = [retention_plan.preview(parts.store.retention, rule) for rule in rules]
+            return [views.preview_of(preview) for preview in previews]
 
         return self._calls.call(read)
 

@@ -10,7 +10,9 @@ from holdfast.connect.components import Components
 from holdfast.core.tokens import Token
 from holdfast.service import keys, waits
 from holdfast.service.runs import Request
-from holdfast.service.waits import DeliveryReceipt, WaitInfo
+from holdfast.service.waits import DeliveryReceipt
+from holdfast.views import waits as views
+from holdfast.views.waits import WaitView
 
 
 class Waits:
@@ -21,19 +23,20 @@ class Waits:
 
     def list(
         self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
-    ) -> list[WaitInfo]:
+    ) -> list[WaitView]:
         """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
         waits that need an operator. Raises RunNotFound."""
 
-        def read(parts: Components) -> list[WaitInfo]:
+        def read(parts: Components) -> list[WaitView]:
             checked = None if run_id is None else parts.client.get(run_id).id
-            return waits.listed(parts.client, checked, escalated=escalated, limit=limit)
+            listed = waits.listed(parts.client, checked, escalated=escalated, limit=limit)
+            return [views.of(wait) for wait in listed]
 
         return self._calls.call(read)
 
-    def get(self, wait_id: str) -> WaitInfo:
+    def get(self, wait_id: str) -> WaitView:
         """Return an issued wait by its id, without its token. Raises WaitNotFound."""
-        return self._calls.call(lambda parts: waits.get(parts.client, wait_id))
+        return views.of(self._calls.call(lambda parts: waits.get(parts.client, wait_id)))
 
     def token(self, wait_id: str) -> Token:
         """Return the token of an issued wait again, for an operator of this database. Raises
