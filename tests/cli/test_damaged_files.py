@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from holdfast.cli import main
 from holdfast.errors import HoldfastError
 from holdfast.testing.clock import VirtualClock
-from tests.engine import everything
+from tests.engine import every_feature
 
 PAGE = 4096
 SEEDS = range(12)
@@ -46,7 +46,7 @@ COMMANDS = [
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     path = tmp_path_factory.mktemp("files") / "sound.db"
-    everything.populate(str(path), VirtualClock())
+    every_feature.populate(str(path), VirtualClock())
     return path.read_bytes()
 
 

@@ -7,7 +7,7 @@ import getpass
 import pytest
 
 from holdfast import Engine, gate, workflow
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 
 
 @workflow

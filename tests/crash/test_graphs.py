@@ -34,7 +34,7 @@ from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Crash, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
-from tests.crash.scene import Act, Stage, databases, replace_one, victims
+from tests.crash.stages import Act, Stage, databases, replace_one, victims
 from tests.crash.test_processes import until
 
 mended = [False]

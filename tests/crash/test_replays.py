@@ -14,7 +14,7 @@ from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
-from tests.crash.scene import Stage, databases
+from tests.crash.stages import Stage, databases
 
 mended = [False]
 

@@ -26,7 +26,7 @@ from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
-from tests.crash.scene import Act, Stage, databases, replace_one, victims
+from tests.crash.stages import Act, Stage, databases, replace_one, victims
 from tests.crash.test_processes import Workers, until
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)

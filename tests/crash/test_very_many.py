@@ -39,7 +39,7 @@ from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
-from tests.crash.scene import Act, Stage, databases
+from tests.crash.stages import Act, Stage, databases
 
 TABLES = {
     "graph",

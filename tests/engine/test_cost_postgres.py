@@ -15,7 +15,7 @@ from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL
 from holdfast.testing import internals
 from tests.engine.waiting import wait_for
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 
 WAYS = (
     "rows",

@@ -24,7 +24,7 @@ from holdfast.errors import CodecMismatch
 from holdfast.store.soundness import TableShape, schema
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.postgres import Server, name_of
-from tests.engine import everything
+from tests.engine import every_feature
 
 SAMPLE, SEED = 40, 12
 SAMPLE_OF_POSTGRES = 12
@@ -49,7 +49,9 @@ def mutations(sample: int, *, typed: bool = False) -> list[Mutation]:
         for column in table.columns.values():
             kind = next(kind for kind in (float, int, str, bytes) if kind in column.types)
             values = [
-                value for value in everything.ODD[kinds[kind]] if not typed or type(value) is kind
+                value
+                for value in every_feature.ODD[kinds[kind]]
+                if not typed or type(value) is kind
             ]
             found += [Mutation(table.name, column.name, value) for value in values]
     for table in schema().values() if not typed else ():
@@ -69,7 +71,7 @@ class SqliteLab:
     def __init__(self, folder: Path) -> None:
         self._template: Path = folder / "template.db"
         self._copy: Path = folder / "copy.db"
-        everything.populate(str(self._template), VirtualClock())
+        every_feature.populate(str(self._template), VirtualClock())
 
     def copy(self) -> str:
         for rest in self._copy.parent.glob("copy.db*"):
@@ -103,7 +105,7 @@ class PostgresLab:
         self._server: Server = server
         self._template: str = server.new_database()
         self._copies: list[str] = []
-        everything.populate(self._template, VirtualClock())
+        every_feature.populate(self._template, VirtualClock())
 
     def copy(self) -> str:
         self.close()
@@ -174,8 +176,8 @@ def is_wrong(mutation: Mutation) -> bool:
 def raw_errors(engine: Engine, ids: dict[str, list[str]]) -> dict[str, Exception]:
     return {
         name: error
-        for name, call in everything.reads(engine, ids)
-        if (error := everything.raw_error(call)) is not None
+        for name, call in every_feature.reads(engine, ids)
+        if (error := every_feature.raw_error(call)) is not None
     }
 
 
@@ -192,7 +194,7 @@ def try_all(lab: Any, mutation: Mutation) -> None:
         return
     ids = {table: lab.ids(table) for table in LISTED}
     clock = VirtualClock()
-    with closing(Engine(url, clock=clock, workflows=everything.WORKFLOWS)) as looking:
+    with closing(Engine(url, clock=clock, workflows=every_feature.WORKFLOWS)) as looking:
         found = looking.database.check()
         assert raw_errors(looking, ids) == {}
     if is_wrong(mutation):
@@ -202,8 +204,8 @@ def try_all(lab: Any, mutation: Mutation) -> None:
             if f"in {mutation.table}:" in line and f"column {mutation.column}:" in line
         ]
 
-    with Engine(url, clock=clock, grace=1, workflows=everything.WORKFLOWS) as engine:
-        everything.use(engine, clock)
+    with Engine(url, clock=clock, grace=1, workflows=every_feature.WORKFLOWS) as engine:
+        every_feature.use(engine, clock)
 
         assert raw_errors(engine, ids) == {}
 

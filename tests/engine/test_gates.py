@@ -43,7 +43,7 @@ from holdfast.errors import (
 )
 from holdfast.gates import Answer
 from holdfast.testing import internals
-from tests.store.furniture import in_threads, wait_until
+from tests.store.helpers import in_threads, wait_until
 
 calls: list[str] = []
 

@@ -15,7 +15,7 @@ from holdfast.errors import BadOption, KeyExists, TokenRefused
 from holdfast.service import keys
 from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
-from tests.store.furniture import in_threads
+from tests.store.helpers import in_threads
 
 SECRET = b"a secret of 16 bytes or more"
 

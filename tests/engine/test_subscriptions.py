@@ -35,7 +35,7 @@ from holdfast.testing.recorder import CommitRecorder
 from tests.engine.databases import execute
 from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_for, wait_until
-from tests.store import furniture
+from tests.store import helpers
 
 
 @step
@@ -439,9 +439,9 @@ def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(dat
         ids = run_some(engine, 1)
         receiver.wait(1)
         store.trouble.append(StoreBusy(why="the statement was cancelled"))
-        furniture.wait_until(lambda: not store.trouble)
+        helpers.wait_until(lambda: not store.trouble)
         before = store.asked
-        furniture.wait_until(lambda: store.asked > before + 5)  # it looks for webhooks again
+        helpers.wait_until(lambda: store.asked > before + 5)  # it looks for webhooks again
         receiver.may_answer.set()
         delivered(engine)
         ids += run_some(engine, 1)

@@ -13,7 +13,7 @@ from holdfast.connect import components
 from holdfast.errors import BadOption, ResultTimeout, RunFinished, RunNotFound
 from holdfast.testing import internals
 from tests.engine.waiting import wait_for, wait_until
-from tests.store import furniture
+from tests.store import helpers
 
 
 @workflow
@@ -256,7 +256,7 @@ def test_a_run_that_has_ended_leaves_memory_without_the_garbage_collector(databa
         try:
             engine.signal(run.id, "word", 1)
             assert run.result(timeout=20) == 1
-            furniture.wait_until(lambda: driver() is None, 20)
+            helpers.wait_until(lambda: driver() is None, 20)
         finally:
             gc.enable()
 

@@ -22,7 +22,7 @@ from holdfast.store.runs.operations import Advanced, Heartbeat, OpenSession, Pru
 from holdfast.store.store import Store
 from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, TaskCompletion
 from holdfast.testing.postgres import postgres
-from tests.store.furniture import advance, claim, furnished, session, start, wait_until
+from tests.store.helpers import advance, claim, furnished, session, start, wait_until
 from tests.store.test_postgres_lost import KINDS, gist, picture
 from tests.store.wire import ANSWER, REQUEST, wire
 

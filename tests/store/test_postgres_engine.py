@@ -18,7 +18,7 @@ from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.store import Store
 from holdfast.testing import internals
 from holdfast.testing.postgres import name_of
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 from tests.store.wire import ANSWER, wire
 
 done = []

@@ -14,7 +14,7 @@ from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
 from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import AddSubscription, Consume, Consumed, MoveCursor
-from tests.store.furniture import advance, new, session, wait_until
+from tests.store.helpers import advance, new, session, wait_until
 
 APPEND = (
     "INSERT INTO holdfast.event (run_id, seq, kind, attempt, at) VALUES (%s, %s, 'marked', 1, 1)"

@@ -17,7 +17,7 @@ from holdfast.store.postgres.dialect import SQL
 from holdfast.store.runs.operations import EndSession, RequestCancel, SetAside
 from holdfast.store.store import Store
 from holdfast.store.tasks.operations import OverrideRun, RevokeLease, SetPriority
-from tests.store.furniture import furnished, in_threads, stage, wait_until
+from tests.store.helpers import furnished, in_threads, stage, wait_until
 
 LINE = {"step": "late", "attempt": 1, "data": b"1", "error": None, "started_at": None, "at": 1}
 WAITS_FOR_A_LOCK = (

@@ -34,7 +34,7 @@ from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import LeasedTask
-from tests.store.furniture import (
+from tests.store.helpers import (
     WAITS,
     advance,
     claim,

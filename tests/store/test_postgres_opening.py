@@ -28,7 +28,7 @@ from holdfast.store.runs.operations import Advanced, Body, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.postgres import name_of
-from tests.store.furniture import (
+from tests.store.helpers import (
     WAITS,
     advance,
     furnished,

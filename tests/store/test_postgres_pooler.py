@@ -23,7 +23,7 @@ from holdfast.testing.conformance import (
     StartConformance,
     TransactionalStepFixture,
 )
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 from tests.store.pooler import pooler
 from tests.store.test_postgres import OnPolledPostgres
 

@@ -44,7 +44,7 @@ from holdfast.testing.conformance import (
     StartConformance,
     TransactionalStepFixture,
 )
-from tests.store.furniture import (
+from tests.store.helpers import (
     WAITS,
     advance,
     claim,

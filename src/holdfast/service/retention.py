@@ -77,7 +77,7 @@ def checked_rule(
             option="retention",
             why="the rule has no bound: give older_than, keep_last or max_bytes",
         )
-    if max_bytes is not None and what != RUNS:
+    if max_bytes is not None and part != RUNS:
         raise BadOption(option="max_bytes", why="only rules that delete whole runs have max_bytes")
     return RetentionRule(
         name=name,

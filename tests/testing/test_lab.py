@@ -13,7 +13,7 @@ from holdfast import Fail, info, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import LeaseLost, RunExpired, RunFailed
 from holdfast.store.runs.operations import Advance, Advanced
 from holdfast.testing import BrokenPromise, Lab, NeverEnds, NotIdle, VirtualClock, crash_everywhere
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 
 calls: list[str] = []
 

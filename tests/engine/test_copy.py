@@ -22,7 +22,7 @@ from holdfast.store.runs.operations import EndSession, OpenSession, SealStore, U
 from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store.runs.operations import Claim, EndSession, StartRuns
 from holdfast.testing import internals
-from tests.store.furniture import wait_until
+from tests.store.helpers import wait_until
 
 called = []
 

@@ -1,4 +1,4 @@
-"""Leased runs that wait: for conditions, for waits that were handed out, in vain, and let go by a
+"""Leased runs that wait for conditions and for waits with tokens, time out, or are released by a
 person."""
 
 from __future__ import annotations
