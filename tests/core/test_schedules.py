@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.schedules import plan, rules
-from holdfast.core.schedules.model import Schedule, delay_of, key_of, tick_of
+from holdfast.core.schedules.model import Schedule, delay_of
 from holdfast.errors import BadSchedule
 
 SECOND = 1_000_000
@@ -400,22 +400,6 @@ def test_a_jitter_is_the_same_whenever_one_looks_and_differs_from_tick_to_tick()
     assert plan.due(made, HOUR + delays[0] - 1).ticks == []
     assert plan.due(made, HOUR + delays[0]).ticks == [HOUR]
     assert plan.wake_at(made) == HOUR + delays[0]
-
-
-@given(
-    st.text(min_size=1, max_size=30).filter(str.isprintable),
-    INSTANTS,
-    st.sampled_from([None, "01k2"]),
-)
-def test_a_key_says_which_schedule_and_which_tick(name, at, trigger):
-    found = tick_of(key_of(name, at, trigger=trigger))
-
-    assert found == (name, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at))
-
-
-@pytest.mark.parametrize("key", [None, "", "invoice 7", "schedule", "schedule x", "schedule x y"])
-def test_other_keys_are_of_no_schedule(key):
-    assert tick_of(key) is None
 
 
 def test_a_rule_is_shown_to_people():

@@ -194,7 +194,7 @@ def test_whoever_it_is_escalated_to_decides(everywhere):
 def test_a_race_withdraws_the_gate_that_lost(everywhere):
     def check(lab):
         assert [(one.status, one.reason) for one in gates_of(lab)] == [
-            ("withdrawn", "nobody waits for it any more")
+            ("withdrawn", "the run no longer waits for it")
         ]
 
     everywhere(race, check=check)

@@ -11,7 +11,6 @@ import pytest
 
 import holdfast
 from holdfast import Engine, sleep, step, workflow
-from holdfast.core.schedules.model import tick_of
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.schedules.operations import (
     BackfillSchedule,
@@ -187,9 +186,7 @@ def _kill_and_count(workers: Workers, engine: Engine) -> None:
     until(lambda: len(engine.runs().page(limit=1000)) >= 8)
     engine.schedules.pause("each second")
     until(lambda: all(run.status == "completed" for run in engine.runs().page(limit=1000)))
-    ticks = sorted(
-        int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs().page(limit=1000)
-    )
+    ticks = sorted(run.tick_at for run in engine.runs().page(limit=1000))
     assert ticks == [made.anchor + number * 1_000_000 for number in range(1, len(ticks) + 1)]
     assert engine.schedules.get("each second").started == len(ticks)
     assert engine.database.check() == []

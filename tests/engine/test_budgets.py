@@ -285,6 +285,26 @@ def test_what_is_undone_is_undone_whatever_the_budget_says(lab, on_breach):
     assert lab.engine.budgets.usage(run.id).total == {"tokens": 101}
 
 
+@step(name="undo thoughts")
+async def step_named_undo(tokens: int) -> int:
+    spend(tokens=tokens)
+    return tokens
+
+
+@workflow
+async def forgetful(*amounts: int) -> int:
+    return sum([await step_named_undo(amount) for amount in amounts])
+
+
+def test_a_step_that_a_user_names_like_a_compensation_keeps_to_the_hard_limit(lab):
+    run = lab.start(forgetful, 100, 100, budget={"tokens": 150})
+    lab.settle()
+
+    assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 100})
+    lab.engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 50})
+    assert lab.finish(run) == 200
+
+
 def test_a_run_that_waits_for_a_budget_can_be_cancelled(lab):
     run = lab.start(purchaser, 100, budget={"tokens": 10})
     lab.settle()

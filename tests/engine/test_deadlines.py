@@ -216,6 +216,23 @@ def test_a_run_that_is_being_cancelled_already_ends_as_cancelled(lab_of):
 
 
 @pytest.mark.parametrize("linger", ["5s", 0])
+def test_a_run_that_is_cancelled_for_the_reason_deadline_does_not_expire(lab_of, linger):
+    with lab_of(parent, waits, linger=linger) as lab:
+        started = lab.start(parent)
+        unstarted = lab.start(waits, delay="1h")
+        lab.settle()
+
+        started.cancel("deadline")
+        unstarted.cancel("deadline")
+        lab.settle()
+
+        statuses = {run.status for run in lab.engine.runs()}
+        assert statuses == {"cancelled"}
+        assert undone == ["waits", "parent"]
+        assert lab.engine.database.check() == []
+
+
+@pytest.mark.parametrize("linger", ["5s", 0])
 def test_all_below_an_expired_run_expires_with_it(lab_of, linger):
     with lab_of(parent, waits, linger=linger) as lab:
         run = lab.start(parent, deadline="1h")

@@ -211,3 +211,46 @@ def test_a_run_that_never_started_is_cancelled_at_once(engine):
     run = engine.start(trip, "well", delay="1d")
     assert run.cancel() == "cancelled"
     assert done == []
+
+
+@step(name="undo all")
+async def step_named_undo(what: str) -> str:
+    done.append(f"named {what}")
+    return what
+
+
+@workflow
+async def clears_and_fails() -> str:
+    await do("a")
+    await step_named_undo("b")
+    if len(done) < 3:
+        done.append("failed")
+        raise ValueError("broken")
+    return "done"
+
+
+def test_a_step_that_a_user_names_like_a_compensation_is_not_repeated_by_a_replay(engine):
+    run = engine.start(clears_and_fails)
+    with pytest.raises(RunFailed, match="broken"):
+        run.result(timeout=20)
+
+    engine.replay(run.id)
+
+    assert engine.run(run.id).result(timeout=20) == "done"
+    assert done == ["do a", "named b", "failed"]
+
+
+def test_the_events_of_a_compensation_have_its_role_and_those_of_other_steps_have_none(engine):
+    run = engine.start(trip, "fail")
+    with pytest.raises(RunFailed, match="broken"):
+        run.result(timeout=20)
+
+    roles = {event.step: event.role for event in run.history() if event.step is not None}
+
+    assert roles == {
+        "do": None,
+        "do#2": None,
+        "undo undo": "compensation",
+        "undo undo#2": "compensation",
+        "undo undo_plainly": "compensation",
+    }

@@ -116,6 +116,14 @@ def test_a_run_that_no_schedule_started_has_no_scheduled_time(place):
         scheduled_time()
 
 
+def test_a_key_like_that_of_a_tick_makes_no_scheduled_run(place):
+    with place.lab(blocking) as lab:
+        run = lab.start(blocking, key="schedule nightly 2026-03-29T00:00:00Z")
+        assert lab.finish(run) == "by hand"
+        assert (run.record.schedule, run.record.tick_at) == (None, None)
+        assert "nightly" not in str(lab.engine.why(run.id))
+
+
 def test_a_tick_that_nobody_was_there_for_is_made_up_for_at_once(place):
     with place.lab(blocking) as lab:
         lab.engine.schedules.set(

@@ -169,7 +169,12 @@ class Play(GraphFixture):
             seq=self.seq(self.store, run.id),
         )
         return Advance(
-            run_id=run.id, generation=run.generation, status=status, events=[event], **said
+            run_id=run.id,
+            generation=run.generation,
+            status=status,
+            events=[event],
+            graph_id=run.graph_id,
+            **said,
         )
 
     def cancel_a_run(self):

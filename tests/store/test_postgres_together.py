@@ -86,6 +86,7 @@ def finished(run, seq=1, parent=None):
         status=Status.COMPLETED,
         result=b"1",
         effects=[EndRun(parent=parent)],
+        graph_id=run.graph_id,
     )
 
 

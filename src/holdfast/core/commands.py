@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.conditions.model import Condition
 from holdfast.core.definitions import DefinitionRef
+from holdfast.core.events import EventRole
 from holdfast.core.gates.model import GateTerms
 from holdfast.core.graphs.model import GraphPatch
 from holdfast.core.retry import RetryPolicy
@@ -32,6 +33,13 @@ class RunStep(msgspec.Struct):
     """Raises if the stored value could not be read back as the annotated type of the result."""
     under: str | None = None
     """The reservation of the workflow that this step spends from."""
+    role: EventRole | None = None
+    """Recorded with every event of the step."""
+
+    @property
+    def is_compensation(self) -> bool:
+        """Whether the step undoes a completed one."""
+        return self.role is EventRole.COMPENSATION
 
 
 class SetTimer(msgspec.Struct):

@@ -6,6 +6,7 @@ The facts about each kind are in ``event_table``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 import msgspec
 
@@ -95,6 +96,14 @@ class EventKind:
     HISTORY_DELETED = "history_deleted"
 
 
+class EventRole(StrEnum):
+    """What an event means beyond its kind: the step is a compensation; the run is stuck because an
+    encryption key is missing."""
+
+    COMPENSATION = "compensation"
+    KEY_MISSING = "key_missing"
+
+
 class Event(msgspec.Struct):
     """One line of a run's history.
 
@@ -111,3 +120,5 @@ class Event(msgspec.Struct):
     at: int = 0
     seq: int = 0
     id: int = 0
+    role: str | None = None
+    """An ``EventRole``."""

@@ -8,12 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.event_table import OUTCOMES, STEP_ENDS, OnReplay, kinds_with
-from holdfast.core.events import Event, EventKind
-
-UNDONE = "undo "
-DEADLINE = "deadline"
-DROPPED = "nobody waits for it any more"
-"""The reason for which a child is cancelled that its parent no longer waits for."""
+from holdfast.core.events import Event, EventKind, EventRole
 
 
 def live_events(history: Sequence[Event]) -> list[Event]:
@@ -72,8 +67,7 @@ def _reopens_gate(event: Event) -> bool:
 def was_undone(events: Sequence[Event]) -> bool:
     """Return whether any step was compensated: then no completed step counts any more."""
     return any(
-        event.kind == EventKind.STEP_COMPLETED
-        and (event.step or "").rsplit("/", 1)[-1].startswith(UNDONE)
+        event.kind == EventKind.STEP_COMPLETED and event.role == EventRole.COMPENSATION
         for event in events
     )
 
@@ -218,7 +212,7 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
         """Note an event of the run as a whole."""
         if event.kind == EventKind.CANCEL_REQUESTED:
             self.cancelled = _data(event).get("reason", "")
-            self.expiring = bool(_data(event).get("expire")) or self.cancelled == DEADLINE
+            self.expiring = bool(_data(event).get("expire"))
         elif event.kind == EventKind.RUN_REPLAYED:
             self.replayed = True
 

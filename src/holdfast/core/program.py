@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.core.budgets.ledger import SpendingSink
 from holdfast.core.codec import Codec
-from holdfast.core.commands import Command
+from holdfast.core.commands import Command, RunStep
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import RunRecord
@@ -55,8 +55,8 @@ class ProgramContext(Protocol):
         """Return the time of the store, in microseconds: for attempts, not for decisions, which
         must be the same in every replay."""
 
-    def spending(self, step: str, reservation: str | None) -> SpendingSink | None:
-        """Return the spending of a new attempt at *step*, given the reservation of the step."""
+    def spending(self, command: RunStep) -> SpendingSink | None:
+        """Return the spending of a new attempt at the step of *command*."""
 
     def wait_token(self, wait_id: str, key_id: str) -> str:
         """Return the token of an issued wait."""
@@ -92,7 +92,7 @@ class OfflineContext:
     def now(self) -> int:
         return 0
 
-    def spending(self, step: str, reservation: str | None) -> SpendingSink | None:
+    def spending(self, command: RunStep) -> SpendingSink | None:
         return None
 
     def wait_token(self, wait_id: str, key_id: str) -> str:

@@ -6,6 +6,8 @@ Records are plain data. A field has the name of its column.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,6 +45,41 @@ class Limits(msgspec.Struct, frozen=True):
     on_breach: str = "wait"
 
 
+class CancelCause(StrEnum):
+    """Who or what asked a run to stop. Only a deadline makes it end as expired."""
+
+    REQUEST = "request"
+    DEADLINE = "deadline"
+    PARENT = "parent"
+    UNAWAITED = "unawaited"
+    BUDGET = "budget"
+    GRAPH = "graph"
+    SCHEDULE = "schedule"
+
+
+class Cancellation(NamedTuple):
+    """A request to stop: its cause, and its reason for people."""
+
+    reason: str
+    cause: CancelCause = CancelCause.REQUEST
+
+    def for_children(self) -> Cancellation:
+        """Return the request for the children of a run: they inherit its deadline."""
+        if self.cause is CancelCause.DEADLINE:
+            return self
+        return Cancellation(self.reason, CancelCause.PARENT)
+
+
+PAST_DEADLINE = Cancellation("deadline", CancelCause.DEADLINE)
+UNAWAITED = Cancellation("its parent no longer waits for it", CancelCause.UNAWAITED)
+
+
+class StuckCause(StrEnum):
+    """Why a run is stuck, where the engine acts on it."""
+
+    KEY_MISSING = "key_missing"
+
+
 class NewRun(msgspec.Struct, kw_only=True):
     """A run to be created. With a session it is created leased to that session, as generation 1.
 
@@ -69,6 +106,11 @@ class NewRun(msgspec.Struct, kw_only=True):
     budgets: tuple[str, ...] = ()
     limits: Limits | None = None
     share: str | None = None
+    graph_id: str | None = None
+    """The graph that the run is a member of."""
+    schedule: str | None = None
+    """The name of the schedule that starts the run; ``tick_at`` is the instant of the tick."""
+    tick_at: int | None = None
     payloads: tuple[Payload, ...] = ()
     same: Callable[[NewRun, str, bytes, Fetch], bool] | None = None
 
@@ -108,6 +150,15 @@ class RunRecord(msgspec.Struct, kw_only=True):
     finished_at: int | None = None
     budgets: tuple[str, ...] = ()
     share: str | None = None
+    graph_id: str | None = None
+    """The graph that the run is a member of."""
+    schedule: str | None = None
+    """The name of the schedule that started the run; ``tick_at`` is the instant of the tick."""
+    tick_at: int | None = None
+    cancel_cause: str | None = None
+    """A ``CancelCause``."""
+    stuck_cause: str | None = None
+    """A ``StuckCause``, if an operator alone cannot tell it from the error."""
 
 
 def leased_at_start(new: NewRun, created_at: int) -> RunRecord:
@@ -138,6 +189,9 @@ def leased_at_start(new: NewRun, created_at: int) -> RunRecord:
         started_at=created_at,
         budgets=new.budgets,
         share=new.share,
+        graph_id=new.graph_id,
+        schedule=new.schedule,
+        tick_at=new.tick_at,
     )
 
 
@@ -157,6 +211,7 @@ class ChildRecord(msgspec.Struct):
     finished_at: int | None
     on_parent_end: str = "cancel"
     cancel_reason: str | None = None
+    cancel_cause: str | None = None
     cancelled_at: int | None = None
 
 

@@ -113,6 +113,7 @@ class RunEvent(msgspec.Struct, kw_only=True):
     error: bytes | None = None
     started_at: int | None = None
     at: int = 0
+    role: str | None = None
     cursor: str = ""
 
 

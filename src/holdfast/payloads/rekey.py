@@ -13,12 +13,11 @@ import msgspec
 from holdfast.core import associated_data
 from holdfast.core.envelope import is_sealed, split
 from holdfast.core.event_table import SEALED
-from holdfast.core.events import EventKind
+from holdfast.core.events import EventRole
 from holdfast.core.payload import Payload
-from holdfast.core.runs import RunSnapshot
-from holdfast.core.status import Status
+from holdfast.core.runs import RunSnapshot, StuckCause
 from holdfast.errors import BadData, BadOption, KeyMissing
-from holdfast.payloads.sealer import PayloadSealer, is_about_keys
+from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.signing_secrets import Resealing
 from holdfast.payloads.value_format import MARK, ValueFormat
 from holdfast.store.graphs.operations import ResealMember
@@ -143,7 +142,7 @@ def _values(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
         (
             "run_error",
             0,
-            _private(run.error, stuck=run.status is Status.STUCK),
+            _private(run.error, run.stuck_cause == StuckCause.KEY_MISSING),
             associated_data.error(id),
         ),
     ]
@@ -152,7 +151,7 @@ def _values(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
         values.append(
             ("event_data", event.seq, data, associated_data.event(id, event.kind, event.step))
         )
-        error = _private(event.error, stuck=event.kind == EventKind.RUN_STUCK)
+        error = _private(event.error, event.role == EventRole.KEY_MISSING)
         values.append(("event_error", event.seq, error, associated_data.error(id, event.step)))
     values += [
         ("signal_payload", signal.id, signal.payload, associated_data.of_signal(id, signal))
@@ -164,10 +163,10 @@ def _values(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
             yield column, seq, value, place
 
 
-def _private(error: bytes | None, *, stuck: bool) -> bytes | None:
+def _private(error: bytes | None, is_about_keys: bool) -> bytes | None:
     """Return an error that must be encrypted; None for the error of a stuck run that waits for a
     key, which must be readable without keys."""
-    return None if stuck and is_about_keys(error) else error
+    return None if is_about_keys else error
 
 
 def _output(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes | None, bytes]]:

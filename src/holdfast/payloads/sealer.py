@@ -19,10 +19,9 @@ import msgspec
 from holdfast.core import associated_data
 from holdfast.core.envelope import APART, is_sealed, size_of, split
 from holdfast.core.event_table import SEALED
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event, EventRole
 from holdfast.core.payload import Fetch, Payload
 from holdfast.core.runs import ChildRecord, NewRun, RunRecord
-from holdfast.core.status import Status
 from holdfast.core.subscriptions import RunEvent
 from holdfast.core.waits import Signal
 from holdfast.errors import BadData, HoldfastError, KeyMissing
@@ -212,7 +211,7 @@ class PayloadSealer:
         payloads: list[Payload] = []
         seal = partial(self.values.maybe_value, payloads=payloads)
         error = op.error
-        if op.status is not Status.STUCK or not is_about_keys(op.error):
+        if not any(event.role == EventRole.KEY_MISSING for event in op.events):
             error = seal(op.error, place=associated_data.error(op.run_id))
         return msgspec.structs.replace(
             op,
@@ -259,7 +258,7 @@ class PayloadSealer:
             data = self.values.maybe_value(
                 data, payloads, associated_data.event(run_id, event.kind, event.step)
             )
-        if event.kind != EventKind.RUN_STUCK or not is_about_keys(error):
+        if event.role != EventRole.KEY_MISSING:  # that error must be readable without keys
             error = self.values.maybe_value(
                 error, payloads, associated_data.error(run_id, event.step)
             )
@@ -574,15 +573,6 @@ def _place_of_signal(op: SignalRun | DeliverSignal | ReleaseWait) -> bytes:
 
 def _has_sealed_values(event: Event) -> bool:
     return is_sealed(event.data) or is_sealed(event.error)
-
-
-def is_about_keys(error: bytes | None) -> bool:
-    """Return whether the error of a stuck run is a missing key: such an error stays readable
-    without keys.
-
-    Call this only for errors of stuck runs: elsewhere an exception of that name belongs to the
-    user, and is encrypted."""
-    return error is not None and error.startswith(b'{"type":"KeyMissing"')
 
 
 def _values_of_advance(op: Advance) -> Iterable[bytes | None]:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.core import history as run_history
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import ChildRecord
+from holdfast.core.runs import CancelCause, ChildRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import HistoryGone, StepNotFound
 from holdfast.store.runs.operations import ReplayRun, ReplayRuns
@@ -156,7 +156,7 @@ class _ReplayPlan:
             and not self._was_awaited(start)
         ):
             return True
-        if child.cancel_reason != run_history.DROPPED:
+        if child.cancel_cause != CancelCause.UNAWAITED:
             return False
         asked_at = child.cancelled_at or child.finished_at or 0
         return self._repeats_from is None or asked_at < self._repeats_from

@@ -95,6 +95,7 @@ class Commit:
         "calls_body",
         "descendants",
         "generation",
+        "graph_id",
         "payloads",
         "result",
         "run_id",
@@ -112,6 +113,8 @@ class Commit:
         self.status: Status | None = None
         """The new status of the run."""
         self.result: bytes | None = None
+        self.graph_id: str | None = None
+        """The graph that the run is a member of, if the run ends."""
         self.payloads: Sequence[Payload] = ()
         self.descendants: Sequence[str] | None = None
         """The live descendants of a run that ends, if they were read before."""

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.budgets.rules import CALENDAR, ON_BREACH, UNIT
 from holdfast.core.envelope import is_sealed, split
+from holdfast.core.events import EventRole
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus, FlowWait
 from holdfast.core.gates.model import GATE_ACTIONS, EntryDetail, GateTerms
 from holdfast.core.gates.model import STATUSES as GATE_STATUSES
@@ -28,6 +29,7 @@ from holdfast.core.graphs.model import (
     MemberState,
     RemainderPolicy,
 )
+from holdfast.core.runs import CancelCause, StuckCause
 from holdfast.core.schedules import rules, time_zones
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.status import Status
@@ -104,6 +106,8 @@ _SECRET = frozenset({"secret"})
 
 WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("run", "status"): frozenset(Status),
+    ("run", "cancel_cause"): frozenset(CancelCause),
+    ("run", "stuck_cause"): frozenset(StuckCause),
     ("graph", "status"): frozenset(GraphStatus),
     ("graph_member", "state"): frozenset(MemberState),
     ("graph_group", "state"): frozenset(GroupState),
@@ -114,6 +118,7 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("schedule", "overlap"): frozenset(OVERLAPS),
     ("schedule", "misfire"): frozenset(MISFIRES),
     ("event", "kind"): KINDS | {"numbered"},  # a trigger keeps the last number with it
+    ("event", "role"): frozenset(EventRole),
     ("budget", "on_breach"): frozenset(ON_BREACH),
     ("subscription", "kind"): frozenset({CURSOR, WEBHOOK}),
     ("gate_entry", "kind"): GATE_ACTIONS,

@@ -1,8 +1,10 @@
 """Load named queries from the .sql files of the features, in one dialect.
 
-In the files, the schema is written ``holdfast.table`` and parameters ``:name``. Three macros stand
-for expressions that differ by dialect:
+In the files, the schema is written ``holdfast.table`` and parameters ``:name``. Macros stand for
+the columns of a run and for expressions that differ by dialect:
 
+- ``holdfast.columns_of(run)``: the columns of a ``RunRecord``, in a query that joins ``run`` and
+  ``route``;
 - ``holdfast.input_of(run)``: the input of a run, wherever it is stored;
 - ``holdfast.steps_of(event)``: the number of steps in the last event of a completed run;
 - ``holdfast.is_beyond(subscription)``: whether a subscription has read beyond every event that was
@@ -54,7 +56,51 @@ _BEYOND = {
 """PostgreSQL compares with the last transaction and the last number that were assigned: the events
 themselves may be deleted."""
 
+_COLUMNS_OF_ROUTE = ("namespace", "workflow", "version", "lane", "capabilities")
+_COLUMNS_OF_RUN = (
+    "id",
+    "status",
+    "priority",
+    "generation",
+    "revision",
+    "session_id",
+    "wake_at",
+    "deadline",
+    "result",
+    "error",
+    "waits",
+    "key",
+    "parent_id",
+    "parent_step",
+    "parent_index",
+    "on_parent_end",
+    "root_id",
+    "forked_from",
+    "graph_id",
+    "schedule",
+    "tick_at",
+    "cancel_reason",
+    "cancel_cause",
+    "cancelled_at",
+    "stuck_cause",
+    "crashes",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "budgets",
+    "share",
+)
+_COLUMNS = ", ".join(
+    [
+        *(f"run.{name}" for name in _COLUMNS_OF_RUN),
+        "holdfast.input_of(run) AS input",
+        *(f"route.{name}" for name in _COLUMNS_OF_ROUTE),
+    ]
+)
+
 _MACROS = {
+    # First, because it contains another macro.
+    "holdfast.columns_of(run)": {"sqlite": _COLUMNS, "postgres": _COLUMNS},
     "holdfast.input_of(run)": _INPUT,
     "holdfast.steps_of(event)": _STEPS,
     "holdfast.is_beyond(subscription)": _BEYOND,

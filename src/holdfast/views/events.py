@@ -48,6 +48,7 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     attempt: int
     data: Any
     error: ErrorInfo | None
+    role: str | None = None
     void: bool = False
 
 
@@ -79,6 +80,7 @@ def of(event: Event, *, void: bool = False) -> EventView:
         attempt=event.attempt,
         data=_data(event),
         error=error(event.error),
+        role=event.role,
         void=void,
     )
 

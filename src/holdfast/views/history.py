@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.core.events import EventKind
+from holdfast.core.events import EventKind, EventRole
 from holdfast.core.status import Status
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
-from holdfast.views.steps import UNDO, StepState, attempts_of, state_of
+from holdfast.views.steps import StepState, attempts_of, state_of
 from holdfast.views.text import Tree, brief, error_line, payload, seconds
 
 CHILDREN = 20
@@ -124,8 +124,8 @@ def _tree(node: Node, run: RunView, now: datetime, children_of: ChildrenOf) -> T
     if not node.events and node.wait is None:
         return Tree(node.name, "bold", below)
     state = _shown_state(node, run)
-    is_compensation = state == "completed" and node.name.startswith(UNDO)
-    sign = _SIGNS["undone" if is_compensation else state]
+    undoes = any(event.role == EventRole.COMPENSATION for event in node.events)
+    sign = _SIGNS["undone" if undoes and state == "completed" else state]
     if state == "left":
         details = ["not finished"]
     elif state == "running" and run.session_id is None:

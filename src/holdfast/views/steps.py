@@ -13,9 +13,6 @@ from holdfast.core.events import EventKind
 from holdfast.core.runs import ErrorInfo
 from holdfast.views.events import EventView
 
-UNDO = "undo "
-"""The beginning of the name of a compensation."""
-
 
 class StepState(StrEnum):
     """The state of a step."""

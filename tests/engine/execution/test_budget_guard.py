@@ -49,12 +49,12 @@ def test_it_knows_when_there_seems_to_be_no_room(guard):
 
 
 def test_compensations_spend_freely(guard):
-    assert not guard.spends_freely("pack")
-    assert guard.spends_freely("a/undo pack")
+    assert not guard.spends_freely(is_compensation=False)
+    assert guard.spends_freely(is_compensation=True)
 
     guard.state.cancelling = True
 
-    assert guard.spends_freely("pack")
+    assert guard.spends_freely(is_compensation=False)
 
 
 def test_a_budget_that_is_not_passed_is_no_breach(guard):

@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.core.events import Event, EventKind
 from holdfast.core.history import load
-from holdfast.core.runs import RunRecord
+from holdfast.core.runs import PAST_DEADLINE, RunRecord
 from holdfast.core.status import Status
 from holdfast.engine.execution.state import RunState
 
@@ -43,7 +43,7 @@ def test_a_request_to_stop_is_recorded_once_it_is_seen():
         "wait": "a",
     }
     assert not it.is_about_to_stop()
-    assert it.reason_for_children() == "deadline"
+    assert it.cancellation_of_children() == PAST_DEADLINE
     assert it.active_status() is Status.CANCELLING
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event, EventKind, EventRole
 from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.service.why import why
@@ -20,8 +20,13 @@ def test_a_run_that_is_being_cancelled_says_what_it_undoes(bench):
     bench.advance(
         "r1",
         Event(EventKind.CANCEL_REQUESTED, None, msgspec.json.encode({"reason": "ordered twice"})),
-        Event(EventKind.STEP_COMPLETED, "undo pack", b"null"),
-        Event(EventKind.STEP_STARTED, "undo charge", started_at=bench.clock.now()),
+        Event(EventKind.STEP_COMPLETED, "undo pack", b"null", role=EventRole.COMPENSATION),
+        Event(
+            EventKind.STEP_STARTED,
+            "undo charge",
+            started_at=bench.clock.now(),
+            role=EventRole.COMPENSATION,
+        ),
     )
 
     found = bench.why()

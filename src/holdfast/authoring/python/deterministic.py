@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.authoring.python.step import Step, run_step
 from holdfast.authoring.replay.replay import Compensation, ReplayProgram, current_program
+from holdfast.core.events import EventRole
 from holdfast.core.retry import RetryPolicy
 from holdfast.core.step_info import current_step
 from holdfast.core.validation import checked_name
@@ -44,7 +45,10 @@ def compensate(undo: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     identity = program.identify(f"undo {name}")
     program.compensations.append(
         Compensation(
-            identity, lambda identity: run_step(fn, identity, name, args, kwargs, settings)
+            identity,
+            lambda identity: run_step(
+                fn, identity, name, args, kwargs, settings, EventRole.COMPENSATION
+            ),
         )
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from holdfast.authoring.python.deterministic import program_here
 from holdfast.authoring.python.workflow import Workflow
 from holdfast.core.schedules import rules
-from holdfast.core.schedules.model import ScheduleDeclaration, tick_of
+from holdfast.core.schedules.model import ScheduleDeclaration
+from holdfast.core.schedules.time_zones import EPOCH
 from holdfast.core.validation import checked_text
 from holdfast.errors import BadOption
 
@@ -40,5 +41,5 @@ def scheduled_time() -> datetime | None:
 
     It is the planned time, the same in every replay, even if the run starts late.
     """
-    tick = tick_of(program_here("scheduled_time").run.key)
-    return None if tick is None else tick[1]
+    tick_at = program_here("scheduled_time").run.tick_at
+    return None if tick_at is None else EPOCH + timedelta(microseconds=tick_at)

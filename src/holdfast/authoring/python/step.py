@@ -19,7 +19,7 @@ from holdfast.core import duration
 from holdfast.core.codec import Codec, same
 from holdfast.core.commands import RunStep
 from holdfast.core.duration import Duration
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event, EventKind, EventRole
 from holdfast.core.retry import RetryPolicy, policy_from
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.signature import Signature
@@ -178,7 +178,13 @@ def _is_async(fn: Callable[..., Any]) -> bool:
 
 
 def run_step(
-    fn: Callable[..., Any], identity: str, name: str, args: Any, kwargs: Any, settings: Any
+    fn: Callable[..., Any],
+    identity: str,
+    name: str,
+    args: Any,
+    kwargs: Any,
+    settings: Any,
+    role: EventRole | None = None,
 ) -> RunStep:
     """Return the command that calls *fn* as a step."""
     is_async = _is_async(fn)
@@ -201,6 +207,7 @@ def run_step(
         timeout=settings.timeout,
         transactional=settings.transactional,
         under=current_reservation.get(),
+        role=role,
     )
 
 

@@ -27,8 +27,6 @@ import msgspec
 from holdfast.core.event_table import REQUESTS, STEP_ENDS
 from holdfast.core.events import Event, EventKind
 
-UNDO = "undo "
-
 
 class _Replayed(msgspec.Struct):
     """The data of a ``RUN_REPLAYED`` event, as stored: sequence numbers of events."""
@@ -106,8 +104,3 @@ def _repeated_ranges(history: Iterable[Event]) -> list[range]:
 def branch_of(step: str) -> str:
     """Return the path of branches in which a step was called."""
     return step.rpartition("/")[0]
-
-
-def is_undo(step: str) -> bool:
-    """Return whether *step* is the identity of a compensation."""
-    return step.rpartition("/")[2].startswith(UNDO)

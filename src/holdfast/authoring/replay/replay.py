@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.authoring.replay.identity import Branch, current_branch
-from holdfast.authoring.replay.leftovers import Leftovers, is_undo
+from holdfast.authoring.replay.leftovers import Leftovers
 from holdfast.authoring.replay.source import CodeSource
 from holdfast.core import program as seam
 from holdfast.core.codec import Codec
@@ -33,10 +33,11 @@ from holdfast.core.commands import (
     EndChildren,
     Finish,
     RecordDecision,
+    RunStep,
     StartMap,
 )
 from holdfast.core.event_table import ANSWERS, OUTCOMES
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event, EventKind, EventRole
 from holdfast.core.program import ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.errors import BadData, Diverged, WrongType
@@ -311,8 +312,9 @@ class ReplayProgram(ABC):
             return None
         if command.id in self._recorded:
             return None
-        ordinary = [event for event in required if not is_undo(event.step or "")]
-        if isinstance(command, EndChildren) or is_undo(command.id):
+        ordinary = [event for event in required if event.role != EventRole.COMPENSATION]
+        is_compensation = isinstance(command, RunStep) and command.is_compensation
+        if is_compensation or isinstance(command, EndChildren):
             return next(iter(ordinary), None)
         passed = next((event for event in required if self._leftovers.is_passed(event)), None)
         if passed is not None or not ordinary:

@@ -284,7 +284,7 @@ class SyncProgram(ReplayProgram):
         """Make the first attempt at a step in this thread, and report its outcome."""
         context = self.context
         started = context.now()
-        spending = context.spending(command.id, command.under)
+        spending = context.spending(command)
         try:
             # An empty context: like every attempt, this one sees nothing of the workflow's context.
             value = Context().run(self._call_step, command, spending)

@@ -92,21 +92,6 @@ def key_of(name: str, at: int, *, trigger: str | None = None) -> str:
     return f"{key} {trigger}" if trigger else key
 
 
-def tick_of(key: str | None) -> tuple[str, datetime] | None:
-    """Return the schedule that started the run with this key, and the instant of the tick; None if
-    no schedule did."""
-    if key is None or not key.startswith(_PREFIX):
-        return None
-    words = key[len(_PREFIX) :].split(" ")
-    for last in (len(words) - 1, len(words) - 2):
-        if last >= 1:
-            try:
-                return " ".join(words[:last]), datetime.fromisoformat(words[last])
-            except ValueError:
-                continue
-    return None
-
-
 def delay_of(schedule: Schedule, tick: int) -> int:
     """Return the jitter of a tick, in microseconds: a hash of schedule and tick, so that every
     worker computes the same."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event, EventKind, EventRole
+from holdfast.core.runs import StuckCause
 from holdfast.core.status import Status
 from holdfast.core.why.claim import claim_blockers, is_served, no_worker_blockers
 from holdfast.core.why.model import (
@@ -23,8 +24,6 @@ from holdfast.core.why.schedules import started_by
 from holdfast.core.why.waits import error_of, error_text, is_due, waits
 from holdfast.core.why.workers import Liveness, WorkerFacts, command_in
 
-UNDO = "undo "
-"""The prefix of the names of compensations."""
 LONGEST = 300
 """The maximum number of characters of a result that an explanation shows."""
 
@@ -218,18 +217,15 @@ def _compensation_progress(facts: RunFacts) -> str:
         if event.kind == EventKind.STEP_COMPLETED and _is_compensation(event)
     ]
     now = [_name(event) for event in steps_at_work(facts.history) if _is_compensation(event)]
-    now += [
-        str(wait["step"])
-        for wait in facts.waits
-        if str(wait.get("step", "")).rsplit("/", 1)[-1].startswith(UNDO)
-    ]
+    compensations = {event.step for event in facts.history if _is_compensation(event)}
+    now += [str(wait["step"]) for wait in facts.waits if wait.get("step") in compensations]
     so_far = f"; undone so far: {', '.join(undone)}" if undone else ""
     state = f"undoing: {', '.join(now)}" if now else "coming to its end"
     return state + so_far
 
 
 def _is_compensation(event: Event) -> bool:
-    return (event.step or "").rsplit("/", 1)[-1].startswith(UNDO)
+    return event.role == EventRole.COMPENSATION
 
 
 def _name(event: Event) -> str:
@@ -248,7 +244,7 @@ def _stuck(facts: RunFacts) -> Why:
         return explanation(
             facts, [Blocker(kind="crashes", text=text, since=since, remedy=resume)], since=since
         )
-    if error.get("type") == "KeyMissing":
+    if run.stuck_cause == StuckCause.KEY_MISSING:
         key = error["facts"].get("key", "")
         text = (
             f"it is encrypted with key {key}, which its worker does not know: start a worker that"

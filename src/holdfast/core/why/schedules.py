@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from holdfast.core.runs import RunRecord
-from holdfast.core.schedules.model import Schedule, tick_of
+from holdfast.core.schedules.model import Schedule
 from holdfast.core.schedules.time_zones import EPOCH
 from holdfast.core.why.model import Blocker, moment, until
 
 
 def started_by(run: RunRecord) -> list[Blocker]:
     """Return the entry that names the schedule that started the run, if one did."""
-    tick = tick_of(run.key)
-    if tick is None:
+    if run.schedule is None or run.tick_at is None:
         return []
-    name, at = tick
-    text = f"the schedule {name} started it for {moment(_micros(at))}"
-    return [Blocker(kind="schedule", text=text, holder=name, since=run.created_at)]
+    text = f"the schedule {run.schedule} started it for {moment(run.tick_at)}"
+    return [Blocker(kind="schedule", text=text, holder=run.schedule, since=run.created_at)]
 
 
 def explain_schedule(schedule: Schedule, live: Sequence[str], now: int) -> list[Blocker]:

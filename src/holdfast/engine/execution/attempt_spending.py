@@ -58,7 +58,7 @@ class SpendingGuard(Protocol):
     def counted_dimensions(self) -> frozenset[str]:
         """Return the dimensions that the budgets count."""
 
-    def spends_freely(self, step: str) -> bool:
+    def spends_freely(self, *, is_compensation: bool) -> bool:
         """Return whether no limit holds this step up."""
 
     def is_on_program_loop(self) -> bool:
@@ -83,6 +83,7 @@ class AttemptSpending:
     __slots__ = (
         "_granted",
         "_guard",
+        "_is_compensation",
         "_open",
         "_step",
         "_transacts",
@@ -93,12 +94,19 @@ class AttemptSpending:
     )
 
     def __init__(
-        self, guard: SpendingGuard, step: str, under: str | None, *, transacts: bool = False
+        self,
+        guard: SpendingGuard,
+        step: str,
+        under: str | None,
+        *,
+        transacts: bool,
+        is_compensation: bool,
     ) -> None:
         self._guard: SpendingGuard = guard
         self._step: str = step
         self._under: str | None = under
         self._transacts: bool = transacts
+        self._is_compensation: bool = is_compensation
         self._open: tuple[Reservation, ...] = ()
         self._granted: dict[str, int] = {}
         self.entries: list[SpendEntry] = []
@@ -106,12 +114,15 @@ class AttemptSpending:
         self.store_error: StoreError | None = None
         """The error of the store that a reservation on a loop has raised in the step."""
 
+    def _is_free(self) -> bool:
+        return self._guard.spends_freely(is_compensation=self._is_compensation)
+
     def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
         """Note an amount. If the budgets seem to have no room for it, ask the store at once;
         otherwise the commit of the attempt decides."""
         guard = self._guard
         guard.check_dimensions(amounts)
-        fact = fact or not guard.budgets or guard.spends_freely(self._step)
+        fact = fact or not guard.budgets or self._is_free()
         may_ask = self._under is None and not self._transacts
         # The program's loop never waits for the store: there the commit of the attempt decides.
         if not fact and may_ask and not guard.is_on_program_loop():
@@ -249,7 +260,7 @@ class AttemptSpending:
             key=self._step,
             amounts=budget_rules.added((amounts, *spent, *reserved)),
             under=self._under,
-            force=guard.spends_freely(self._step),
+            force=self._is_free(),
         )
 
     def _reserved(

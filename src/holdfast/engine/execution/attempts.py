@@ -61,7 +61,7 @@ async def attempt(run: Execution, step: PendingStep) -> None:
         limit = _TaskTimeout(run, step.started_at + command.timeout)
     value = None
     error = None
-    spending = AttemptSpending(run.budget, command.id, command.under)
+    spending = run.budget.new_spending(command)
     step.spending = spending
     try:
         current_spending.set(spending)
@@ -122,7 +122,7 @@ class RemoteAttempt:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._ahead = ahead
-        self._spending = step.spending = run.budget.new_spending(command.id, command.under)
+        self._spending = step.spending = run.budget.new_spending(command)
         self._context = Context()
         self._context.run(current_spending.set, self._spending)
         self._call = partial(command.call, _info(run, command, step.attempt), None)

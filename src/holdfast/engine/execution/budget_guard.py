@@ -9,12 +9,10 @@ import msgspec
 
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Breach, BudgetLine, SpendEntry
+from holdfast.core.commands import RunStep
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
-
-COMPENSATION = "undo "
-"""How the id of a compensating step begins."""
 
 
 class BudgetGuard:
@@ -47,15 +45,19 @@ class BudgetGuard:
         """The names of the budgets that the run draws on."""
         return self.state.run.budgets
 
-    def new_spending(
-        self, step: str, under: str | None = None, *, transacts: bool = False
-    ) -> AttemptSpending:
+    def new_spending(self, command: RunStep, *, transacts: bool = False) -> AttemptSpending:
         """Return the spending of a new attempt at a step."""
-        return AttemptSpending(self, step, under, transacts=transacts)
+        return AttemptSpending(
+            self,
+            command.id,
+            command.under,
+            transacts=transacts,
+            is_compensation=command.is_compensation,
+        )
 
-    def spends_freely(self, step: str) -> bool:
+    def spends_freely(self, *, is_compensation: bool) -> bool:
         """Return whether no limit holds this step up: compensations must run."""
-        return self.state.cancelling or step.rsplit("/", 1)[-1].startswith(COMPENSATION)
+        return is_compensation or self.state.cancelling
 
     # Lines and dimensions
 

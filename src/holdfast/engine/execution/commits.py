@@ -96,6 +96,7 @@ def finish(run: Execution, op: Advance, command: Finish) -> None:
         op.error = msgspec.json.encode({"type": status.value, "message": message, "facts": facts})
     op.status = status
     op.result = command.result
+    op.graph_id = state.run.graph_id
     effects = _effects_of_end(run)
     if effects:
         op.effects = [*op.effects, *effects]

@@ -543,6 +543,7 @@ class RunExecution:
                 attempt=pending.attempt,
                 started_at=pending.started_at,
                 at=self.state.now(),
+                role=pending.command.role,
             )
             self.mailbox.add_outcome(event, None)
 

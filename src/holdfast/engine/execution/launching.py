@@ -67,8 +67,9 @@ async def _transact(run: Execution, pending: PendingStep) -> None:
         started_at=started_at,
         at=started_at,
         seq=run.state.seq + 1,
+        role=command.role,
     )
-    spending = run.budget.new_spending(command.id, command.under, transacts=True)
+    spending = run.budget.new_spending(command, transacts=True)
     op = Advance(
         run_id=run.state.run.id,
         generation=run.state.run.generation,

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event, EventKind, EventRole
 from holdfast.core.status import Status
 from holdfast.core.streams.model import CloseReason
 from holdfast.engine.execution import commits
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.error_data import error_data
-from holdfast.errors import EngineClosed, HoldfastError, LeaseLost
+from holdfast.errors import EngineClosed, HoldfastError, KeyMissing, LeaseLost
 from holdfast.store.budgets.operations import ReleaseReservations
 from holdfast.store.effects import RevisionChanged
 from holdfast.store.runs.operations import Advance
@@ -97,6 +97,8 @@ async def mark_stuck(run: Execution, error: Exception) -> None:
     run.state.seq = max((event.seq for event in history), default=0)
     data = error_data(error)
     event = Event(EventKind.RUN_STUCK, error=data)
+    if isinstance(error, KeyMissing):
+        event.role = EventRole.KEY_MISSING
     run.state.number([event])
     op = Advance(
         run_id=run.state.run.id,

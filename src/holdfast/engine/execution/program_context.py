@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.budgets.ledger import SpendingSink
 from holdfast.core.codec import Codec
+from holdfast.core.commands import RunStep
 from holdfast.core.streams.model import OutputSink
 from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.state import RunState
@@ -52,7 +53,7 @@ class ExecutionServices:
         self.asked_time: bool = False
         self.epoch: int = state.lives.epoch
         self.now: Callable[[], int] = state.now
-        self.spending: Callable[[str, str | None], SpendingSink | None] = budget.new_spending
+        self.spending: Callable[[RunStep], SpendingSink | None] = budget.new_spending
         self.wait_token: WaitToken = wait_token
         self.lease_is_certain: Callable[[], bool] = worker.session_is_certain
         self.step_life: Callable[[str], int] = state.lives.of

@@ -8,9 +8,8 @@ import msgspec
 
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
-from holdfast.core.graphs.model import MARK
-from holdfast.core.history import DEADLINE, HistoryProgress, LoadedHistory, StepLives
-from holdfast.core.runs import RunRecord
+from holdfast.core.history import HistoryProgress, LoadedHistory, StepLives
+from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation, RunRecord
 from holdfast.core.status import Status
 
 
@@ -63,7 +62,7 @@ class RunState:
         self.stopped_by: str = ""
         """The reason for which the program was asked to stop."""
         self.had_children: bool = False
-        self.in_graph: bool = MARK in run.id
+        self.in_graph: bool = run.graph_id is not None
         self.waited: set[str] = set()
         """The steps of waits that may still be open."""
         self.waiting: bool = False
@@ -104,11 +103,11 @@ class RunState:
             data["wait"] = wait
         return Event(EventKind.CANCEL_REQUESTED, None, msgspec.json.encode(data))
 
-    def reason_for_children(self) -> str:
-        """Return the reason for which the children are cancelled when the run stops."""
+    def cancellation_of_children(self) -> Cancellation:
+        """Return the request by which the run cancels its children when it stops."""
         if self.expiring:
-            return DEADLINE
-        return self.stopped_by or "its parent failed"
+            return PAST_DEADLINE
+        return Cancellation(self.stopped_by or "its parent failed", CancelCause.PARENT)
 
     def is_about_to_stop(self) -> bool:
         """Return whether the program is about to be asked to stop, and may then drop its pending

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.core.events import Event
-from holdfast.core.history import DEADLINE
+from holdfast.core.runs import PAST_DEADLINE, CancelCause
 from holdfast.core.status import Status
 from holdfast.engine.execution.findings import FACT, TIME
 from holdfast.engine.execution.pending.base import Execution
@@ -62,9 +62,9 @@ def _read_update(run: Execution) -> None:
     if update.status is Status.CANCELLING:
         state.cancelling = True
         if not state.cancel_seen:
-            reason = update.cancel_reason or ""
-            rank = TIME if update.cancel_reason == DEADLINE else FACT
-            take = partial(_take_stop, run, reason)
+            expires = update.cancel_cause == CancelCause.DEADLINE
+            take = partial(_take_stop, run, update.cancel_reason or "", expires)
+            rank = TIME if expires else FACT
             mailbox.add_finding(update.cancelled_at or 0, take, rank)
     run.signals.replace(update.signals, run.commit.taken_ids())
     _find_waits(run)
@@ -99,11 +99,12 @@ def _find_due(run: Execution, now: int) -> None:
     if deadline is None or run.state.cancel_seen:
         return
     if deadline <= now:
-        mailbox.add_finding(deadline, partial(_take_stop, run, DEADLINE), TIME)
+        take = partial(_take_stop, run, PAST_DEADLINE.reason, True)
+        mailbox.add_finding(deadline, take, TIME)
     else:
         mailbox.schedule_check(deadline)
 
 
-def _take_stop(run: Execution, reason: str, events: list[Event]) -> None:
+def _take_stop(run: Execution, reason: str, expires: bool, events: list[Event]) -> None:
     if not run.state.cancel_seen:
-        events.append(run.state.request_stop(reason, expire=reason == DEADLINE))
+        events.append(run.state.request_stop(reason, expire=expires))

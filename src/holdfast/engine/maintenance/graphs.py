@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.core.graphs.model import MARK
 from holdfast.core.runs import NewRun
 from holdfast.core.status import FINAL
 from holdfast.engine.runtime.group_commit import ClosingOperation, GroupCommit
@@ -60,7 +59,9 @@ class GraphResolver:
         thread."""
         if not self._expected_ends:
             return None
-        ends = sum(type(op) is Advance and op.status in FINAL and MARK in op.run_id for op in ops)
+        ends = sum(
+            type(op) is Advance and op.status in FINAL and op.graph_id is not None for op in ops
+        )
         if not ends:
             return None
         with self._guard:

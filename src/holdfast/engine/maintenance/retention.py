@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from holdfast.core.retention import RetentionRule
-from holdfast.core.runs import RunRecord
+from holdfast.core.runs import RunRecord, StuckCause
 from holdfast.core.status import Status
 from holdfast.core.why.waits import error_of
 from holdfast.engine.runtime.group_commit import GroupCommit
@@ -135,7 +135,7 @@ def _stuck(store: Store) -> Iterator[RunRecord]:
 
 def missing_key(run: RunRecord) -> str | None:
     """Return the id of the key that a stuck run waits for, or None."""
-    if run.error is None or not run.error.startswith(b'{"type":"KeyMissing"'):
+    if run.stuck_cause != StuckCause.KEY_MISSING:
         return None
     key = error_of(run.error)["facts"].get("key")
     return key if isinstance(key, str) else None

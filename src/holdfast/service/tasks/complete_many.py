@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.core.graphs.model import MARK
-from holdfast.core.schedules.model import tick_of
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.service.runs import Request
@@ -131,8 +129,4 @@ def is_unrelated(answer: Answer) -> bool:
 def _ends_unnoticed(held: LeaseState) -> bool:
     """Return whether the run can end without notifying a parent, graph or schedule."""
     run = held.run
-    return (
-        run.parent_id is None
-        and MARK not in run.id
-        and (run.key is None or tick_of(run.key) is None)
-    )
+    return run.parent_id is None and run.graph_id is None and run.schedule is None

@@ -17,11 +17,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core import history as run_history
 from holdfast.core.claiming import CRASH_LIMIT
 from holdfast.core.duration import Duration
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import Route, RunRecord
+from holdfast.core.runs import CancelCause, Route, RunRecord
 from holdfast.core.sessions import Session
 from holdfast.core.status import FINAL, Status
 from holdfast.core.stored_json import decoded, object_of
@@ -449,7 +448,7 @@ class TaskService(Suspensions, LeaseTerms):
         if kind == FailureKind.CANCELLED:
             late = (
                 held.run.status is Status.CANCELLING
-                and held.run.cancel_reason == run_history.DEADLINE
+                and held.run.cancel_cause == CancelCause.DEADLINE
             )
             status = Status.EXPIRED if late else Status.CANCELLED
             end = Event(EventKind.RUN_EXPIRED if late else EventKind.RUN_CANCELLED, error=error)
@@ -498,6 +497,7 @@ class TaskService(Suspensions, LeaseTerms):
             event.seq = number
         run = held.run
         if place.get("status") in FINAL:
+            place["graph_id"] = run.graph_id
             end = end_of(run, had_children=False)
             if end is not None:
                 place["effects"] = [*place["effects"], end]

@@ -106,12 +106,13 @@ WITH leased AS MATERIALIZED (
              GROUP BY counted.budget) AS crossed
      WHERE budget.name = crossed.budget
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN passed ON passed.id = line.run_id
 )
 SELECT id FROM passed;

@@ -252,11 +252,11 @@ DELETE FROM holdfast.event
 
 -- name: take_events
 -- As new events: subscribers have passed the events of the stage.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-SELECT :run_id, seq, kind, step, attempt, data, error, started_at, at
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+SELECT :run_id, seq, kind, step, attempt, data, error, started_at, at, role
   FROM holdfast.event WHERE run_id = :stage_id ORDER BY seq;
 
 -- name: append_each
 -- One event for each of many runs, for a writer that does not hold them.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role);

@@ -19,9 +19,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 -- The runs of members on which no other member depends. OFFSET 0 makes the planner look up the
 -- dependents one by one: if one member has very many, the planner expects that of all, and would
 -- read all other members for each.
-SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, run.input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, cancelled_at, crashes, created_at, run.started_at, run.finished_at, budgets, share
+SELECT holdfast.columns_of(run)
   FROM holdfast.graph_member AS member
   JOIN holdfast.run AS run ON run.id = member.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
@@ -94,7 +92,7 @@ SELECT member.graph_id, member.state, COUNT(*) AS members,
 
 -- name: states_by_id
 SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at
+       finished_at, graph_id
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id
  ORDER BY run.id
    FOR NO KEY UPDATE OF run;
@@ -232,38 +230,39 @@ SELECT graph_id, seq, kind, member, data, at
 
 -- name: append_each
 -- Differs from SQLite like `append_from_outside`.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
-VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at,
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role, tx)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role,
         GREATEST(pg_current_xact_id(),
                  (SELECT tx FROM holdfast.event AS last WHERE last.run_id = :run_id AND last.seq = CAST(:seq AS BIGINT) - 1)));
 
 -- name: append_all_each
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
-SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at,
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role, tx)
+SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role,
        GREATEST(pg_current_xact_id(),
                 (SELECT tx FROM holdfast.event AS last WHERE last.run_id = line.run_id AND last.seq = line.seq - 1))
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:step AS TEXT[]),
               CAST(:attempt AS BIGINT[]), CAST(:data AS BYTEA[]), CAST(:error AS BYTEA[]), CAST(:started_at AS BIGINT[]),
-              CAST(:at AS BIGINT[])) AS line (run_id, seq, kind, step, attempt, data, error, started_at, at);
+              CAST(:at AS BIGINT[]), CAST(:role AS TEXT[]))
+    AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role);
 
 -- name: end_runs
 -- `end_run` for many runs, which the caller has locked.
 UPDATE holdfast.run AS run
    SET status = new.status, error = new.error, finished_at = new.now, cancel_reason = new.reason,
-       generation = run.generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL,
+       cancel_cause = new.cause, generation = run.generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL,
        revision = run.revision + 1
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]),
-              CAST(:reason AS TEXT[])) AS new (run_id, status, error, now, reason)
+              CAST(:reason AS TEXT[]), CAST(:cause AS TEXT[])) AS new (run_id, status, error, now, reason, cause)
  WHERE run.id = new.run_id;
 
 -- name: save_cancels
 -- `save_cancel` for many runs, which the caller has locked.
 UPDATE holdfast.run AS run
    SET status = new.status, rank = new.rank, wake_at = new.wake_at, waits = new.waits, cancel_reason = new.reason,
-       cancelled_at = new.at, revision = run.revision + 1
+       cancel_cause = new.cause, cancelled_at = new.at, revision = run.revision + 1
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
-              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:at AS BIGINT[]))
-    AS new (run_id, status, rank, wake_at, waits, reason, at)
+              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:cause AS TEXT[]), CAST(:at AS BIGINT[]))
+    AS new (run_id, status, rank, wake_at, waits, reason, cause, at)
  WHERE run.id = new.run_id;
 
 -- name: insert_notifications

@@ -10,9 +10,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 
 -- name: last_runs
 -- The runs of members on which no other member depends.
-SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, cancelled_at, crashes, created_at, run.started_at, run.finished_at, budgets, share
+SELECT holdfast.columns_of(run)
   FROM holdfast.graph_member AS member
   JOIN holdfast.run AS run ON run.id = member.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
@@ -76,7 +74,7 @@ SELECT member.graph_id, member.state, COUNT(*) AS members,
 
 -- name: states_by_id
 SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at
+       finished_at, graph_id
   FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value
  ORDER BY run.id;
 

@@ -141,9 +141,7 @@ WITH leased AS (
       FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
      WHERE run.id = ANY(CAST(:ids AS TEXT[])) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
-    RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
-              wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-              forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
+    RETURNING holdfast.columns_of(run)
 ), turned AS (
     INSERT INTO holdfast.share AS share (lane, share, vtime)
     SELECT turn.lane, '', turn.vtime FROM UNNEST(CAST(:turn_lane AS TEXT[]), CAST(:turn_vtime AS BIGINT[])) AS turn (lane, vtime)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from holdfast.core.graphs.model import graph_of
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, RowDamaged, StoreError
@@ -229,10 +228,10 @@ class BatchAttempt:
         if not any(isinstance(self.ops[place], ResolveGraphs) for place in self.unplanned):
             return
         ended = {
-            graph_of(op.run_id) or ""
+            op.graph_id
             for op in self.ops
-            if type(op) is Advance and op.status in FINAL
-        } - {""}
+            if type(op) is Advance and op.status in FINAL and op.graph_id is not None
+        }
         graphs = self.tx.rows("graphs_to_settle", ids=as_list(sorted(ended))) if ended else []
         if len(self.unplanned) == 1:  # no other operation changes the graphs before they are used
             self.tx.graphs = {row["id"]: row for row in graphs}

@@ -74,6 +74,12 @@ _REPEATABLE = frozenset({"insert_run", "move_run"})
 """Heads that can be repeated although no event shows them. A head that gives up the lease
 cannot: its repetition is refused."""
 
+_RELEASE: Kinds = {
+    "ready_at": Numbers,
+    "step": Numbers,
+    "error": Blobs,
+    "stuck_cause": Texts,
+}
 SPENDING = "spend_guarded"
 """The head in place of `append_guarded` if the recorded step spends from budgets."""
 
@@ -84,12 +90,12 @@ HEADS: dict[str, tuple[str, Kinds]] = {
     "move_run": ("move_runs", {**_PLACE, "seen": Numbers}),
     "release_run": (
         "release_runs",
-        {**_PLACE, "ready_at": Numbers, "step": Numbers, "error": Blobs},
+        {**_PLACE, **_RELEASE},
     ),
     "finish_run": ("finish_runs", _END),
     "release_lease": (
         "release_leases",
-        {**_PLACE, "ready_at": Numbers, "step": Numbers, "error": Blobs, **_CLOSE},
+        {**_PLACE, **_RELEASE, **_CLOSE},
     ),
     "finish_lease": ("finish_leases", {**_END, **_CLOSE}),
 }
@@ -109,6 +115,7 @@ LINES: Kinds = {
     "error": Blobs,
     "started_at": Numbers,
     "at": Numbers,
+    "role": Texts,
 }
 
 

@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[int, Callable[[Any], bytes]]] = {
     "error": _BLOB,
     "started_at": _NUMBER,
     "at": _NUMBER,
+    "role": _TEXT,
 }
 _NAMES = list(_KINDS)
 _FORMATS = [pq.Format.BINARY] * len(_NAMES)

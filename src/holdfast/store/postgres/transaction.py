@@ -41,6 +41,9 @@ RUN_COLUMNS: Kinds = {
     "started_at": Numbers,
     "budgets": Texts,
     "share": Texts,
+    "graph_id": Texts,
+    "schedule": Texts,
+    "tick_at": Numbers,
 }
 """The columns of a new run, and the type of their arrays."""
 
@@ -139,11 +142,19 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "error": Blobs,
             "started_at": Numbers,
             "at": Numbers,
+            "role": Texts,
         },
     ),
     "end_run": (
         "end_runs",
-        {"run_id": Texts, "status": Texts, "error": Blobs, "now": Numbers, "reason": Texts},
+        {
+            "run_id": Texts,
+            "status": Texts,
+            "error": Blobs,
+            "now": Numbers,
+            "reason": Texts,
+            "cause": Texts,
+        },
     ),
     "save_cancel": (
         "save_cancels",
@@ -154,6 +165,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "wake_at": Numbers,
             "waits": Blobs,
             "reason": Texts,
+            "cause": Texts,
             "at": Numbers,
         },
     ),

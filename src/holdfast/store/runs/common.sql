@@ -4,11 +4,11 @@
 -- A draining lane accepts no new runs, except children of existing runs and members of graphs.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
-                          budgets, share)
+                          budgets, share, graph_id, schedule, tick_at)
 SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at,
-       :budgets, :share
- WHERE :parent_id IS NOT NULL OR :id LIKE '%::%'
+       :budgets, :share, :graph_id, :schedule, :tick_at
+ WHERE :parent_id IS NOT NULL OR :graph_id IS NOT NULL
     OR NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
                     WHERE route.id = :route_id AND lane.draining = 1)
     ON CONFLICT DO NOTHING;
@@ -34,14 +34,14 @@ VALUES (:namespace, :workflow, :version, :lane, :capabilities)
 -- name: append_guarded
 -- The write itself checks the lease: without the lease it inserts no row. A released run has no
 -- session.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role
   FROM holdfast.run
  WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '';
 
 -- name: append
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role);
 
 -- name: finish_run
 UPDATE holdfast.run
@@ -61,7 +61,7 @@ UPDATE holdfast.run
 -- The holder releases its lease.
 UPDATE holdfast.run
    SET status = :status, waits = :waits, wake_at = :wake_at, rank = :ready_at - priority * :step, error = :error,
-       session_id = NULL
+       stuck_cause = :stuck_cause, session_id = NULL
  WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '' AND status <> :unless
    AND (revision = :revision OR :revision < 0);
 
@@ -70,7 +70,7 @@ SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id;
 
 -- name: load_state
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at
+       finished_at, graph_id
   FROM holdfast.run
  WHERE id = :run_id;
 
@@ -85,14 +85,14 @@ UPDATE holdfast.run SET revision = revision + 1 WHERE id = :run_id;
 -- name: save_cancel
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = :wake_at, waits = :waits, cancel_reason = :reason,
-       cancelled_at = :at, revision = revision + 1
+       cancel_cause = :cause, cancelled_at = :at, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: end_run
 -- For a writer other than the holder, which loses its lease.
 UPDATE holdfast.run
-   SET status = :status, error = :error, finished_at = :now, cancel_reason = :reason, generation = generation + 1,
-       session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
+   SET status = :status, error = :error, finished_at = :now, cancel_reason = :reason, cancel_cause = :cause,
+       generation = generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: last_seq
@@ -161,7 +161,7 @@ SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal
 -- name: glance
 -- What the holder of a run reads after a notification, with the signals that no wait has consumed:
 -- at least one row if the run exists.
-SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name, signal.payload,
+SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name, signal.payload,
        signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id = :run_id
@@ -284,14 +284,15 @@ SELECT id, deadline FROM holdfast.run
 
 -- name: resume_run
 UPDATE holdfast.run
-   SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, error = NULL, crashes = 0, crash_seq = NULL,
+   SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, error = NULL, stuck_cause = NULL, crashes = 0, crash_seq = NULL,
        revision = revision + 1
  WHERE id = :run_id;
 
 -- name: replay_run
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, result = NULL, error = NULL, finished_at = NULL,
-       cancel_reason = NULL, cancelled_at = NULL, deadline = NULL, crashes = 0, crash_seq = NULL, generation = generation + 1, revision = revision + 1
+       cancel_reason = NULL, cancel_cause = NULL, cancelled_at = NULL, stuck_cause = NULL, deadline = NULL, crashes = 0,
+       crash_seq = NULL, generation = generation + 1, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: live_child_of_map
@@ -339,10 +340,12 @@ SELECT id FROM holdfast.run WHERE id = :run_id AND session_id IS NOT NULL AND (s
 -- name: import_run
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
                           error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-                          cancel_reason, cancelled_at, crashes, crash_seq, created_at, started_at, finished_at, budgets, share)
+                          cancel_reason, cancelled_at, crashes, crash_seq, created_at, started_at, finished_at, budgets, share,
+                          graph_id, schedule, tick_at, cancel_cause, stuck_cause)
 VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank, :wake_at, :deadline, :input, :result,
         :error, :waits, :key, :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from,
-        :cancel_reason, :cancelled_at, :crashes, :crash_seq, :created_at, :started_at, :finished_at, :budgets, :share)
+        :cancel_reason, :cancelled_at, :crashes, :crash_seq, :created_at, :started_at, :finished_at, :budgets, :share,
+        :graph_id, :schedule, :tick_at, :cancel_cause, :stuck_cause)
     ON CONFLICT DO NOTHING;
 
 -- name: import_signal
@@ -364,15 +367,13 @@ SELECT id, LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALES
  ORDER BY id LIMIT :limit;
 
 -- name: whole_runs
-SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
-       root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share, rank, crash_seq
+SELECT holdfast.columns_of(run), rank, crash_seq
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id > :after AND run.id <= :last
  ORDER BY run.id;
 
 -- name: whole_events
-SELECT id, run_id, seq, kind, step, attempt, data, error, started_at, at
+SELECT id, run_id, seq, kind, step, attempt, data, error, started_at, at, role
   FROM holdfast.event
  WHERE run_id > :after AND run_id <= :last
  ORDER BY run_id, seq;
@@ -414,9 +415,7 @@ DELETE FROM holdfast.fanout;
 DELETE FROM holdfast.lane;
 
 -- name: run
-SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
-       root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
+SELECT holdfast.columns_of(run)
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 
@@ -429,13 +428,13 @@ SELECT seq, kind
  LIMIT 1;
 
 -- name: history
-SELECT seq, kind, step, attempt, data, error, started_at, at
+SELECT seq, kind, step, attempt, data, error, started_at, at, role
   FROM holdfast.event
  WHERE run_id = :run_id AND seq > :after
  ORDER BY seq;
 
 -- name: children
-SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id
  ORDER BY parent_step, parent_index, id;
@@ -447,7 +446,7 @@ SELECT id FROM holdfast.run
  LIMIT :limit;
 
 -- name: children_of_step
-SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step = :step
  ORDER BY parent_index, id;

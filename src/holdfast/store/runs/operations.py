@@ -14,8 +14,15 @@ import msgspec
 from holdfast.core.budgets.model import Breach
 from holdfast.core.events import Event
 from holdfast.core.payload import Fetch, Payload, Seal
-from holdfast.core.runs import Cell, Fanout, NewRun, RunRecord, RunSnapshot
-from holdfast.core.schedules.model import tick_of
+from holdfast.core.runs import (
+    CancelCause,
+    Cancellation,
+    Cell,
+    Fanout,
+    NewRun,
+    RunRecord,
+    RunSnapshot,
+)
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
 from holdfast.core.waits import Signal
@@ -103,6 +110,8 @@ class Advance(Operation, kw_only=True):
     wake_at: int | None = None
     result: bytes | None = None
     error: bytes | None = None
+    graph_id: str | None = None
+    """The graph whose resolution needs the outcome, if the run ends."""
     effects: Sequence[Effect] = ()
     body: Body | None = None
     payloads: Sequence[Payload] = ()
@@ -136,6 +145,7 @@ class CancelOtherRun(Effect):
 
     run_id: str
     reason: str
+    cause: CancelCause = CancelCause.REQUEST
 
     @property
     def locks(self) -> Sequence[str]:
@@ -148,7 +158,7 @@ class CancelChildren(Effect):
     phase: ClassVar[Phase] = Phase.OTHER_RUNS
     answers: ClassVar[str | None] = "unasked"
 
-    reason: str
+    cancellation: Cancellation
 
 
 class EndRun(Effect):
@@ -181,7 +191,7 @@ def end_of(run: RunRecord, *, had_children: bool) -> EndRun | None:
     parent = None
     if run.parent_id is not None:
         parent = (run.parent_id, run.parent_step or "", run.parent_index)
-    scheduled = run.key is not None and tick_of(run.key) is not None
+    scheduled = run.schedule is not None
     if parent is None and not had_children and not scheduled:
         return None
     return EndRun(parent, had_children, scheduled)
@@ -310,6 +320,7 @@ class RequestCancel(Operation):
     run_id: str
     reason: str
     force: bool = False
+    cause: CancelCause = CancelCause.REQUEST
 
 
 class PartlyCancelled(msgspec.Struct):

@@ -5,8 +5,8 @@
 -- name: append_guarded
 -- Differs from SQLite: the lease is locked, so that no other process takes the run over between the
 -- check and the commit.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role
   FROM holdfast.run
  WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> ''
    FOR NO KEY UPDATE;
@@ -26,12 +26,13 @@ WITH leased AS (
     UPDATE holdfast.signal SET taken = 1
      WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 )
 SELECT id FROM leased;
@@ -59,12 +60,13 @@ WITH wanted AS (
     UPDATE holdfast.signal SET taken = 1
      WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 )
 SELECT id FROM leased;
@@ -92,12 +94,13 @@ WITH wanted AS (
     UPDATE holdfast.signal SET taken = 1
      WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 )
 SELECT id FROM leased;
@@ -105,11 +108,11 @@ SELECT id FROM leased;
 -- name: release_runs
 -- `release_run` for many runs, with their events.
 WITH wanted AS (
-    SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error
+    SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, stuck_cause
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
                   CAST(:unless AS TEXT[]), CAST(:waits AS BYTEA[]), CAST(:wake_at AS BIGINT[]), CAST(:ready_at AS BIGINT[]),
-                  CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]))
-        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error)
+                  CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]), CAST(:stuck_cause AS TEXT[]))
+        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, stuck_cause)
 ), leased AS (
     SELECT run.id, wanted.*
       FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
@@ -120,16 +123,17 @@ WITH wanted AS (
 ), released AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
-           rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
+           stuck_cause = wanted.stuck_cause, rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
       FROM leased AS wanted
      WHERE run.id = wanted.id
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 )
 SELECT id FROM leased;
@@ -139,10 +143,11 @@ SELECT id FROM leased;
 -- other process ends the session meanwhile.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
-                          budgets, share)
+                          budgets, share, graph_id, schedule, tick_at)
 SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
-       :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at, :budgets, :share
- WHERE (CAST(:parent_id AS TEXT) IS NOT NULL OR CAST(:id AS TEXT) LIKE '%::%'
+       :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at, :budgets, :share,
+       :graph_id, :schedule, :tick_at
+ WHERE (CAST(:parent_id AS TEXT) IS NOT NULL OR CAST(:graph_id AS TEXT) IS NOT NULL
         OR NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
                         WHERE route.id = :route_id AND lane.draining = 1))
    AND (CAST(:session_id AS TEXT) IS NULL
@@ -158,15 +163,18 @@ SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wak
 -- limits was admitted to the lane before; a lease without an admission is refused.
 WITH wanted AS (
     SELECT place, id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
-           parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
+           parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share,
+           graph_id, schedule, tick_at
       FROM UNNEST(CAST(:id AS TEXT[]), CAST(:route_id AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:priority AS BIGINT[]),
                   CAST(:generation AS BIGINT[]), CAST(:session_id AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
                   CAST(:deadline AS BIGINT[]), CAST(:input AS BYTEA[]), CAST(:key AS TEXT[]), CAST(:parent_id AS TEXT[]),
                   CAST(:parent_step AS TEXT[]), CAST(:parent_index AS BIGINT[]), CAST(:on_parent_end AS TEXT[]),
                   CAST(:root_id AS TEXT[]), CAST(:forked_from AS TEXT[]), CAST(:created_at AS BIGINT[]),
-                  CAST(:started_at AS BIGINT[]), CAST(:budgets AS TEXT[]), CAST(:share AS TEXT[])) WITH ORDINALITY
+                  CAST(:started_at AS BIGINT[]), CAST(:budgets AS TEXT[]), CAST(:share AS TEXT[]),
+                  CAST(:graph_id AS TEXT[]), CAST(:schedule AS TEXT[]), CAST(:tick_at AS BIGINT[])) WITH ORDINALITY
         AS wanted (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
-                   parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share, place)
+                   parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share,
+                   graph_id, schedule, tick_at, place)
 ), living AS (
     SELECT session.id
       FROM holdfast.session AS session
@@ -185,13 +193,14 @@ WITH wanted AS (
 )
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
-                          budgets, share)
+                          budgets, share, graph_id, schedule, tick_at)
 SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
-       parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
+       parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share,
+           graph_id, schedule, tick_at
   FROM wanted
  WHERE (session_id IS NULL
         OR (session_id IN (SELECT id FROM living) AND (CAST(:asked AS BIGINT) = 1 OR route_id NOT IN (SELECT id FROM limited))))
-   AND (parent_id IS NOT NULL OR id LIKE '%::%' OR route_id NOT IN (SELECT id FROM drained))
+   AND (parent_id IS NOT NULL OR graph_id IS NOT NULL OR route_id NOT IN (SELECT id FROM drained))
  ORDER BY place
     ON CONFLICT DO NOTHING
 RETURNING id;
@@ -244,7 +253,7 @@ SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id FOR
 -- name: load_state
 -- Differs from SQLite: the row is locked.
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at
+       finished_at, graph_id
   FROM holdfast.run
  WHERE id = :run_id
    FOR NO KEY UPDATE;
@@ -252,7 +261,7 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
 -- name: load_states
 -- `load_state` for many runs.
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at
+       finished_at, graph_id
   FROM holdfast.run
  WHERE id = ANY(CAST(:ids AS TEXT[]))
  ORDER BY id
@@ -387,9 +396,7 @@ UPDATE holdfast.run AS run
   FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
  WHERE run.id = ANY(CAST(:ids AS TEXT[])) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
    AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
-RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
-          wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-          forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share;
+RETURNING holdfast.columns_of(run);
 
 -- name: claim_ready
 -- The ready runs of routes and `lease_runs` in one statement, for lanes without limits, where only
@@ -411,23 +418,19 @@ WITH ready AS MATERIALIZED (
            UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
      WHERE run.id = best.id AND best.id = best.id || '' AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
-    RETURNING best.rank, run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
-              wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-              forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
+    RETURNING best.rank, holdfast.columns_of(run)
 )
 SELECT * FROM leased ORDER BY rank, id;
 
 -- name: runs_by_id
 -- Differs from SQLite: lists are passed as arrays.
-SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
+SELECT holdfast.columns_of(run)
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: glances
 -- `glance` for many runs. Differs from SQLite: lists are passed as arrays.
-SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name,
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id = ANY(CAST(:ids AS TEXT[]))
@@ -435,7 +438,7 @@ SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_re
 
 -- name: histories
 -- Differs from SQLite: lists are passed as arrays.
-SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
+SELECT run_id, seq, kind, step, attempt, data, error, started_at, at, role
   FROM holdfast.event
  WHERE run_id = ANY(CAST(:ids AS TEXT[]))
  ORDER BY run_id, seq;
@@ -454,7 +457,7 @@ SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status = ANY(CAST(:statuses AS TEXT[]))
    AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
-   AND (run.id NOT LIKE '%::%'
+   AND (run.graph_id IS NULL
         OR NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
                         WHERE member.run_id = run.id AND graph.finished_at IS NULL))
    AND run.id > :after
@@ -501,7 +504,7 @@ SELECT id, finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY create
 
 -- name: ended_children
 -- Differs from SQLite: lists are passed as arrays.
-SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step = ANY(CAST(:steps AS TEXT[])) AND finished_at IS NOT NULL;
 

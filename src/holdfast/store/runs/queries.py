@@ -46,6 +46,7 @@ class RunUpdate(msgspec.Struct):
     generation: int
     revision: int
     cancel_reason: str | None
+    cancel_cause: str | None
     cancelled_at: int | None
     """When the run was asked to stop; the instant of its deadline, if that was the reason."""
     signals: list[Signal]
@@ -315,6 +316,7 @@ def _event(row: Any) -> Event:
         started_at=row["started_at"],
         at=row["at"],
         seq=row["seq"],
+        role=row["role"],
     )
 
 
@@ -327,6 +329,7 @@ def _update(rows: Sequence[Any]) -> RunUpdate:
         first["generation"],
         first["revision"],
         first["cancel_reason"],
+        first["cancel_cause"],
         first["cancelled_at"],
         signals,
     )
@@ -343,6 +346,7 @@ def _child(row: Any) -> ChildRecord:
         finished_at=row["finished_at"],
         on_parent_end=row["on_parent_end"],
         cancel_reason=row["cancel_reason"],
+        cancel_cause=row["cancel_cause"],
         cancelled_at=row["cancelled_at"],
     )
 

@@ -27,9 +27,7 @@ SELECT 'last_route', MAX(id) FROM holdfast.route WHERE id < 4611686018427387904
 
 -- name: runs_by_id
 -- Differs from Postgres: lists are passed as JSON.
-SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
-       root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
+SELECT holdfast.columns_of(run)
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id IN (SELECT value FROM json_each(:ids));
 
@@ -40,7 +38,7 @@ INSERT INTO holdfast.large_input (run_id, input) VALUES (:run_id, :input);
 
 -- name: glances
 -- `glance` for many runs. Differs from Postgres: lists are passed as JSON.
-SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name,
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id IN (SELECT value FROM json_each(:ids))
@@ -48,7 +46,7 @@ SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_re
 
 -- name: histories
 -- Differs from Postgres: lists are passed as JSON.
-SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
+SELECT run_id, seq, kind, step, attempt, data, error, started_at, at, role
   FROM holdfast.event
  WHERE run_id IN (SELECT value FROM json_each(:ids))
  ORDER BY run_id, seq;
@@ -66,7 +64,7 @@ SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status IN (SELECT value FROM json_each(:statuses))
    AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
-   AND (run.id NOT LIKE '%::%'
+   AND (run.graph_id IS NULL
         OR NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
                         WHERE member.run_id = run.id AND graph.finished_at IS NULL))
    AND run.id > :after
@@ -104,6 +102,6 @@ SELECT root_id, COUNT(*) AS runs,
 
 -- name: ended_children
 -- Differs from Postgres: lists are passed as JSON.
-SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step IN (SELECT value FROM json_each(:steps)) AND finished_at IS NOT NULL;

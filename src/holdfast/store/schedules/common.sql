@@ -73,7 +73,7 @@ SELECT run_id FROM holdfast.tick WHERE namespace = :namespace AND schedule = :sc
 
 -- name: live_runs
 SELECT run_id FROM holdfast.tick AS tick JOIN holdfast.run AS run ON run.id = tick.run_id
- WHERE namespace = :namespace AND schedule = :schedule AND live = 1 AND finished_at IS NULL
+ WHERE namespace = :namespace AND tick.schedule = :schedule AND live = 1 AND finished_at IS NULL
  ORDER BY run_id;
 
 -- name: tick

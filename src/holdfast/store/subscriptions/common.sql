@@ -2,16 +2,16 @@
 
 -- name: append_from_outside
 -- Like `append`, for a writer that is not the holder of the run.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role);
 
 -- name: worker_of
 SELECT worker, serves FROM holdfast.session WHERE id = :session_id;
 
 -- name: copy_event
 -- Copies an event with its number: the order in which subscribers read events stays the same.
-INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at)
-VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
+INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role);
 
 -- name: empty_numbers
 DELETE FROM holdfast.event WHERE run_id = '';

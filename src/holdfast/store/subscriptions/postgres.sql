@@ -6,15 +6,15 @@
 -- Differs from SQLite: a writer that is not the holder may have begun, and waited for the row of
 -- the run, before the transaction that wrote the last event. In the order of transactions its event
 -- would come first, so it is recorded as written by the later transaction.
-INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
-VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at,
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role, tx)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role,
         GREATEST(pg_current_xact_id(),
                  (SELECT tx FROM holdfast.event AS last WHERE last.run_id = :run_id AND last.seq = CAST(:seq AS BIGINT) - 1)));
 
 -- name: copy_event
 -- Differs from SQLite: copied events come before all events that are written here.
-INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
-VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, CAST('1' AS xid8));
+INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at, role, tx)
+VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role, CAST('1' AS xid8));
 
 -- name: settle_numbers
 -- Differs from SQLite: the sequence does not know the copied numbers.
@@ -49,14 +49,14 @@ SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
 -- Differs from SQLite: the page is read first, by its key. The planner would otherwise start with
 -- all runs of a workflow.
 WITH page AS MATERIALIZED (
-    SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at
+    SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at, role
       FROM holdfast.event
      WHERE (tx, id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
        AND (tx, id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
      ORDER BY tx, id LIMIT :window
 )
 SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data,
-       event.error, event.started_at, at
+       event.error, event.started_at, at, role
   FROM page AS event
   JOIN holdfast.run AS run ON run.id = event.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
@@ -70,14 +70,14 @@ SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace
 -- `events_between` for runs with certain tags: a separate query, because the planner's estimate of
 -- their number is far off.
 WITH page AS MATERIALIZED (
-    SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at
+    SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at, role
       FROM holdfast.event
      WHERE (tx, id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
        AND (tx, id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
      ORDER BY tx, id LIMIT :window
 )
 SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data,
-       event.error, event.started_at, at
+       event.error, event.started_at, at, role
   FROM page AS event
   JOIN holdfast.run AS run ON run.id = event.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id

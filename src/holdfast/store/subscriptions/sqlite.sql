@@ -9,7 +9,7 @@ SELECT 1 AS tx, id
 
 -- name: events_between
 SELECT 1 AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data, event.error, event.started_at,
-       at
+       at, role
   FROM holdfast.event AS event
  CROSS JOIN holdfast.run AS run ON run.id = event.run_id
  CROSS JOIN holdfast.route AS route ON route.id = run.route_id
@@ -23,7 +23,7 @@ SELECT 1 AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, st
 -- name: tagged_events_between
 -- `events_between` for runs with certain tags.
 SELECT 1 AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data, event.error, event.started_at,
-       at
+       at, role
   FROM holdfast.event AS event
  CROSS JOIN holdfast.run AS run ON run.id = event.run_id
  CROSS JOIN holdfast.route AS route ON route.id = run.route_id

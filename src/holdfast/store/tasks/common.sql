@@ -25,7 +25,7 @@ SELECT MIN(attempt_until) AS attempt_until FROM holdfast.task WHERE attempt_unti
 
 -- name: lease_state
 SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
-       parent_index, deadline
+       parent_index, deadline, graph_id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 

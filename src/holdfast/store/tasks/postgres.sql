@@ -45,9 +45,7 @@ WITH asked AS MATERIALIZED (
      WHERE run.id = best.id AND best.id = best.id || '' AND run.xmin = best.row_version AND run.rank IS NOT NULL
        AND run.status = claim.was AND route.id = run.route_id
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
-    RETURNING best.rank, run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision,
-              run.session_id, wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index,
-              on_parent_end, root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
+    RETURNING best.rank, holdfast.columns_of(run)
 )
 SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.seq,
        (SELECT policy FROM holdfast.task AS task WHERE task.run_id = leased.id COLLATE "default") AS policy,
@@ -78,7 +76,7 @@ SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.s
 -- name: lease_state
 -- Differs from SQLite: the row is locked, so that the holder cannot write meanwhile.
 SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
-       parent_index, deadline
+       parent_index, deadline, graph_id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id FOR UPDATE OF run;
 
@@ -105,12 +103,13 @@ WITH leased AS (
       FROM UNNEST((SELECT CAST(:taken AS BIGINT[]))) AS wanted (id)
      WHERE signal.id = wanted.id AND wanted.id = wanted.id + 0 AND signal.run_id IN (SELECT id FROM leased)
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 ), closed AS (
     UPDATE holdfast.wait AS wait SET closed_at = over.now, closed_by = over.by
@@ -166,12 +165,13 @@ WITH wanted AS (
       FROM wanted JOIN leased ON leased.id = wanted.run_id
      WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || ''
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 ), closed AS (
     UPDATE holdfast.stream AS stream
@@ -185,11 +185,12 @@ SELECT id FROM leased;
 -- `release_runs` for explicit leases; also closes the streams of their attempts. The rows are found
 -- one by one: a table without statistics must not be read completely.
 WITH wanted AS (
-    SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at
+    SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, stuck_cause, reason, closed_at
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
                   CAST(:unless AS TEXT[]), CAST(:waits AS BYTEA[]), CAST(:wake_at AS BIGINT[]), CAST(:ready_at AS BIGINT[]),
-                  CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:closed_at AS BIGINT[]))
-        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at)
+                  CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]), CAST(:stuck_cause AS TEXT[]), CAST(:reason AS TEXT[]),
+                  CAST(:closed_at AS BIGINT[]))
+        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, stuck_cause, reason, closed_at)
 ), leased AS (
     SELECT run.id
       FROM (SELECT run_id, generation, revision, unless FROM wanted ORDER BY run_id COLLATE "C") AS wanted
@@ -200,16 +201,17 @@ WITH wanted AS (
 ), released AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
-           rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
+           stuck_cause = wanted.stuck_cause, rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
       FROM wanted JOIN leased ON leased.id = wanted.run_id
      WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || ''
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at, line.role
       FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
                   CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
-                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
-        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]),
+                  CAST(:line_role AS TEXT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at, role)
       JOIN leased ON leased.id = line.run_id
 ), closed AS (
     UPDATE holdfast.stream AS stream

@@ -85,6 +85,7 @@ def _descendants(tx: Transaction, op: Advance) -> list[str] | None:
 def _commit_of(op: Advance, descendants: Sequence[str] | None) -> Commit:
     commit = Commit(op.run_id, op.generation, op.effects, calls_body=op.body is not None)
     commit.status = op.status
+    commit.graph_id = op.graph_id
     commit.result = op.result
     commit.payloads = op.payloads
     commit.descendants = descendants
@@ -191,13 +192,14 @@ def line(op: Advance, event: Event, now: int) -> dict[str, object]:
         "error": event.error,
         "started_at": event.started_at,
         "at": event.at,
+        "role": event.role,
     }
 
 
 def plain_end(op: Advance) -> RunEnd:
     """Return the end of a run of which only its graph, if any, must learn."""
     assert op.status is not None
-    return RunEnd(op.run_id, op.status, op.result)
+    return RunEnd(op.run_id, op.status, op.result, graph_id=op.graph_id)
 
 
 def guarded(op: Advance, event: Event, now: int) -> dict[str, object]:
@@ -214,6 +216,7 @@ def guarded(op: Advance, event: Event, now: int) -> dict[str, object]:
         "error": event.error,
         "started_at": event.started_at,
         "at": event.at,
+        "role": event.role,
     }
 
 
@@ -289,7 +292,12 @@ def _place(
     sleeps = place["waits"] is not None or place["wake_at"] is not None or status is Status.STUCK
     ready_at = None if sleeps else tx.now
     written = tx.change(
-        "release_run", **place, ready_at=ready_at, step=claiming.PRIORITY_STEP, error=op.error
+        "release_run",
+        **place,
+        ready_at=ready_at,
+        step=claiming.PRIORITY_STEP,
+        error=op.error,
+        stuck_cause=op.events[-1].role if status is Status.STUCK and op.events else None,
     )
     if written and not sleeps:
         tx.hints.ready = True

@@ -46,7 +46,7 @@ _EMPTY = (
     "empty_payload_parts",
     *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
 )
-_EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
+_EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at", "role")
 _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step", "effect")
 
 

@@ -42,6 +42,8 @@ class RunEnd(NamedTuple):
     """Whether the run may have reservations."""
     scheduled: bool = False
     """Whether a schedule may wait for the end of the run."""
+    graph_id: str | None = None
+    """The graph that the run is a member of."""
 
 
 def end_from_outside(state: Row, status: Status) -> RunEnd:
@@ -55,6 +57,7 @@ def end_from_outside(state: Row, status: Status) -> RunEnd:
         closes=True,
         releases=True,
         scheduled=True,
+        graph_id=state["graph_id"],
     )
 
 
@@ -78,8 +81,9 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
             notify_holder(tx, end.session_id, end.run_id)
     _notify_parents(tx, ends)
     for end in ends:
-        result = end.result if end.status is Status.COMPLETED else None
-        note_member_outcome(tx, end.run_id, status=end.status, result=result)
+        if end.graph_id is not None:
+            result = end.result if end.status is Status.COMPLETED else None
+            note_member_outcome(tx, end.run_id, end.status, result)
 
 
 def _close_streams(tx: Transaction, ends: Sequence[RunEnd]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core import claiming
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import RunRecord
+from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation, RunRecord
 from holdfast.core.status import Move, Status, after
 from holdfast.core.streams.model import CloseReason
 from holdfast.core.tasks import policy as task_policy
@@ -41,7 +41,7 @@ from holdfast.store.transitions.claiming import claim, lease
 from holdfast.store.transitions.ending import RunEnd, end_from_outside, end_runs
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
-from holdfast.store.transitions.stopping import DEADLINE, cancel_children
+from holdfast.store.transitions.stopping import cancel_children
 from holdfast.store.transitions.suspending import error_of, resolve_overdue
 from holdfast.store.transitions.touching import (
     notify_holder,
@@ -192,6 +192,7 @@ def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None
         "error": None,
         "started_at": None,
         "at": tx.now,
+        "role": None,
     }
     tx.many(
         "append",
@@ -297,7 +298,7 @@ def _time_out(tx: Transaction, row: Row, dice: float) -> None:
     state = _load(tx, run_id)
     seq = last_seq(tx, run_id)
     if state["deadline"] is not None and state["deadline"] <= tx.now:
-        error = msgspec.json.encode({"type": Status.EXPIRED.value, "message": DEADLINE})
+        error = msgspec.json.encode({"type": Status.EXPIRED.value, "message": PAST_DEADLINE.reason})
         append_from_outside(tx, [(run_id, Event(EventKind.RUN_EXPIRED, error=error, seq=seq + 1))])
         _end(tx, state, Status.EXPIRED, None, error)
         return
@@ -401,7 +402,7 @@ def _end(
     tx.change(
         "override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now
     )
-    cancel_children(tx, state["id"], "its parent ended")
+    cancel_children(tx, state["id"], Cancellation("its parent ended", CancelCause.PARENT))
     end_runs(tx, [end_from_outside(state, status)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation
 from holdfast.core.status import Status
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.database import Started, Transaction
@@ -18,7 +19,7 @@ from holdfast.store.runs.operations import (
 )
 from holdfast.store.transitions.ending import RunEnd, end_runs
 from holdfast.store.transitions.starting import start_runs
-from holdfast.store.transitions.stopping import DEADLINE, PORTION, cancel_children, request_cancel
+from holdfast.store.transitions.stopping import PORTION, cancel_children, request_cancel
 
 
 @applies(StartChildren)
@@ -50,7 +51,7 @@ def cancel_other_runs(tx: Transaction, commit: Commit, effects: Sequence[CancelO
     """Ask other runs to stop, unless they have ended."""
     for effect in effects:
         try:
-            request_cancel(tx, RequestCancel(effect.run_id, effect.reason))
+            request_cancel(tx, RequestCancel(effect.run_id, effect.reason, cause=effect.cause))
         except (RunNotFound, RunFinished):
             continue
 
@@ -60,7 +61,7 @@ def stop_children(tx: Transaction, commit: Commit, effects: Sequence[CancelChild
     """Ask the children of the run to stop. Return whether some have not been asked yet."""
     is_incomplete = False
     for effect in effects:
-        is_incomplete = not cancel_children(tx, commit.run_id, effect.reason)
+        is_incomplete = not cancel_children(tx, commit.run_id, effect.cancellation)
     return is_incomplete
 
 
@@ -81,10 +82,13 @@ def report_end(tx: Transaction, commit: Commit, effects: Sequence[EndRun]) -> No
             commit.result,
             parent=effect.parent,
             scheduled=effect.scheduled,
+            graph_id=commit.graph_id,
         )
         end_runs(tx, [end])
 
 
-def why_children_stop(status: Status | None) -> str:
-    """Return the reason for which the children of a run stop that ends with this status."""
-    return DEADLINE if status is Status.EXPIRED else "its parent ended"
+def why_children_stop(status: Status | None) -> Cancellation:
+    """Return the request by which the children of a run stop that ends with this status."""
+    if status is Status.EXPIRED:
+        return PAST_DEADLINE
+    return Cancellation("its parent ended", CancelCause.PARENT)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.runs import NewRun
+from holdfast.core.runs import CancelCause, NewRun
 from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.model import CALL, CODE, GONE, Schedule, Tick, key_of
 from holdfast.errors import (
@@ -257,9 +257,8 @@ def _fire_waiting(
 def _stop_others(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> None:
     for run_id in live:
         try:
-            request_cancel(
-                tx, RequestCancel(run_id, f"the next tick of schedule {schedule.name} came")
-            )
+            reason = f"the next tick of schedule {schedule.name} came"
+            request_cancel(tx, RequestCancel(run_id, reason, cause=CancelCause.SCHEDULE))
         except (RunNotFound, RunFinished):
             continue
 
@@ -289,6 +288,8 @@ def _start(
         key=key,
         tags=schedule.tags,
         deadline=None if schedule.deadline is None else tx.now + schedule.deadline,
+        schedule=schedule.name,
+        tick_at=tick,
     )
     if kind != "backfill":
         schedule.last_at = tick if schedule.last_at is None else max(tick, schedule.last_at)

@@ -92,6 +92,9 @@ def _row(tx: Transaction, run: NewRun, *, leased: bool) -> dict[str, object]:
         "started_at": tx.now if leased else None,
         "budgets": "\n".join(run.budgets) or None,
         "share": run.share,
+        "graph_id": run.graph_id,
+        "schedule": run.schedule,
+        "tick_at": run.tick_at,
     }
 
 

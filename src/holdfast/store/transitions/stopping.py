@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.core import claiming
 from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation
 from holdfast.core.status import Move, Status, after
 from holdfast.errors import RowDamaged, RunFinished
 from holdfast.store.database import Row, Transaction
@@ -32,8 +33,6 @@ from holdfast.store.transitions.transaction import (
     load,
 )
 
-DEADLINE = "deadline"
-
 PORTION = 500
 """How many runs one transaction stops at most."""
 
@@ -43,14 +42,15 @@ def request_cancel(tx: Transaction, op: RequestCancel) -> Status | PartlyCancell
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
+    cancellation = Cancellation(op.reason, op.cause)
     descendants = children_to_stop(tx, op.run_id)
     if len(descendants) > PORTION:
         # Not ended yet: after a crash, an ended run would not be cancelled again.
-        status = _ask_to_stop(tx, state, op.reason)
-        cancel_children(tx, op.run_id, op.reason, descendants)
+        status = _ask_to_stop(tx, state, cancellation)
+        cancel_children(tx, op.run_id, cancellation.for_children(), descendants)
         return PartlyCancelled(status)
-    status = _stop(tx, state, op.reason, force=op.force)
-    cancel_children(tx, op.run_id, op.reason, descendants)
+    status = _stop(tx, state, cancellation, force=op.force)
+    cancel_children(tx, op.run_id, cancellation.for_children(), descendants)
     return status
 
 
@@ -65,7 +65,7 @@ def children_to_stop(tx: Transaction, run_id: str, room: int = PORTION) -> list[
 def cancel_children(
     tx: Transaction,
     run_id: str,
-    reason: str,
+    cancellation: Cancellation,
     below: Sequence[str] | None = None,
     *,
     at: int | None = None,
@@ -84,7 +84,7 @@ def cancel_children(
         processed.update(part)
         states, damaged = tx.sifted("states_by_id", ids=tx.as_list(sorted(part)))
         set_aside(tx, SetAside(damaged))
-        _stop_all(tx, [state for state in states if state["finished_at"] is None], reason, at)
+        _stop_all(tx, [state for state in states if state["finished_at"] is None], cancellation, at)
         # Read again: a child may have started others before it was locked here.
         descendants = children_to_stop(tx, run_id, room + len(processed)) if room else ()
     return room
@@ -109,11 +109,13 @@ def expire_runs(tx: Transaction, op: ExpireRuns) -> int:
         room -= 1
         descendants = children_to_stop(tx, state["id"], room) if room else []
         if state["started_at"] is not None and state["status"] != Status.STUCK:
-            _ask_to_stop(tx, state, DEADLINE, at=deadline)
+            _ask_to_stop(tx, state, PAST_DEADLINE, at=deadline)
         elif len(descendants) <= room:
-            _end(tx, state, Move.EXPIRE, EventKind.RUN_EXPIRED, DEADLINE)
+            _end(tx, state, PAST_DEADLINE)
         if room:
-            room = cancel_children(tx, state["id"], DEADLINE, descendants, at=deadline, room=room)
+            room = cancel_children(
+                tx, state["id"], PAST_DEADLINE, descendants, at=deadline, room=room
+            )
     return len(overdue)
 
 
@@ -130,20 +132,20 @@ def _load_or_set_aside(tx: Transaction, run_id: str) -> Row | None:
 
 
 def _stop(
-    tx: Transaction, state: Row, reason: str, *, force: bool = False, at: int | None = None
+    tx: Transaction, state: Row, cancellation: Cancellation, *, force: bool = False
 ) -> Status:
     if force or (state["started_at"] is None and state["session_id"] is None):
-        if reason == DEADLINE:  # children inherit the deadline of their parent
-            return _end(tx, state, Move.EXPIRE, EventKind.RUN_EXPIRED, reason)
-        return _end(tx, state, Move.END_CANCELLED, EventKind.RUN_CANCELLED, reason)
-    return _ask_to_stop(tx, state, reason, at=at)
+        return _end(tx, state, cancellation)
+    return _ask_to_stop(tx, state, cancellation)
 
 
-def _ask_to_stop(tx: Transaction, state: Row, reason: str, *, at: int | None = None) -> Status:
+def _ask_to_stop(
+    tx: Transaction, state: Row, cancellation: Cancellation, *, at: int | None = None
+) -> Status:
     status = after(Status(state["status"]), Move.CANCEL)
     if state["status"] == status:
         return status  # already cancelling: the first reason is kept
-    tx.change("save_cancel", **_cancel_row(tx, state, reason, at))
+    tx.change("save_cancel", **_cancel_row(tx, state, cancellation, at))
     if state["session_id"] is not None:
         notify_holder(tx, state["session_id"], state["id"])
     else:
@@ -151,22 +153,47 @@ def _ask_to_stop(tx: Transaction, state: Row, reason: str, *, at: int | None = N
     return status
 
 
-def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Status:
+def _how_it_ends(cancellation: Cancellation) -> tuple[Move, str]:
+    """Return the move and the event that end a run without its program."""
+    if cancellation.cause is CancelCause.DEADLINE:
+        return Move.EXPIRE, EventKind.RUN_EXPIRED
+    return Move.END_CANCELLED, EventKind.RUN_CANCELLED
+
+
+def _end(tx: Transaction, state: Row, cancellation: Cancellation) -> Status:
     """End a run without its program: it never started, has no holder, or the caller forces it."""
+    move, kind = _how_it_ends(cancellation)
+    reason = cancellation.reason
     status = after(Status(state["status"]), move)
     error = msgspec.json.encode({"type": status.value, "message": reason})
     seq = last_seq(tx, state["id"]) + 1
     if state["started_at"] is not None:  # a run that never started has no gates
         seq = withdraw_all(tx, state["id"], f"the run is {status.value}: {reason}", seq)
     append_from_outside(tx, [(state["id"], Event(kind=kind, seq=seq, error=error))])
-    tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
+    tx.change("end_run", **_end_row(tx, state, status, error, cancellation))
     end_runs(tx, [end_from_outside(state, status)])
     return status
 
 
-def stop_runs(tx: Transaction, reasons: Mapping[str, str]) -> None:
-    """Ask many runs to stop, each for its reason, with their descendants. None of them is a
-    child."""
+def _end_row(
+    tx: Transaction, state: Row, status: Status, error: bytes, cancellation: Cancellation
+) -> dict[str, object]:
+    return {
+        "run_id": state["id"],
+        "status": status,
+        "error": error,
+        "now": tx.now,
+        "reason": cancellation.reason,
+        "cause": cancellation.cause,
+    }
+
+
+def stop_members(tx: Transaction, reasons: Mapping[str, str]) -> None:
+    """Ask many members of graphs to stop, each for its reason, with their descendants. None of them
+    is a child."""
+    requests = {
+        run_id: Cancellation(reason, CancelCause.GRAPH) for run_id, reason in reasons.items()
+    }
     states = [
         state
         for state in tx.rows("states_by_id", ids=tx.as_list(sorted(reasons)))
@@ -174,39 +201,44 @@ def stop_runs(tx: Transaction, reasons: Mapping[str, str]) -> None:
     ]
     unstarted = [state for state in states if _is_unstarted(state)]
     if unstarted:
-        _end_unstarted(tx, [(state, reasons[state["id"]]) for state in unstarted])
+        _end_unstarted(tx, [(state, requests[state["id"]]) for state in unstarted])
     started = [state for state in states if not _is_unstarted(state)]
-    _ask_all(tx, [(state, reasons[state["id"]]) for state in started])
+    _ask_all(tx, [(state, requests[state["id"]]) for state in started])
     for child in (
         tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in started]))
         if started
         else []
     ):
-        request_cancel(tx, RequestCancel(child["id"], "its parent was asked to stop"))
+        reason = "its parent was asked to stop"
+        request_cancel(tx, RequestCancel(child["id"], reason, cause=CancelCause.PARENT))
 
 
-def _stop_all(tx: Transaction, states: Sequence[Row], reason: str, at: int | None) -> None:
+def _stop_all(
+    tx: Transaction, states: Sequence[Row], cancellation: Cancellation, at: int | None
+) -> None:
     """Ask children to stop. Children that never started end at once."""
     unstarted = [state for state in states if _is_unstarted(state)]
     if unstarted:
-        # Children inherit the deadline of their parent.
-        _end_unstarted(tx, [(state, reason) for state in unstarted], expires=reason == DEADLINE)
-    _ask_all(tx, [(state, reason) for state in states if not _is_unstarted(state)], at)
+        _end_unstarted(tx, [(state, cancellation) for state in unstarted])
+    started = [state for state in states if not _is_unstarted(state)]
+    _ask_all(tx, [(state, cancellation) for state in started], at)
 
 
 def _is_unstarted(state: Row) -> bool:
     return state["started_at"] is None and state["session_id"] is None
 
 
-def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None = None) -> None:
+def _ask_all(
+    tx: Transaction, states: Sequence[tuple[Row, Cancellation]], at: int | None = None
+) -> None:
     """Ask started runs to stop, each for its reason. A run that is already cancelling keeps its
     reason."""
     asked = [
-        (state, reason)
-        for state, reason in states
+        (state, cancellation)
+        for state, cancellation in states
         if after(Status(state["status"]), Move.CANCEL) != state["status"]
     ]
-    tx.many("save_cancel", [_cancel_row(tx, state, reason, at) for state, reason in asked])
+    tx.many("save_cancel", [_cancel_row(tx, *request, at) for request in asked])
     held = [state for state, _ in asked if state["session_id"] is not None]
     tx.many(
         "insert_notification",
@@ -216,45 +248,33 @@ def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None 
     tx.hints.ready |= len(held) < len(asked)
 
 
-def _end_unstarted(
-    tx: Transaction, states: Sequence[tuple[Row, str]], *, expires: bool = False
-) -> None:
+def _end_unstarted(tx: Transaction, states: Sequence[tuple[Row, Cancellation]]) -> None:
     """End runs that never started, each for its reason: nothing to withdraw or to compensate."""
-    move, kind = (
-        (Move.EXPIRE, EventKind.RUN_EXPIRED)
-        if expires
-        else (Move.END_CANCELLED, EventKind.RUN_CANCELLED)
-    )
     lines: list[tuple[str, Event]] = []
     rows: list[dict[str, object]] = []
     ends: list[RunEnd] = []
     seqs = last_seqs(tx, [state["id"] for state, _ in states])
-    for state, reason in states:
+    for state, cancellation in states:
+        move, kind = _how_it_ends(cancellation)
         status = after(Status(state["status"]), move)
-        error = msgspec.json.encode({"type": status.value, "message": reason})
+        error = msgspec.json.encode({"type": status.value, "message": cancellation.reason})
         lines.append((state["id"], Event(kind=kind, seq=seqs[state["id"]] + 1, error=error)))
-        rows.append(
-            {
-                "run_id": state["id"],
-                "status": status,
-                "error": error,
-                "now": tx.now,
-                "reason": reason,
-            }
-        )
-        ends.append(RunEnd(state["id"], status, parent=parent_of(state)))
+        rows.append(_end_row(tx, state, status, error, cancellation))
+        end = RunEnd(state["id"], status, parent=parent_of(state), graph_id=state["graph_id"])
+        ends.append(end)
     append_each(tx, lines)
     tx.many("end_run", rows)
     end_runs(tx, ends)
 
 
 def _cancel_row(
-    tx: Transaction, state: Row, reason: str, at: int | None = None
+    tx: Transaction, state: Row, cancellation: Cancellation, at: int | None = None
 ) -> dict[str, object]:
     row: dict[str, object] = {
         "run_id": state["id"],
         "status": after(Status(state["status"]), Move.CANCEL),
-        "reason": reason,
+        "reason": cancellation.reason,
+        "cause": cancellation.cause,
         "at": tx.now if at is None else at,
         "rank": None,
         "wake_at": state["wake_at"],

@@ -152,6 +152,7 @@ def event_from(row: Row, installation: str) -> RunEvent:
         error=_bytes(row["error"]),
         started_at=row["started_at"],
         at=row["at"],
+        role=row["role"],
         cursor=cursor_of(EventCursor(row["tx"], row["id"]), installation),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core import claiming
-from holdfast.core.graphs.model import MARK, graph_of
+from holdfast.core.graphs.model import graph_of
 from holdfast.core.status import Move, Status, after
 from holdfast.store.database import MemberOutcome, Row, Transaction
 
@@ -65,16 +65,12 @@ def release_schedule(tx: Transaction, run_id: str) -> None:
         tx.hints.ready = True
 
 
-def note_member_outcome(
-    tx: Transaction, *run_ids: str, status: Status, result: bytes | None = None
-) -> None:
-    """Note the end of runs that are members of a graph, for the resolution of their graphs.
+def note_member_outcome(tx: Transaction, run_id: str, status: Status, result: bytes | None) -> None:
+    """Note the end of a member, for the resolution of its graph.
 
     Resolved in this transaction, or written to the outbox and resolved after it.
     """
-    for run_id in run_ids:
-        if MARK in run_id:
-            tx.news.append(MemberOutcome(run_id, status.value, result))
+    tx.news.append(MemberOutcome(run_id, status.value, result))
 
 
 def write_outbox(tx: Transaction) -> None:

@@ -41,6 +41,7 @@ def append(tx: Transaction, run_id: str, events: Sequence[Event]) -> None:
             error=event.error,
             started_at=event.started_at,
             at=event.at,
+            role=event.role,
         )
 
 
@@ -66,6 +67,7 @@ def _rows(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> list[dict[str,
             "error": event.error,
             "started_at": event.started_at,
             "at": event.at or tx.now,
+            "role": event.role,
         }
         for run_id, event in lines
     ]

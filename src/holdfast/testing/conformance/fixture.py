@@ -210,6 +210,7 @@ class StoreFixture:
     def advance(self, store: Store, run: RunRecord, **options: Any) -> Any:
         """Apply an ``Advance`` as the holder of *run*, by default with one event."""
         options.setdefault("events", [self.event(store, run.id)])
+        options.setdefault("graph_id", run.graph_id)
         return self.do(store, Advance(run_id=run.id, generation=run.generation, **options))
 
     def finish(

@@ -498,7 +498,11 @@ class GraphResolutionConformance(GraphFixture):
         self.stage_graph(store, first, second)
         (run,) = self.claim(store)
         ends = Advance(
-            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+            run_id=run.id,
+            generation=run.generation,
+            status=Status.COMPLETED,
+            result=b"7",
+            graph_id=run.graph_id,
         )
 
         answers = store.apply([ends, ResolveGraphs(compose=compose)])
@@ -518,7 +522,11 @@ class GraphResolutionConformance(GraphFixture):
         )
         (run,) = self.claim(store, limit=1)
         ends = Advance(
-            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+            run_id=run.id,
+            generation=run.generation,
+            status=Status.COMPLETED,
+            result=b"7",
+            graph_id=run.graph_id,
         )
 
         store.apply([ends, ResolveGraphs(compose=compose)])
@@ -540,7 +548,11 @@ class GraphResolutionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         ends = Advance(
-            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+            run_id=run.id,
+            generation=run.generation,
+            status=Status.COMPLETED,
+            result=b"7",
+            graph_id=run.graph_id,
         )
 
         answers = store.apply([ends, ResolveGraphs(compose=refuse)])
@@ -555,7 +567,11 @@ class GraphResolutionConformance(GraphFixture):
         (run,) = self.claim(store)
         store.hints()
         ends = Advance(
-            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+            run_id=run.id,
+            generation=run.generation,
+            status=Status.COMPLETED,
+            result=b"7",
+            graph_id=run.graph_id,
         )
 
         answers = store.apply([ends, ResolveGraphs(compose=raise_error), Heartbeat("s1", 1)])

@@ -114,7 +114,9 @@ class ShareConformance(StoreFixture):
 
         assert self.claimed(store) == ["a2", "a3"]
 
-    def test_a_drained_lane_takes_only_children_of_existing_runs(self, store: Store) -> None:
+    def test_a_drained_lane_takes_only_children_of_existing_runs_and_members_of_graphs(
+        self, store: Store
+    ) -> None:
         parent = self.hold(store)
         self.set_lane(store, draining=True)
 
@@ -122,13 +124,16 @@ class ShareConformance(StoreFixture):
             [self.new("r2")],
             [self.new("r3"), self.new("r4")],
             [self.new("r5", session_id="s1")],
+            [self.new("a::b")],  # an id alone makes no member
+            [self.new("c::d"), self.new("e::f")],
         ):
             with pytest.raises(LaneDraining):
                 self.do(store, StartRuns(started))
         self.start(store, "elsewhere", route=Route("default", "greet", "1", "other"))
         self.start(store, "r1")
         self.do(store, StartRuns([self.child_of(parent, "r6"), self.child_of(parent, "r7")]))
-        assert sorted(self.claimed(store)) == ["elsewhere", "r6", "r7"]
+        self.start(store, "g::a", graph_id="g")
+        assert sorted(self.claimed(store)) == ["elsewhere", "g::a", "r6", "r7"]
         self.set_lane(store)
 
         assert self.start(store, "r8").created is True

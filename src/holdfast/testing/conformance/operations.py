@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import Fanout, Route, RunRecord, RunSnapshot
+from holdfast.core.events import Event, EventKind, EventRole
+from holdfast.core.runs import CancelCause, Fanout, Route, RunRecord, RunSnapshot, StuckCause
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.core.subscriptions import BEGINNING, EventFilter
@@ -146,13 +146,27 @@ class OperatorConformance(StoreFixture):
             on_parent_end="leave",
             forked_from="f",
             cancel_reason="c",
+            cancel_cause=CancelCause.BUDGET,
             cancelled_at=7,
+            stuck_cause=StuckCause.KEY_MISSING,
+            graph_id="g",
+            schedule="nightly",
+            tick_at=4,
             started_at=6,
             finished_at=8,
             deadline=9,
         )
         events = [
-            Event(EventKind.STEP_COMPLETED, "a", b"1", attempt=2, started_at=6, at=7, seq=1),
+            Event(
+                EventKind.STEP_COMPLETED,
+                "a",
+                b"1",
+                attempt=2,
+                started_at=6,
+                at=7,
+                seq=1,
+                role=EventRole.COMPENSATION,
+            ),
             Event(EventKind.RUN_FAILED, at=8, seq=2),
         ]
         parent = msgspec.structs.replace(

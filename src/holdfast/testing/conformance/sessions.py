@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.core.events import EventKind
-from holdfast.core.runs import Fanout, RunRecord
+from holdfast.core.runs import CancelCause, Cancellation, Fanout, RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunExists
 from holdfast.store.runs.operations import (
@@ -534,9 +534,8 @@ class ChildConformance(StoreFixture):
         )
         assert store.runs.open_children(parent.id, limit=10) == ["old"]
 
-        self.advance(
-            store, parent, effects=[StartChildren([young]), CancelChildren("its parent failed")]
-        )
+        stop = Cancellation("its parent failed", CancelCause.PARENT)
+        self.advance(store, parent, effects=[StartChildren([young]), CancelChildren(stop)])
 
         statuses = [self.status(store, run_id) for run_id in ("young", "old", "kept")]
         assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.events import EventKind
+from holdfast.core.runs import CancelCause
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
 from holdfast.store.database import Hints
@@ -219,6 +220,22 @@ class CancelConformance(StoreFixture):
         )
         assert (self.kinds(store), store.hints().finished) == ([EventKind.RUN_CANCELLED], {"r1"})
         assert store.runs.next_wake() is None
+
+    @pytest.mark.parametrize("reason", ["enough", "deadline"])
+    def test_the_reason_of_a_request_does_not_decide_how_a_run_ends(
+        self, store: Store, reason: str
+    ) -> None:
+        self.start(store)
+        self.hold(store, "r2")
+
+        assert self.cancel(store, reason=reason) is Status.CANCELLED
+        assert self.cancel(store, "r2", reason) is Status.CANCELLING
+        assert self.cancel(store, "r2", reason, force=True) is Status.CANCELLED
+
+        runs = [self.get(store), self.get(store, "r2")]
+        assert [(run.cancel_reason, run.cancel_cause) for run in runs] == [
+            (reason, CancelCause.REQUEST)
+        ] * 2
 
     def test_a_cancelled_parked_run_is_woken_to_run_its_compensations(self, store: Store) -> None:
         self.parked(store)

@@ -11,6 +11,7 @@ from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import ReleaseReservation, Reserve, Spend
 from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import CancelCause
 from holdfast.core.status import Status
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
@@ -66,7 +67,7 @@ class PendingSpend(Pending):
             "event": event,
             "under": command.under,
         }
-        is_free = run.budget.spends_freely(command.id)
+        is_free = run.budget.spends_freely(is_compensation=False)
         if isinstance(command, Spend):
             return SpendRunBudget(**common, key=command.key, force=is_free or command.fact)
         run.budget.has_code_reservation = True
@@ -103,8 +104,10 @@ def may_launch(run: Execution, launches: Sequence[Blockable]) -> list[Blockable]
     assert breach is not None
     free: list[Blockable] = []
     for pending in launches:
-        if run.budget.spends_freely(pending.command.id) or not isinstance(pending, PendingStep):
+        if not isinstance(pending, PendingStep):
             free.append(pending)  # a spending asks the store, which knows
+        elif run.budget.spends_freely(is_compensation=pending.command.is_compensation):
+            free.append(pending)
         elif breach.on_breach == budget_rules.FAIL:
             error = budget_rules.exceeded(breach, {})
             run.attempt_ended(pending.command.id, None, error, run.state.now())
@@ -119,7 +122,7 @@ def block(run: Execution, pending: Blockable, breach: Breach, demand: Mapping[st
     pending.demand = dict(demand)
     if breach.on_breach == budget_rules.CANCEL and not run.state.cancelling:
         reason = f"the budget {breach.budget} is spent"
-        run.commit.add(CancelOtherRun(run.state.run.id, reason))
+        run.commit.add(CancelOtherRun(run.state.run.id, reason, CancelCause.BUDGET))
     run.mailbox.schedule_check(run.state.now() + CHECK_AGAIN)
 
 
@@ -197,7 +200,9 @@ def refused_attempt(event: Event, spending: AttemptSpending, breach: Breach) -> 
     """Return the outcome of an attempt whose spending was refused: it has not completed."""
     wanted = budget_rules.added(entry.amounts for entry in spending.entries if not entry.fact)
     error = budget_rules.exceeded(breach, wanted)
-    return without_room(event.step or "", error, breach, event.attempt, event.started_at)
+    outcome = without_room(event.step or "", error, breach, event.attempt, event.started_at)
+    outcome.role = event.role
+    return outcome
 
 
 def _spend(run: Execution, command: Spend | Reserve) -> None:

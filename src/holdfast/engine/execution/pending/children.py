@@ -11,8 +11,16 @@ import msgspec
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.commands import AwaitChild, EndChildren, StartChild, StartMap
 from holdfast.core.events import Event, EventKind
-from holdfast.core.history import DROPPED
-from holdfast.core.runs import CHILDREN_END, ChildRecord, Fanout, NewRun, child_record
+from holdfast.core.runs import (
+    CHILDREN_END,
+    UNAWAITED,
+    CancelCause,
+    Cancellation,
+    ChildRecord,
+    Fanout,
+    NewRun,
+    child_record,
+)
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.ids import new_id
@@ -41,7 +49,7 @@ class PendingChild(Pending):
 
     def on_drop(self, run: Execution) -> None:
         if self.command.owned:
-            run.commit.add(CancelOtherRun(self.command.run_id, DROPPED))
+            run.commit.add(CancelOtherRun(self.command.run_id, *UNAWAITED))
 
     def found(self, run: Execution, child: ChildRecord) -> None:
         """Report that the child has ended."""
@@ -120,7 +128,7 @@ class PendingMap(Pending):
             run.mailbox.add_finding(instant, partial(self._take, run, children))
 
     def on_drop(self, run: Execution) -> None:
-        self._cancel_rest(run, DROPPED)
+        self._cancel_rest(run, UNAWAITED)
 
     def room(self, children: list[ChildRecord]) -> int:
         """Return how many more children the next commit may start."""
@@ -162,13 +170,14 @@ class PendingMap(Pending):
         if run.pending.take(self):
             events.append(self.outcome(children, run.context.sealer.children))
             if self.ended < len(self.command.inputs):
-                self._cancel_rest(run, "one of its siblings failed")
+                sibling_failed = Cancellation("one of its siblings failed", CancelCause.PARENT)
+                self._cancel_rest(run, sibling_failed)
 
-    def _cancel_rest(self, run: Execution, reason: str) -> None:
+    def _cancel_rest(self, run: Execution, cancellation: Cancellation) -> None:
         """Cancel the open children of the map with the next commit."""
         for child in run.context.store.runs.children(run.state.run.id, [self.command.id]):
             if child.status not in FINAL:
-                run.commit.add(CancelOtherRun(child.id, reason))
+                run.commit.add(CancelOtherRun(child.id, *cancellation))
 
 
 def unstarted_maps(run: Execution) -> list[PendingMap]:
@@ -332,7 +341,7 @@ def _end_children(run: Execution, command: EndChildren) -> Event | None:
     has_open = run.context.store.runs.open_children(run.state.run.id, limit=1)
     if not run.commit.children and not has_open:
         return pending.outcome(is_released=False)
-    run.commit.add(CancelChildren(run.state.reason_for_children()))
+    run.commit.add(CancelChildren(run.state.cancellation_of_children()))
     run.pending.add(pending)
     return None
 

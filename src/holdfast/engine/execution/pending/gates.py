@@ -19,13 +19,14 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.answer import failure_of, outcome_of
 from holdfast.core.gates.model import EXPIRED, OPEN, WITHDRAWN, Gate, GateAction, hash_of
-from holdfast.core.history import DROPPED
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.engine.runtime.ids import new_id
 from holdfast.store.gates.operations import ChangeGate, GateChange
 from holdfast.store.runs.operations import Advance
+
+_UNAWAITED = "the run no longer waits for it"
 
 
 class PendingGate(Pending):
@@ -118,8 +119,8 @@ class PendingGate(Pending):
         events.append(Event(EventKind.GATE_CLOSED, self.command.id, data, error))
 
     def on_drop(self, run: Execution) -> None:
-        self._change(run, GateAction.WITHDRAWN, DROPPED)
-        run.commit.events.append(self.withdrawn(DROPPED))
+        self._change(run, GateAction.WITHDRAWN, _UNAWAITED)
+        run.commit.events.append(self.withdrawn(_UNAWAITED))
 
     def withdrawn(self, reason: str) -> Event:
         """Return the event of its withdrawal."""

@@ -30,6 +30,7 @@ def completed(step: PendingStep, value: Any, *, codec: Codec, now: int) -> Event
         EventKind.STEP_COMPLETED, step.command.id, data, None, step.attempt, step.started_at
     )
     event.at = now
+    event.role = step.command.role
     return event
 
 
@@ -44,25 +45,25 @@ def event_of(
 ) -> Event:
     """Return the event of an attempt: completed, failed, or to be retried at an instant."""
     command = step.command
-    data = None
+    event = Event(EventKind.STEP_COMPLETED, command.id, None, None, step.attempt, started_at)
+    event.role = command.role
     if error is None:
         try:
-            data = encoded(command, value, codec)
+            event.data = encoded(command, value, codec)
         except Exception as refused:
             error = refused
     if error is None:
-        return Event(EventKind.STEP_COMPLETED, command.id, data, None, step.attempt, started_at)
+        return event
+    event.error = error_data(error)
     if isinstance(error, BudgetExceeded) and isinstance(error.breach, Breach):
-        return without_room(command.id, error, error.breach, step.attempt, started_at)
+        outcome = without_room(command.id, error, error.breach, step.attempt, started_at)
+        outcome.role = command.role
+        return outcome
     wait = retry.decide(command.policy, error, step.attempt, random.random())
-    if wait is None:
-        return Event(
-            EventKind.STEP_FAILED, command.id, None, error_data(error), step.attempt, started_at
-        )
-    again = msgspec.json.encode({"until": now() + wait})
-    return Event(
-        EventKind.STEP_RETRIED, command.id, again, error_data(error), step.attempt, started_at
-    )
+    event.kind = EventKind.STEP_FAILED if wait is None else EventKind.STEP_RETRIED
+    if wait is not None:
+        event.data = msgspec.json.encode({"until": now() + wait})
+    return event
 
 
 def without_room(

@@ -98,9 +98,9 @@ class PendingStep(Pending):
             self.task.cancel()
         run.output.close_attempt(self.command.id, self.attempt, CloseReason.DROPPED)
         if self.is_noted:
-            run.commit.events.append(
-                Event(EventKind.STEP_DROPPED, self.command.id, attempt=self.attempt)
-            )
+            event = Event(EventKind.STEP_DROPPED, self.command.id, attempt=self.attempt)
+            event.role = self.command.role
+            run.commit.events.append(event)
 
     def on_close(self) -> None:
         if self.task is not None:

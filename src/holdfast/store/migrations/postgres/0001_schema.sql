@@ -50,7 +50,12 @@ CREATE TABLE holdfast.run (
     finished_at BIGINT,
     budgets TEXT COLLATE "C",  -- the budgets that it spends from, one per line
     share TEXT COLLATE "C",  -- the share of a lane's limits and of its fair queue
-    cancelled_at BIGINT  -- when the cancellation was requested
+    cancelled_at BIGINT,  -- when the cancellation was requested
+    graph_id TEXT COLLATE "C",  -- the graph that it is a member of
+    schedule TEXT COLLATE "C",  -- the schedule that started it
+    tick_at BIGINT,  -- the instant for which the schedule started it
+    cancel_cause TEXT COLLATE "C",  -- who or what asked it to stop
+    stuck_cause TEXT COLLATE "C"
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
 
 -- Partial indexes over live runs, so that finished runs cost live ones nothing.
@@ -83,6 +88,7 @@ CREATE TABLE holdfast.event (
     error BYTEA,
     started_at BIGINT,
     at BIGINT NOT NULL,
+    role TEXT COLLATE "C",  -- 'compensation' if the step undoes another
     tx xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (tx, id)
 );

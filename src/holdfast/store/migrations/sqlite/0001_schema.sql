@@ -49,7 +49,12 @@ CREATE TABLE holdfast.run (
     finished_at INTEGER,
     budgets TEXT,  -- the budgets that it spends from, one per line
     share TEXT,  -- the share of a lane's limits and of its fair queue
-    cancelled_at INTEGER  -- when the cancellation was requested
+    cancelled_at INTEGER,  -- when the cancellation was requested
+    graph_id TEXT,  -- the graph that it is a member of
+    schedule TEXT,  -- the schedule that started it
+    tick_at INTEGER,  -- the instant for which the schedule started it
+    cancel_cause TEXT,  -- who or what asked it to stop
+    stuck_cause TEXT
 ) WITHOUT ROWID;
 
 -- Partial indexes over live runs, so that finished runs cost live ones nothing.
@@ -80,7 +85,8 @@ CREATE TABLE holdfast.event (
     data BLOB,
     error BLOB,
     started_at INTEGER,
-    at INTEGER NOT NULL
+    at INTEGER NOT NULL,
+    role TEXT  -- 'compensation' if the step undoes another
 );
 CREATE UNIQUE INDEX holdfast.event_run ON holdfast.event (run_id, seq);
 

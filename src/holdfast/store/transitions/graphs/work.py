@@ -43,7 +43,7 @@ from holdfast.store.transitions.graphs.rows import (
 )
 from holdfast.store.transitions.payloads import fetch
 from holdfast.store.transitions.starting import start_runs
-from holdfast.store.transitions.stopping import stop_runs
+from holdfast.store.transitions.stopping import stop_members
 
 PORTION = 1000
 """How many members one transaction starts or stops at most, because it holds the write lock."""
@@ -495,7 +495,7 @@ class GraphResolution:
         """Ask started members to stop, and record it."""
         if not reasons:
             return
-        stop_runs(self.tx, reasons)
+        stop_members(self.tx, reasons)
         # Runs that never started have ended at once; the reason is written with their end.
         gone = {outcome.run_id for outcome in self.tx.news}
         self._stopped_at_once.update(
@@ -596,6 +596,7 @@ class GraphResolution:
             budgets=spec.budgets,
             limits=spec.limits,
             share=spec.share,
+            graph_id=graph_of(run_id),
             payloads=tuple(payloads),
         )
 
