@@ -23,13 +23,12 @@ from typing import Any
 from holdfast.core import history as run_history
 from holdfast.core import tokens
 from holdfast.core.budgets.model import Breach
-from holdfast.core.commands import Command, CreateWait, Finish
+from holdfast.core.commands import Command, CreateWait
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
 from holdfast.core.history import LoadedHistory
 from holdfast.core.program import Definition, Program
 from holdfast.core.runs import RunRecord
-from holdfast.core.status import FINAL
 from holdfast.core.tokens import SigningKey, wait_token
 from holdfast.core.waits import Signal
 from holdfast.engine.execution import commits, updates
@@ -61,8 +60,7 @@ from holdfast.engine.execution.pending.budgets import (
     record_spending,
 )
 from holdfast.engine.execution.pending.children import start_more, unstarted_maps
-from holdfast.engine.execution.pending.gates import note_stored
-from holdfast.engine.execution.pending.graph_growth import is_large_growth, write_growth
+from holdfast.engine.execution.pending.graph_growth import is_large_growth
 from holdfast.engine.execution.pending.step_outcomes import event_of
 from holdfast.engine.execution.pending.steps import (
     PendingStep,
@@ -70,6 +68,7 @@ from holdfast.engine.execution.pending.steps import (
     record_dropped_spending,
 )
 from holdfast.engine.execution.program_context import ExecutionServices
+from holdfast.engine.execution.recording import record_progress
 from holdfast.engine.execution.signal_buffer import SignalBuffer
 from holdfast.engine.execution.spending_commits import commit_spending
 from holdfast.engine.execution.state import RunState
@@ -78,36 +77,24 @@ from holdfast.engine.runtime.group_commit import TEMPORARY
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.engine.runtime.program_loop import FeedAhead, PlacedProgram
 from holdfast.errors import (
-    BudgetNotFound,
-    Diverged,
     EngineClosed,
-    GraphRefused,
-    HoldfastError,
-    LaneDraining,
     LeaseLost,
     RowDamaged,
-    RunExists,
     StoreError,
     WriteConflict,
 )
 from holdfast.payloads.offload import opened
 from holdfast.store.database import SignalArrived
-from holdfast.store.effects import RevisionChanged
-from holdfast.store.gates.operations import ChangeGate, ExpireGates
+from holdfast.store.gates.operations import ExpireGates
 from holdfast.store.graphs.operations import AddMembers
 from holdfast.store.keys.operations import NeedKey
-from holdfast.store.runs.operations import Advance, Advanced, CancelChildren, CancelOtherRun
 from holdfast.store.runs.queries import RunUpdate
 from holdfast.store.store import Store
-from holdfast.store.streams.operations import AppendOutput
 
 log = logging.getLogger("holdfast")
 
 NOTHING = LoadedHistory()
 """The history of a run that begins; it is never changed."""
-
-REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
-"""Errors by which the store refuses a commit because of a command in it: the workflow fails."""
 
 REPEAT_AFTER = 0.5
 """Seconds after which an attempt is repeated that the store has interrupted."""
@@ -278,7 +265,7 @@ class RunExecution:
         self.commit.events.extend(events)
         outcomes = [event for event in events if event.kind in OUTCOMES]
         if outcomes and not program.feeds_before_commit:
-            await self._commit(rests=False)
+            await record_progress(self, rests=False)
             self._allow_attempts()
         if spent:
             outcomes = [*spent, *outcomes]
@@ -320,9 +307,9 @@ class RunExecution:
         if self.follows_signal and wants_plain_steps(self) and takes_place(self):
             await launch(self)
         self.follows_signal = False
-        await self._commit(rests=True)
+        await record_progress(self, rests=True)
         while self.state.had_children and not self.state.is_over and self._start_more_children():
-            await self._commit(rests=True)
+            await record_progress(self, rests=True)
         await launch(self)
 
     async def _execute_batch(self, commands: Sequence[Command]) -> Sequence[Command]:
@@ -350,7 +337,7 @@ class RunExecution:
             return ()
         self._record(outcomes[recorded:])
         if not program.feeds_before_commit:
-            await self._commit(rests=False)
+            await record_progress(self, rests=False)
         return await program.feed(outcomes)
 
     async def _record_portion(self, outcomes: list[Event], recorded: int) -> int:
@@ -361,7 +348,7 @@ class RunExecution:
         program asks for the others again.
         """
         self._record(outcomes[recorded:])
-        await self._commit(rests=False)
+        await record_progress(self, rests=False)
         return len(outcomes)
 
     def _record(self, outcomes: list[Event]) -> None:
@@ -451,7 +438,7 @@ class RunExecution:
     async def _next_events(self) -> list[Event]:
         """Return the events of the next finding, by the instant at which it happened."""
         if len(self.commit.events) > commits.PORTION:
-            await self._commit(rests=False)  # other writers must get their turn
+            await record_progress(self, rests=False)  # other writers must get their turn
         mailbox = self.mailbox
         while mailbox.gate_is_overdue or updates.must_check(self):
             if updates.must_check(self):
@@ -610,115 +597,6 @@ class RunExecution:
         """Note the hard limit that a commit has passed, if it has."""
         if breach is not None:
             self.set_breach(breach)
-
-    # Committing
-
-    async def _commit(self, *, rests: bool) -> None:
-        """Commit the buffer and, when the program rests, the status of the run."""
-        if self.output.writing is not None:
-            await self.output.wait_until_written()
-        commit = self.commit
-        self.commit = CommitBuffer()
-        if commit.has_effects and len(commit.of(CancelOtherRun)) > commits.PORTION:
-            await commits.cancel_in_portions(self, commit)
-        is_open = rests and commit.finish is None
-        if is_open and not self.pending.by_step and not self.pending.launches:
-            why = "the workflow waits for something that can never happen"
-            raise Diverged(run=self.run.id, why=why)
-        parks = is_open and not self._has_unseen(commit) and self.pending.only_wait()
-        op = commits.progress(self, commit, parks=parks)
-        if op is None:
-            self.output.release()
-            return
-        answer = await self.write(op)
-        if isinstance(answer, RevisionChanged):
-            self.state.revision = answer.revision
-            self.notify()
-            if commit.is_empty and not op.of(AppendOutput):
-                return
-            answer = await self.write(commits.without_parking(self, op))
-        self._applied(op, answer)
-
-    def _has_unseen(self, commit: CommitBuffer) -> bool:
-        """Return whether something was reported that was not processed yet: to park says that
-        everything up to this revision was seen."""
-        mailbox = self.mailbox
-        if mailbox.is_notified or mailbox.has_new_signals or mailbox.findings:
-            return True
-        if commit.of(CancelChildren):
-            return True
-        return self.state.had_children and bool(unstarted_maps(self))
-
-    async def write(self, op: Advance) -> Advanced | RevisionChanged:
-        """Write a commit; if the store refuses a command in it, the run fails."""
-        answer: Advanced | RevisionChanged
-        state = self.state
-        try:
-            if (
-                not (op.effects and op.of(AppendOutput))
-                and not (state.in_graph or state.had_children)
-                and self.context.sealer.is_light(op)
-            ):
-                try:  # most writes need nothing else of what persist() does
-                    answer = await self.context.writer.post(op)
-                    return answer
-                except StoreError as error:
-                    commits.log_retry(self, error)
-            if op.of(AddMembers):
-                answer = await write_growth(self, op, self._persist)
-            else:
-                answer = await persist(self, op)
-            return answer
-        except REFUSALS as error:
-            return await self._fail(op, error)
-
-    async def _persist(self, op: Any) -> Any:
-        return await persist(self, op)
-
-    async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | RevisionChanged:
-        """End the run as failed, because its commit was refused."""
-        if op.events:
-            self.state.seq = op.events[0].seq - 1
-        failed = Advance(run_id=op.run_id, generation=op.generation, effects=op.of(AppendOutput))
-        commits.finish(self, failed, Finish("failed", error=error))
-        self.state.number(failed.events)
-        op.effects = ()
-        op.status = failed.status
-        self.state.is_over = True
-        answer: Advanced | RevisionChanged = await persist(self, failed)
-        return answer
-
-    def _applied(self, op: Advance, answer: Any) -> None:
-        """Note the state of the run after a commit."""
-        state = self.state
-        was_waiting = state.waiting
-        state.waiting = op.waits is not None
-        if state.waiting and not was_waiting:
-            state.waiting_since = state.now()
-            self.context.capacity.rests(self)
-        elif was_waiting and not state.waiting:
-            self.context.capacity.goes_on(self)
-            state.resumes = True
-        state.is_finished = op.status in FINAL
-        if answer.breach is not None:
-            self.set_breach(answer.breach)
-        state.is_over = state.is_over or state.is_finished or op.release
-        if op.effects:
-            self._note_effects(op, answer)
-
-    def _note_effects(self, op: Advance, answer: Any) -> None:
-        """Note the effects of a commit: open gates, and runs that are leased to this worker."""
-        cancels = op.of(CancelChildren)
-        if cancels:
-            self.notify()  # the children may have ended before this commit
-            if answer.unasked:
-                self.commit.add(cancels[-1])
-        note_stored(self, op.of(ChangeGate))
-        for child, started in zip(op.children(), answer.started, strict=False):
-            if started.leased:
-                self.context.adopt(child, answer.now)
-        for member, created_at in answer.born:
-            self.context.adopt(self.context.sealer.new_run_opened(member), created_at)
 
     # The end
 

@@ -12,6 +12,7 @@ from holdfast.core.streams.model import CloseReason
 from holdfast.engine.execution import commits
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
+from holdfast.engine.execution.recording import write
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import EngineClosed, HoldfastError, KeyMissing, LeaseLost
 from holdfast.store.budgets.operations import ReleaseReservations
@@ -41,7 +42,7 @@ async def leave_memory(run: Execution) -> None:
         op.waits = None
     await run.output.wait_until_written()
     commits.add_output(op, run.output.take())
-    answer = await run.write(op)
+    answer = await write(run, op)
     if isinstance(answer, RevisionChanged):
         run.state.revision = answer.revision
         run.notify()
@@ -67,7 +68,7 @@ async def release(run: Execution) -> None:
         run_id=run.state.run.id, generation=run.state.run.generation, status=status, release=True
     )
     commits.add_output(op, run.output.take(CloseReason.RELEASED, only_steps=True))
-    await run.write(op)
+    await write(run, op)
     run.state.is_over = True
 
 
@@ -112,4 +113,4 @@ async def mark_stuck(run: Execution, error: Exception) -> None:
         op.effects = (ReleaseReservations(sorted(run.budget.reserved_steps)),)
     commits.add_output(op, run.output.take(CloseReason.STUCK, only_steps=True))
     with suppress(LeaseLost, EngineClosed):
-        await run.write(op)
+        await write(run, op)

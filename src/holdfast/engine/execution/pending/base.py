@@ -25,7 +25,6 @@ from holdfast.engine.execution.signal_buffer import SignalBuffer
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.program_loop import FeedAhead
-from holdfast.store.runs.operations import Advance
 from holdfast.store.runs.queries import RunUpdate
 
 _numbers = itertools.count()
@@ -230,9 +229,6 @@ class Execution(Protocol):
 
     def note_breach(self, breach: Breach | None) -> None:
         """Note the hard limit that a commit has passed, if it has."""
-
-    async def write(self, op: Advance) -> Any:
-        """Write a commit; if the store refuses a command in it, the run fails."""
 
     async def execute_commands(self, commands: Sequence[Command]) -> None:
         """Execute commands until the program rests; then commit, and start the new steps."""
