@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.errors import BadOption, ResultTimeout
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
 import generate_blocking
@@ -134,3 +135,64 @@ def test_a_client_never_claims(tmp_path):
 
         assert run.status == "pending"
         assert client.workers.list() == []
+
+
+@holdfast.workflow(name="faces.keyed")
+async def keyed(key: str, id: int = 0) -> str:
+    return f"{key} {id}"
+
+
+def test_a_parameter_with_the_name_of_an_option_is_never_taken_silently(tmp_path):
+    with holdfast.Engine(tmp_path / "clash.db", workflows=[keyed]) as engine:
+        with pytest.raises(BadOption, match=r"keyed\.options"):
+            engine.start(keyed, key="k", id=7)
+        assert engine.runs().count() == 0
+
+        run = engine.start(keyed.options(id="r1", key="once"), key="k", id=7)
+
+        assert (run.id, run.result(timeout=20)) == ("r1", "k 7")
+        assert engine.start(keyed, "k", 7).result(timeout=20) == "k 7"
+
+
+def test_the_bulk_verbs_of_a_query_report_each_refusal(tmp_path):
+    with closing(holdfast.Engine(tmp_path / "bulk.db", workflows=[])) as engine:
+        runs = [engine.start("nothing", id=f"r{number}") for number in range(3)]
+        runs[0].cancel()
+
+        report = engine.runs().prioritise(7)
+
+        assert report.done == ["r2", "r1"]
+        assert list(report.refused) == ["r0"]
+        assert engine.runs(status="pending").cancel("no longer needed").done == ["r2", "r1"]
+        assert engine.runs().first().id == "r2"
+        assert [run.id for run in engine.runs().page(after="r2", limit=1)] == ["r1"]
+
+
+def test_a_setter_keeps_the_settings_that_a_call_does_not_name(tmp_path):
+    with closing(holdfast.Engine(tmp_path / "set.db", workflows=[keyed])) as engine:
+        engine.lanes.set("llm", concurrency=3, rate="10/s")
+        engine.lanes.pause("llm")
+        engine.lanes.set("llm", concurrency=None)
+        lane = engine.lanes.get("llm")
+        engine.retention.set("old", older_than="30d", keep_last=5)
+        engine.retention.set("old", keep_last=None)
+        rule = engine.retention.get("old")
+        engine.schedules.set("often", keyed, interval="1h", args=("k",), overlap="queue")
+        engine.schedules.set("often", priority=7)
+        schedule = engine.schedules.get("often")
+
+    assert (lane.concurrency, lane.rate_limit, lane.paused) == (None, 10, True)
+    assert (rule.older_than, rule.keep_last) == (30 * 86_400_000_000, None)
+    assert (schedule.priority, schedule.overlap, schedule.input) == (7, "queue", b'["k"]')
+    assert "interval" in schedule.rule
+
+
+def test_a_run_is_awaited_until_it_has_a_status(tmp_path):
+    with closing(holdfast.Engine(tmp_path / "until.db", workflows=[])) as engine:
+        run = engine.start("nothing")
+
+        assert run.wait_until(["running", "pending"]) == "pending"
+        with pytest.raises(ResultTimeout):
+            run.wait_until("waiting", timeout=0.01)
+        run.cancel()
+        assert run.wait_until("waiting", timeout=5) == "cancelled"

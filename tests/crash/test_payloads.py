@@ -280,5 +280,5 @@ def test_an_export_takes_along_what_its_runs_refer_to(database, tmp_path):
         Engine(tmp_path / "one.db")
     other = open_again(tmp_path / "one.db", clock, Encrypted(KEYS, "k1"))
     assert other.run(run_id).result(timeout=5) == results[run_id]
-    assert (other.check(), other.check_payloads().payloads) == ([], 3)
+    assert (other.database.check(), other.database.check_payloads().payloads) == ([], 3)
     other.close()

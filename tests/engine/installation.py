@@ -144,7 +144,7 @@ def go_on(url, clock, ids):
         for run in open_items(engine):
             engine.signal(run.id, "item", 10)
         engine.resume(ids["stuck"])
-        engine.lanes.set("closed")
+        engine.lanes.resume("closed")
         clock.advance("3h")
 
         expected = {

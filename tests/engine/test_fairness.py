@@ -39,7 +39,7 @@ def test_shares_take_turns_in_a_lane_that_is_full(lab):
     lab.engine.lanes.set("shared", concurrency=1, paused=True)
     for name in ("a1", "a2", "a3", "b1", "b2"):
         lab.start(noted, name, share=name[0])
-    lab.engine.lanes.set("shared", concurrency=1)
+    lab.engine.lanes.set("shared", concurrency=1, paused=False)
     lab.settle()
 
     assert began == ["a1", "b1", "a2", "b2", "a3"]
@@ -52,7 +52,7 @@ def test_a_paused_lane_begins_nothing_and_a_drained_one_takes_nothing(lab):
     with pytest.raises(LaneDraining):
         lab.start(noted, "two")
     assert lab.finish(waiting) == "one"
-    lab.engine.lanes.set("shared")
+    lab.engine.lanes.resume("shared")
 
     assert lab.run_to_end(noted, "three") == "three"
 

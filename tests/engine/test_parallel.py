@@ -324,7 +324,7 @@ def test_options_of_a_start_stand_apart_from_the_arguments(engine):
 
     assert result == [[1, "x"], "started", [2, "none"], [[3, "none"]]]
     assert [run.id for run in engine.runs(tags={"a": "b"})] == ["called"]
-    assert len(list(engine.runs(tags={"c": "d"}))) == 1
+    assert engine.runs(tags={"c": "d"}).count() == 1
 
 
 def test_an_option_with_the_name_of_a_parameter_is_refused(engine):

@@ -109,7 +109,7 @@ async def use(engine: AsyncEngine) -> list[object]:
         run.history(),
         run.record(),
         run.why(),
-        list(engine.runs(workflow="loop_everything")),
+        engine.runs(workflow="loop_everything").page(),
     )
     assert len(waiting) == 5
     await run.signal("go", "now")
@@ -228,11 +228,11 @@ def test_the_first_call_opens_the_database_and_a_closed_engine_refuses(database)
         with pytest.raises(RunNotFound):
             await engine.run("nobody")
         with pytest.raises(RunNotFound):
-            await holdfast.AsyncRun(engine, "nobody").result()
+            await holdfast.AsyncRun(engine._calls, "nobody").result()
         await engine.close()
         await engine.close()
         for call in (
-            list(engine.runs()),
+            engine.runs().count(),
             engine.start(child, 1),
             runs[0].result(),
             engine.work(),

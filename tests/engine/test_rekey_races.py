@@ -67,7 +67,7 @@ def rekey_at_the_next_fetch(engine, other):
 
     def rekey_first(digest):
         values.fetch = fetch
-        done.append(other.rekey().values)
+        done.append(other.keys.rekey().values)
         return fetch(digest)
 
     values.fetch = rekey_first
@@ -169,7 +169,7 @@ def test_a_signal_that_a_run_keeps_in_memory_is_read_again_after_a_rekey(databas
         (driver,) = internals(engine).worker.executions.values()
         assert [signal.name for signal in driver.signals] == ["one"]
 
-        assert other.rekey().values > 0
+        assert other.keys.rekey().values > 0
 
         run.signal("two", BIG)
         assert run.result(timeout=20) == [BIG, BIG]
@@ -197,7 +197,7 @@ def test_the_input_of_a_lease_is_read_again_after_a_rekey(database, other):
     engine.start("rekeying.render", BIG)
     with engine.tasks.worker("render-7", workflows=["rekeying.render"]) as leases:
         (lease,) = leases.claim(1)
-        assert other.rekey().values > 0
+        assert other.keys.rekey().values > 0
         assert lease.input == [BIG]
     engine.close()
 
@@ -226,7 +226,7 @@ def test_a_start_of_a_run_that_is_there_and_is_rekeyed_at_that_moment(database, 
         pytest.skip("a transaction of SQLite excludes all other writers")
     run_id = finished(database)
     engine = engine_of(database)
-    done = rekey_within(monkeypatch, starting, lambda: other.rekey().values)
+    done = rekey_within(monkeypatch, starting, lambda: other.keys.rekey().values)
     assert engine.start(keeping, BIG, id=run_id).id == run_id
     assert done[0] > 0
     engine.close()
@@ -240,7 +240,7 @@ def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeyp
     def rekey_afterwards(*given):
         forked = fork(*given)
         monkeypatch.undo()
-        done.append(other.rekey().values)
+        done.append(other.keys.rekey().values)
         return forked
 
     monkeypatch.setattr(internals(engine).sealer, "forked", rekey_afterwards)
@@ -260,7 +260,7 @@ def test_a_payload_is_whole_or_gone(database, other):
     def rekey_between(query, **values):
         found = ask(query, **values)
         if query in ("payload", "payload_parts"):
-            other.rekey()
+            other.keys.rekey()
         return found
 
     payload = payloads.fetch(rekey_between, digest)

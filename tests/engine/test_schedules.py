@@ -255,7 +255,7 @@ def test_a_backfill_that_makes_no_sense_starts_nothing(place, since, until, told
         ({"interval": "1m", "queue_limit": 0}, BadSchedule, "from 1 to 1000"),
         ({"interval": "1m", "priority": "high"}, BadOption, "whole number"),
         ({"interval": "1m", "args": (1, 2, 3)}, holdfast.HoldfastError, "argument"),
-        ({"interval": "1m", "often": True}, BadOption, "often"),
+        ({"interval": "1m", "often": True}, TypeError, "often"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_reason_and_nothing_is_written(

@@ -192,9 +192,8 @@ def test_a_plain_reservation_on_a_loop_repeats_its_attempt_which_does_not_count(
 def test_the_same_on_the_loop_of_a_program(database):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
-            inner = await engine._opened()
             with (
-                disk_full_for_reservations(inner, database),
+                disk_full_for_reservations(engine, database),
                 logged("cannot reserve amounts") as told,
             ):
                 run = await engine.start(reserving_on_the_loop_run, budget={"tokens": 10})

@@ -206,7 +206,6 @@ def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
 @pytest.mark.parametrize(
     "filters",
     [
-        {"colour": "red"},
         {"kind": "never"},
         {"kind": ["steps", "x"]},
         {"workflow": 7},

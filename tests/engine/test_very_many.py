@@ -504,7 +504,7 @@ def test_a_run_reads_very_many_signals_and_records_them_in_portions(engine, even
     run = engine.start(listener, 20, lane="later")
     for number in range(20):
         run.signal("number", number)
-    engine.lanes.set("later")
+    engine.lanes.resume("later")
 
     assert run.result(timeout=60) == sum(range(20))
     assert max(events) <= 3 + 1 + 1

@@ -59,6 +59,8 @@ def use(engine: Engine) -> None:
     assert_type(run.result(timeout="1s"), list[bytes])
     assert_type(engine.start(counted, 1).result(), int)
     assert_type(engine.start(counted.options(id="x"), 1).result(), int)
+    assert_type(engine.start(checkout.options(key="k"), {}).result(), list[bytes])
+    assert_type(engine.start("checkout").result(), Any)
     assert_type(counted(1), int)
     coroutine: Coroutine[Any, Any, list[bytes]] = checkout({})
     coroutine.close()

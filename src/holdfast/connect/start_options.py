@@ -40,7 +40,10 @@ def split_options(
     named = {name: value for name, value in options.items() if value is not UNSET}
     apart = getattr(workflow, "start_options", None)
     if apart is not None:
-        return workflow.workflow, dict(apart), {**named, **kwargs}
+        own = dict(apart)
+        if "connection" in named and "connection" not in workflow.signature.names:
+            own["connection"] = named.pop("connection")  # ``options`` has no connection
+        return workflow.workflow, own, {**named, **kwargs}
     if named:
         _refuse_clash(workflow, named)
     return workflow, named, kwargs
