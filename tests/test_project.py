@@ -83,7 +83,7 @@ def test_prose_names_its_subject(package):
 
 
 def test_objects_are_composed_not_split_by_inheritance():
-    assert int(measure.longest_chain().split()[0]) <= 3
+    assert int(measure.longest_chain().split()[0]) <= 2
 
 
 def test_a_database_adapter_implements_few_verbs():
