@@ -3,6 +3,7 @@
 import inspect
 import sys
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -182,7 +183,7 @@ def test_a_setter_keeps_the_settings_that_a_call_does_not_name(tmp_path):
         schedule = engine.schedules.get("often")
 
     assert (lane.concurrency, lane.rate_limit, lane.paused) == (None, 10, True)
-    assert (rule.older_than, rule.keep_last) == (30 * 86_400_000_000, None)
+    assert (rule.older_than, rule.keep_last) == (timedelta(days=30), None)
     assert (schedule.priority, schedule.overlap, schedule.input) == (7, "queue", b'["k"]')
     assert "interval" in schedule.rule
 
