@@ -246,25 +246,25 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
     """Yield every call that reads the database, by name."""
     yield "runs", lambda: engine.runs().page(limit=100)
     yield "runs by tag", lambda: list(engine.runs(tags={"customer": "7"}))
-    yield "gates", engine.gates
-    yield "schedules", engine.schedules
-    yield "lanes", engine.lanes
-    yield "workers", engine.workers
+    yield "gates", engine.gates.list
+    yield "schedules", engine.schedules.list
+    yield "lanes", engine.lanes.list
+    yield "workers", engine.workers.list
     yield "unserved", engine.workers.unserved
-    yield "budgets", engine.budgets
-    yield "waits", engine.waits
+    yield "budgets", engine.budgets.list
+    yield "waits", engine.waits.list
     yield "subscriptions", internals(engine).store.subscriptions.all
     yield "retention", engine.retention.list
     yield "preview", engine.retention.preview
     yield "payloads", engine.database.check_payloads
-    yield "keys", engine.keys
+    yield "keys", engine.keys.list
     yield "flows", engine.flows.list
     yield "graphs", engine.graphs.list
     yield "events", lambda: list(engine.events.read())
     yield "counts", internals(engine).store.runs.counts
     for run_id in ids["run"]:
         yield f"run {run_id}", partial(_record, engine, run_id)
-        yield f"history {run_id}", partial(engine.history, run_id)
+        yield f"history {run_id}", partial(_history, engine, run_id)
         yield f"why {run_id}", partial(engine.why, run_id)
         yield f"spending {run_id}", partial(engine.budgets.usage, run_id)
     for flow_id in ids["flow"]:
@@ -280,6 +280,10 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
 
 def _record(engine: Engine, run_id: str) -> object:
     return engine.run(run_id).record
+
+
+def _history(engine: Engine, run_id: str) -> object:
+    return engine.run(run_id).history()
 
 
 def raw_error(call: Callable[[], object]) -> Exception | None:
