@@ -76,7 +76,11 @@ def _exit(ledger: Ledger, action: str, error: StoreGone) -> NoReturn:
 
 def _working_engine(url: str) -> Engine:
     engine = Engine(
-        url, lifetime=f"{SESSION_LIFETIME}s", linger="50ms", crash_limit=1_000_000, concurrency=200
+        url,
+        session_ttl=f"{SESSION_LIFETIME}s",
+        idle_timeout="50ms",
+        crash_limit=1_000_000,
+        concurrency=200,
     )
     try:
         engine.work()

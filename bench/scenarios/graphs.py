@@ -32,7 +32,7 @@ def holdfast(place: Place) -> dict[str, float]:
     from holdfast import Engine
 
     with Engine(
-        place.url, workflows=[ours.job, ours.listener], lanes=["default"], linger="1h"
+        place.url, workflows=[ours.job, ours.listener], lanes=["default"], idle_timeout="1h"
     ) as engine:
         _chains(engine, place, 5)
         turns = [

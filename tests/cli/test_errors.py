@@ -174,7 +174,7 @@ def test_an_url_that_names_no_database(call, url):
         ),
         (["worker", "shop.py:nothing"], 1, "has no nothing"),
         (["worker", "shop.py", "--concurrency", "0"], 2, "not in the range"),
-        (["worker", "shop.py:some", "--grace", "long"], 2, "is not a duration"),
+        (["worker", "shop.py:some", "--shutdown-timeout", "long"], 2, "is not a duration"),
         (["runs", "--status", "finished"], 2, "is not valid: use pending"),
         (["runs", "--since", "yesterday"], 2, "neither a duration"),
         (["runs", "--limit", "0"], 2, "not in the range"),

@@ -156,6 +156,16 @@ def test_sizes_are_read_and_written(call, keys):
     assert "1.5 GB" in call.text("db", "retention")
 
 
+def test_a_change_of_a_rule_keeps_the_settings_that_are_not_named(call, keys):
+    call.run("shop.py:parcel", '"a"')
+    first = ["--workflow", "parcel", "--status", "failed", "--what", "events"]
+    (rule,) = call.json("db", "retention", "set", "old", *first, "--older-than", "30d")
+
+    (changed,) = call.json("db", "retention", "set", "old", "--keep-last", "5")
+
+    assert changed == {**rule, "keep_last": 5}
+
+
 def test_pruning_can_name_a_workflow(call, keys):
     call.run("shop.py:parcel", '"a"')
 

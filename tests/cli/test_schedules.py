@@ -142,3 +142,19 @@ def test_other_rules_can_be_added(call, nightly):
     assert "2 dates" in call.text("schedules")
     with Engine(call.json("db", "info")["database"]) as engine:
         assert len(engine.schedules.next("five")) == 5
+
+
+def test_a_change_keeps_the_settings_that_are_not_given(call, nightly):
+    call.text("schedules", "set", nightly, "--priority", "7", "--tag", "team=7", "--jitter", "1m")
+    call.text("schedules", "pause", nightly, "--reason", "repairs")
+    before = call.json("schedules", "show", nightly)
+
+    call.text("schedules", "set", nightly, "--overlap", "queue")
+
+    after = call.json("schedules", "show", nightly)
+    assert (before["overlap"], after["overlap"]) == ("skip", "queue")
+    assert {**after, "overlap": "skip"} == before
+
+
+def test_a_new_schedule_needs_a_workflow(call, nightly):
+    assert "needs a workflow" in call.error("schedules", "set", "new", "--interval", "5m")

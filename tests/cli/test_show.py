@@ -156,7 +156,7 @@ def with_worker(call, reached):
 
     run = call.json("show", "last")["id"]
     with Engine(os.environ["HOLDFAST_DB"], workflows=[shop.listener, shop.sleeper]) as engine:
-        internals(engine).worker.linger = 0
+        internals(engine).worker.idle_timeout = 0
         wait_until(engine, lambda: reached(engine, run))
 
 
@@ -289,7 +289,8 @@ def test_db_check_names_a_broken_law(call, database):
         raw.execute("UPDATE holdfast_run SET finished_at = NULL")
     raw.close()
 
-    assert "a finished run has ended and only that: 1 broken" in call.text("db", "check", code=1)
+    report = call.text("db", "check", code=1)
+    assert "a run has an end time exactly if its status is final: 1 broken" in report
     assert call.json("db", "check", code=1)["ok"] is False
 
 

@@ -34,7 +34,7 @@ async def chatting() -> str:
 
 @pytest.fixture
 def run(database):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start(chatting, tags={"customer": "7"})
         run.result(timeout=20)
         return run.id
@@ -172,7 +172,9 @@ def test_webhooks_are_added_listed_and_removed(call, run):
 def test_without_its_key_a_blob_is_shown_in_words_too(database, call, monkeypatch):
     monkeypatch.delenv("HOLDFAST_KEYS", raising=False)
     with Engine(
-        database, codec=Encrypted({"k1": base64.b64encode(b"1" * 32).decode()}, "k1"), grace=1
+        database,
+        codec=Encrypted({"k1": base64.b64encode(b"1" * 32).decode()}, "k1"),
+        shutdown_timeout=1,
     ) as engine:
         run = engine.start(chatting)
         run.result(timeout=20)

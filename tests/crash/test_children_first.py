@@ -85,11 +85,15 @@ def cancelled(lab) -> None:
     children_first(lab)
 
 
-@pytest.mark.parametrize("linger", [0, 10], ids=["parked", "in memory"])
+@pytest.mark.parametrize("idle_timeout", [0, 10], ids=["parked", "in memory"])
 @pytest.mark.parametrize("shape", [gathering, gathering_blocking], ids=lambda shape: shape.name)
-def test_children_undo_before_a_parent_that_fails(shape, linger):
+def test_children_undo_before_a_parent_that_fails(shape, idle_timeout):
     crash_everywhere(
-        shape, setup=undone.clear, doubles=1, engine={"linger": linger}, check=children_first
+        shape,
+        setup=undone.clear,
+        doubles=1,
+        engine={"idle_timeout": idle_timeout},
+        check=children_first,
     )
 
 

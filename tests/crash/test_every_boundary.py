@@ -318,7 +318,7 @@ def test_a_run_comes_to_the_same_end_wherever_its_worker_dies(shape):
     "shape", [sequence, sleeping, sleeping_blocking], ids=lambda shape: shape.name
 )
 def test_a_run_comes_to_the_same_end_when_it_never_waits_in_memory(shape):
-    everywhere(shape, 2, engine={"linger": 0})
+    everywhere(shape, 2, engine={"idle_timeout": 0})
 
 
 def test_a_step_takes_effect_once_more_at_most_for_each_crash():

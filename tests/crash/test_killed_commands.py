@@ -25,7 +25,8 @@ import sys
 from holdfast import Engine
 from holdfast.codecs import Encrypted
 from holdfast.testing import internals
-engine = Engine(sys.argv[1], codec=Encrypted({"k1": b"1" * 32, "k2": b"2" * 32}, "k2"), large=500)
+codec = Encrypted({"k1": b"1" * 32, "k2": b"2" * 32}, "k2")
+engine = Engine(sys.argv[1], codec=codec, inline_limit=500)
 apply = internals(engine).store.apply
 def told(batch):
     print(len(batch), flush=True)
@@ -83,7 +84,7 @@ def codec(key="k1"):
 def fill(database):
     """Leave runs that have ended and runs that wait, with large and small values; return what is to
     come of them."""
-    with Engine(database, codec=codec(), large=500) as engine:
+    with Engine(database, codec=codec(), inline_limit=500) as engine:
         ended = [engine.start(parent, f"{number}{TEXT}", False) for number in range(RUNS)]
         waiting = [engine.start(parent, f"{number}", True) for number in range(5)]
         results = {run.id: run.result(timeout=60) for run in ended}
@@ -129,7 +130,7 @@ def end(script, arguments):
 
 def is_whole(database, results, waiting):
     """Check a database that can be worked on, and let the runs that wait come to their ends."""
-    with Engine(database, codec=codec("k2"), large=500) as engine:
+    with Engine(database, codec=codec("k2"), inline_limit=500) as engine:
         for run_id in waiting:
             if engine.run(run_id).status != "completed":
                 engine.signal(run_id, "more", TEXT)
@@ -145,7 +146,7 @@ def test_rekey_is_killed_at_random_instants(databases):
     codes = []
     for code in killed_at_random(REKEY, [database], random.Random(SEED), 60):
         codes.append(code)
-        with closing(Engine(database, codec=codec("k2"), large=500)) as engine:
+        with closing(Engine(database, codec=codec("k2"), inline_limit=500)) as engine:
             assert engine.database.check() == []
             assert engine.database.check_payloads().damaged == []
     assert -9 in codes

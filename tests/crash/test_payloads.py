@@ -25,7 +25,10 @@ from holdfast.testing.clock import VirtualClock
 SIZE = 3000
 SECRET = b"a secret of 16 bytes or more"
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}
-ENGINES = {"plain": {"large": 1000}, "encrypted": {"large": 1000, "codec": Encrypted(KEYS, "k1")}}
+ENGINES = {
+    "plain": {"inline_limit": 1000},
+    "encrypted": {"inline_limit": 1000, "codec": Encrypted(KEYS, "k1")},
+}
 ENDED = sorted(status.value for status in FINAL)
 
 
@@ -140,7 +143,7 @@ def database(request, tmp_path):
 def fill(database, clock, codec=None, runs=3):
     """Leave finished runs that share payloads, and one that lives and shares them too."""
     with Engine(
-        database, clock=clock, codec=codec, large=1000, lifetime="36500d", poll="1h"
+        database, clock=clock, codec=codec, inline_limit=1000, session_ttl="36500d", poll="1h"
     ) as engine:
         text = noise(SIZE, 7)
         ids = [engine.start(child_of_it, text) for _ in range(runs)]
@@ -153,7 +156,7 @@ def fill(database, clock, codec=None, runs=3):
 
 
 def open_again(database, clock, codec=None):
-    return Engine(database, clock=clock, codec=codec, large=1000)
+    return Engine(database, clock=clock, codec=codec, inline_limit=1000)
 
 
 def die_and_repeat(database, clock, codec, kinds, act, check):

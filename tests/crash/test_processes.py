@@ -171,10 +171,10 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
 
 
 def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
-    first = workers.start(lifetime="1h")  # that its heart has stopped would be noticed in an hour
+    first = workers.start(session_ttl="1h")  # without a heartbeat it counts as dead in an hour
     runs = [engine.start("patient", "go") for _ in range(10)]
     until(lambda: len(workers.effects()) == 10, what="all at work")
-    second = workers.start(lifetime="1h")
+    second = workers.start(session_ttl="1h")
 
     workers.kill(first)
     until(
@@ -189,12 +189,13 @@ def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
 
 @pytest.mark.parametrize("how", ["read", "delete"])
 def test_a_live_worker_whose_sessions_file_is_read_or_deleted_keeps_its_runs(workers, engine, how):
-    first = workers.start(lifetime="1h")
+    first = workers.start(session_ttl="1h")
     run = engine.start("meddling", how, "go")
     until(lambda: len(workers.effects()) == 1, what="at work")
 
-    second = workers.start(lifetime="1h")  # it checks all sessions before it says that it is ready
-    third = workers.start(lifetime="1h")
+    # It checks all sessions before it says that it is ready.
+    second = workers.start(session_ttl="1h")
+    third = workers.start(session_ttl="1h")
 
     assert {session.pid for session in engine.workers.list()} == {first.pid, second.pid, third.pid}
     workers.tell("go")
@@ -207,10 +208,10 @@ def test_a_live_worker_whose_sessions_file_is_read_or_deleted_keeps_its_runs(wor
 def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_killed(
     workers, engine, how
 ):
-    first = workers.start(lifetime="1h")
+    first = workers.start(session_ttl="1h")
     run = engine.start("meddling", how, "go")
     until(lambda: len(workers.effects()) == 1, what="at work")
-    second = workers.start(lifetime="1h")
+    second = workers.start(session_ttl="1h")
 
     workers.kill(first)
     killed = time.monotonic()
@@ -224,13 +225,13 @@ def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_k
 
 
 def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers, engine):
-    hanging = workers.start(lifetime="1s")
+    hanging = workers.start(session_ttl="1s")
     runs = [engine.start("patient", "go") for _ in range(5)]
     until(lambda: len(workers.effects()) == 5, what="all at work")
     old = {session.id for session in engine.workers.list()}
     workers.stop(hanging)
 
-    other = workers.start(lifetime="1h")  # however slow the machine is, nobody takes it for dead
+    other = workers.start(session_ttl="1h")  # however slow the machine is, nobody takes it for dead
     until(lambda: len(workers.effects()) == 10, what="takeover")
     workers.kill(hanging, signal.SIGCONT)
     workers.tell("go")
@@ -249,12 +250,12 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
 
 
 def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, engine):
-    stopped = workers.start(lifetime="1s", concurrency=20)
+    stopped = workers.start(session_ttl="1s", concurrency=20)
     runs = [engine.start("blocked_between_steps", "go") for _ in range(10)]
     until(lambda: workers.lines("blocked", stopped) == 10, what="all between their steps")
     workers.stop(stopped)
 
-    other = workers.start(lifetime="1h", concurrency=20)
+    other = workers.start(session_ttl="1h", concurrency=20)
     until(lambda: workers.lines("blocked", other) == 10, what="takeover")
     workers.tell("go")
     assert [run.result(timeout=PATIENCE) for run in runs] == [other.pid] * 10

@@ -1,4 +1,4 @@
-"""A worker process for tests that kill it: ``python victim.py DATABASE FOLDER {"lifetime": "1s",
+"""A worker process for tests that kill it: ``python victim.py DATABASE FOLDER {"session_ttl": "1s",
 ...}``.
 
 What its steps do to the world is a line in a file, written before the step returns. It works until

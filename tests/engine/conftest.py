@@ -37,7 +37,7 @@ def database(request, tmp_path) -> Iterator[str]:
 
 @pytest.fixture
 def engine(database) -> Iterator[Engine]:
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         yield engine
         assert engine.database.check() == []
 

@@ -110,7 +110,7 @@ WORKFLOWS = [payer, plain, bulky, failing, sleeper, listener, gated, caller, ite
 
 def populate(url: str, clock: Any) -> None:
     """Create one entity of every kind."""
-    with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
+    with Engine(url, clock=clock, shutdown_timeout=1, workflows=WORKFLOWS) as engine:
         engine.lanes.set(
             "narrow",
             concurrency=5,

@@ -79,7 +79,7 @@ WORKFLOWS = [plain, failing, sleeper, listener, careful, fragile, item, family]
 
 def populate(url, clock):
     """Create one run of each kind, and return their ids."""
-    with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
+    with Engine(url, clock=clock, shutdown_timeout=1, workflows=WORKFLOWS) as engine:
         engine.lanes.set("narrow", concurrency=1, rate="5/h")
         engine.lanes.set("closed", paused=True)
         made = {
@@ -134,7 +134,7 @@ def open_items(engine):
 
 def go_on(url, clock, ids):
     """Continue all copied runs until they end, and check their outcomes."""
-    with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
+    with Engine(url, clock=clock, shutdown_timeout=1, workflows=WORKFLOWS) as engine:
         assert engine.start(plain, 1, key="order-1").id == ids["completed"]
         with pytest.raises(RunExists):
             engine.start(plain, 2, key="order-1")

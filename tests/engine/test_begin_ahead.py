@@ -159,7 +159,7 @@ def test_a_run_that_waits_on_after_a_signal_occupies_no_place(database):
 
     async def main() -> None:
         async with AsyncEngine(
-            database, workflows=[twice, other], concurrency=1, linger="1h"
+            database, workflows=[twice, other], concurrency=1, idle_timeout="1h"
         ) as engine:
             run = await engine.start(twice, id="r1")
             await waiting(engine, run)

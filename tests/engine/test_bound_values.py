@@ -207,7 +207,7 @@ def test_a_reference_that_names_no_key_leads_to_nothing_encrypted(database):
 
 @SIZES
 def test_inputs_of_members_that_wait(database, size):
-    with Engine(database, codec=codec(), large=1000) as engine:
+    with Engine(database, codec=codec(), inline_limit=1000) as engine:
         graph = Graph()
         held = graph.add(listening, "x", name="held")
         for name in ("a", "b"):
@@ -241,7 +241,7 @@ def test_forks_own_their_values(database, size):
 
 def test_values_are_opened_in_the_database_that_they_were_copied_to(database, tmp_path):
     source = str(tmp_path / "source.db")
-    with Engine(source, codec=codec(), large=1000) as engine:
+    with Engine(source, codec=codec(), inline_limit=1000) as engine:
         engine.start(showing, "s", id="shown").result(timeout=20)
         wait_for(engine, engine.start(listening, "a" * 2000, id="a"), "waiting")
         graph = Graph()
@@ -250,7 +250,7 @@ def test_values_are_opened_in_the_database_that_they_were_copied_to(database, tm
         wait_for(engine, engine.run("g::held"), "waiting")
     with closing(open_store(source)) as store:
         assert copy_store(store, lambda: open_store(database, half_copied=True)).same
-    with Engine(database, codec=codec(), large=1000) as engine:
+    with Engine(database, codec=codec(), inline_limit=1000) as engine:
         for run in ("a", "g::held"):
             engine.signal(run, "more", "m")
             engine.signal(run, "last", "l")

@@ -627,7 +627,7 @@ def test_an_asynchronous_engine_offers_the_same(database):
 
 
 def test_a_step_that_spends_costs_one_statement_more(tmp_path):
-    with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
+    with Engine(tmp_path / "cost.db", poll="1h", session_ttl="1h", driver="sqlite3") as engine:
         engine.budgets.set("team", {"tokens": 1000})
         engine.start(thinker, 1, budget="team").result(timeout=20)
         said: list[str] = []
@@ -661,7 +661,7 @@ def test_a_branch_without_room_goes_on_though_others_are_at_work(database):
     async def branches() -> int:
         return sum(await gather(long_work.aio(), think_first(50)))
 
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.budgets.set("team", {"tokens": 10})
         run = engine.start(branches, budget="team")
         wait_until(engine, lambda: any(event.kind == "step_blocked" for event in run.history()))

@@ -17,7 +17,7 @@ from tests.engine.waiting import wait_for, wait_until
 
 def test_an_engine_without_keys_that_was_open_before_is_refused(database, caplog):
     """Nothing that it writes after the database became encrypted is in clear."""
-    with Engine(database, grace=1) as before:
+    with Engine(database, shutdown_timeout=1) as before:
         run = before.start(keeping, "harmless")
         wait_for(before, run, "waiting")
         with Engine(database, codec=k1(), workflows=[]) as after:
@@ -61,7 +61,7 @@ def test_a_worker_without_keys_writes_no_value_once_the_database_is_encrypted(da
             return SECRET
         return await hold_up()
 
-    with Engine(database, workflows=[held], grace=1) as before:
+    with Engine(database, workflows=[held], shutdown_timeout=1) as before:
         run = before.start(held)
         if what == "result":
             wait_for(before, run, "waiting")

@@ -50,7 +50,7 @@ def fresh_meter(monkeypatch):
 
 @pytest.fixture
 def small(database):
-    with Engine(database, grace=1, concurrency=LIMIT) as engine:
+    with Engine(database, shutdown_timeout=1, concurrency=LIMIT) as engine:
         yield engine
         assert engine.database.check() == []
 
@@ -127,7 +127,7 @@ def test_runs_started_by_several_threads_do_not_exceed_it(small):
 
 
 def test_blocking_workflows_do_not_exceed_the_threads(database):
-    with Engine(database, grace=1, threads=3) as engine:
+    with Engine(database, shutdown_timeout=1, threads=3) as engine:
         runs = engine.start_many(metered_thread, range(RUNS))
         assert [run.status for run in runs].count("running") == 3
         doors.set()
@@ -182,14 +182,14 @@ def test_a_place_that_a_claim_may_lease_is_not_taken_by_a_run_that_wakes():
 
 
 def test_runs_that_wait_let_others_in_at_once(database):
-    with Engine(database, grace=1, concurrency=LIMIT, poll=600) as engine:
+    with Engine(database, shutdown_timeout=1, concurrency=LIMIT, poll=600) as engine:
         runs = engine.start_many(hearing_metered, range(RUNS))
 
         wait_until(engine, lambda: all(run.status == "waiting" for run in runs))
 
 
 def test_a_run_whose_starter_is_gone_is_found(database):
-    with Engine(database, grace=1, concurrency=1, lifetime=0.3) as engine:
+    with Engine(database, shutdown_timeout=1, concurrency=1, session_ttl=0.3) as engine:
         runs, request = internals(engine).client.start(
             metered, (7,), {}, {}, internals(engine).lease
         )

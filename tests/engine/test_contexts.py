@@ -205,5 +205,5 @@ def test_a_completed_run_of_which_a_step_is_not_recorded_breaks_a_law(database):
             id=run.id,
         )
         assert [law.split(":")[0] for law in engine.database.check()] == [
-            "a completed run has recorded the steps it was given"
+            "the history of a completed run contains all its steps"
         ]

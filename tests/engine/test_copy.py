@@ -156,7 +156,7 @@ def test_the_source_refuses_every_engine_and_names_the_target(places):
 def test_a_worker_that_lost_its_session_to_the_copy_does_nothing_and_says_why(places, caplog):
     source, _ = places
     seal = Seal(at=1, moved_to="sqlite:////elsewhere.db")
-    with Engine(source, workflows=[plain], lifetime="300ms") as engine:
+    with Engine(source, workflows=[plain], session_ttl="300ms") as engine:
         (session,) = internals(engine).store.runs.sessions()
         with closing(open_store(source)) as other:
             other.apply([EndSession(session.id, crashed=True), SealStore(seal, lambda: True)])

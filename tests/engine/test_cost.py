@@ -25,7 +25,7 @@ async def counted(steps: int) -> int:
 def statements(tmp_path):
     """Return a function that runs the workflow of *n* steps and tells what was said to the database
     meanwhile."""
-    with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
+    with Engine(tmp_path / "cost.db", poll="1h", session_ttl="1h", driver="sqlite3") as engine:
         engine.start(counted, 1).result(timeout=20)
         said: list[str] = []
         internals(engine).store.database._db.raw.set_trace_callback(said.append)

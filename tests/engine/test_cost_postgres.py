@@ -79,7 +79,7 @@ def told(postgres_server, monkeypatch):
 
         return call
 
-    with postgres_server.lend() as url, Engine(url, poll="1h", lifetime="1h") as engine:
+    with postgres_server.lend() as url, Engine(url, poll="1h", session_ttl="1h") as engine:
         store = internals(engine).store
         engine.start(thrifty, 1).result(timeout=20)
         for name in WAYS:

@@ -204,7 +204,7 @@ def try_all(lab: Any, mutation: Mutation) -> None:
             if f"in {mutation.table}:" in line and f"column {mutation.column}:" in line
         ]
 
-    with Engine(url, clock=clock, grace=1, workflows=every_feature.WORKFLOWS) as engine:
+    with Engine(url, clock=clock, shutdown_timeout=1, workflows=every_feature.WORKFLOWS) as engine:
         every_feature.use(engine, clock)
 
         assert raw_errors(engine, ids) == {}

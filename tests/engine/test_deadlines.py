@@ -124,9 +124,9 @@ def expired(run) -> bool:
 
 
 @pytest.mark.parametrize("flow", [waits, hangs], ids=lambda flow: flow.name)
-@pytest.mark.parametrize("linger", ["5s", 0])
-def test_a_run_that_waits_or_hangs_in_a_step_is_undone_and_expires(lab_of, flow, linger):
-    with lab_of(flow, linger=linger) as lab:
+@pytest.mark.parametrize("idle_timeout", ["5s", 0])
+def test_a_run_that_waits_or_hangs_in_a_step_is_undone_and_expires(lab_of, flow, idle_timeout):
+    with lab_of(flow, idle_timeout=idle_timeout) as lab:
         run = lab.start(flow, deadline="1h")
         if flow is waits:
             lab.settle()
@@ -215,9 +215,9 @@ def test_a_run_that_is_being_cancelled_already_ends_as_cancelled(lab_of):
         assert undone == ["slow"]
 
 
-@pytest.mark.parametrize("linger", ["5s", 0])
-def test_a_run_that_is_cancelled_for_the_reason_deadline_does_not_expire(lab_of, linger):
-    with lab_of(parent, waits, linger=linger) as lab:
+@pytest.mark.parametrize("idle_timeout", ["5s", 0])
+def test_a_run_that_is_cancelled_for_the_reason_deadline_does_not_expire(lab_of, idle_timeout):
+    with lab_of(parent, waits, idle_timeout=idle_timeout) as lab:
         started = lab.start(parent)
         unstarted = lab.start(waits, delay="1h")
         lab.settle()
@@ -232,9 +232,9 @@ def test_a_run_that_is_cancelled_for_the_reason_deadline_does_not_expire(lab_of,
         assert lab.engine.database.check() == []
 
 
-@pytest.mark.parametrize("linger", ["5s", 0])
-def test_all_below_an_expired_run_expires_with_it(lab_of, linger):
-    with lab_of(parent, waits, linger=linger) as lab:
+@pytest.mark.parametrize("idle_timeout", ["5s", 0])
+def test_all_below_an_expired_run_expires_with_it(lab_of, idle_timeout):
+    with lab_of(parent, waits, idle_timeout=idle_timeout) as lab:
         run = lab.start(parent, deadline="1h")
         lab.settle()
         lab.advance("1h")

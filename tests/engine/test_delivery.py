@@ -427,7 +427,7 @@ def test_a_certificate_of_another_name_is_refused(resolver, certificate):
 
 
 def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, receiver):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.webhooks.set(
             "hook", receiver.url, kind="completions", workflow=plain.name, attempts=1
         )
@@ -439,7 +439,7 @@ def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, re
         assert "holdfast worker --webhook-host 127.0.0.1" in letter.error
         assert receiver.heard == []
 
-    with Engine(database, grace=1, webhook_hosts=["127.0.0.1"]) as engine:
+    with Engine(database, shutdown_timeout=1, webhook_hosts=["127.0.0.1"]) as engine:
         engine.webhooks.redeliver("hook")
         wait_until(engine, lambda: engine.webhooks.dead_letters("hook") == [])
 
@@ -448,7 +448,7 @@ def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, re
 
 def test_an_asynchronous_engine_does_too(database, receiver):
     async def deliver(**options) -> list[str]:
-        async with AsyncEngine(database, grace=1, **options) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1, **options) as engine:
             await engine.webhooks.set(
                 "hook",
                 receiver.url,

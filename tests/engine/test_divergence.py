@@ -158,7 +158,7 @@ def test_the_step_that_was_running_does_not_run_after_a_skipped_one(database, co
             done = [] if flags.get("free") else [charge.sync()]
             return [*done, slow.sync()]
 
-    with Engine(database, grace=0, workflows=[flow]) as engine:
+    with Engine(database, shutdown_timeout=0, workflows=[flow]) as engine:
         run = engine.start(flow)
         assert begun.wait(20)
     stopped.set()

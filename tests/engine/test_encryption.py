@@ -292,7 +292,7 @@ def test_a_worker_that_learns_a_key_later_goes_on_with_what_waited_for_it(databa
     with Engine(database, codec=k1()) as engine:
         run = engine.start(keeping, SECRET)
         wait_for(engine, run, "waiting")
-    with Engine(database, codec=Encrypted(known.get, "k2"), retain="50ms") as engine:
+    with Engine(database, codec=Encrypted(known.get, "k2"), retention_interval="50ms") as engine:
         engine.signal(run.id, "more", "?")
         wait_for(engine, engine.run(run.id), "stuck")
         known["k1"] = K1
@@ -396,7 +396,9 @@ def test_runs_whose_key_is_known_are_found_behind_many_that_stay_stuck(database,
         for run in (first, *others):
             engine.signal(run.id, "more", "?")
             wait_for(engine, engine.run(run.id), "stuck")
-    with Engine(database, codec=Encrypted({"k1": K1, "k3": K3}, "k3"), retain="50ms") as engine:
+    with Engine(
+        database, codec=Encrypted({"k1": K1, "k3": K3}, "k3"), retention_interval="50ms"
+    ) as engine:
         wait_for(engine, engine.run(first.id), "completed")
         assert [engine.run(run.id).status for run in others] == ["stuck"] * 3
 
@@ -507,7 +509,7 @@ def test_runs_started_in_the_callers_transaction_are_encrypted(database):
 
 
 def test_what_is_gathered_is_encrypted_too(database):
-    with Engine(database, codec=k1(), workflows=[gathered_secrets], grace=1) as engine:
+    with Engine(database, codec=k1(), workflows=[gathered_secrets], shutdown_timeout=1) as engine:
         runs = [
             engine.start(gathered_secrets, f"{SECRET} {n}", key="k", batch=3, within="1h")
             for n in range(3)
@@ -519,7 +521,7 @@ def test_what_is_gathered_is_encrypted_too(database):
         )
         late = engine.start(gathered_secrets, SECRET, key="k", batch=2, within="1h")
     with Engine(
-        database, codec=k2(), workflows=[gathered_secrets], grace=1
+        database, codec=k2(), workflows=[gathered_secrets], shutdown_timeout=1
     ) as engine:  # another key from here on
         assert engine.start(gathered_secrets, "more", key="k", batch=2, within="1h").id == late.id
         assert engine.run(late.id).result(timeout=20) == [SECRET, "more"]

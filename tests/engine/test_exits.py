@@ -288,7 +288,7 @@ def test_a_program_that_ends_without_closing_its_engine_does_not_fail_its_steps(
     engines: list[AsyncEngine] = []
     asyncio.run(main())
     made.append(2)
-    asyncio.run(engines[0].close(grace=0))
+    asyncio.run(engines[0].close(shutdown_timeout=0))
     with closing(Engine(database)) as after:
         assert after.run("r1").history() == []
 

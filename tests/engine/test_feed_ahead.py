@@ -103,7 +103,7 @@ def test_whenever_a_run_is_cancelled_it_ends_and_can_be_told_again(database, see
         return STEPS
 
     async def first() -> list[str]:
-        async with AsyncEngine(database, workflows=[ticking], grace=0) as engine:
+        async with AsyncEngine(database, workflows=[ticking], shutdown_timeout=0) as engine:
             runs = await engine.start_many(ticking, [True] * 20 + [False] * 20)
             for run in rng.sample(runs, 20):
                 await run.cancel("enough")

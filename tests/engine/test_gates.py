@@ -412,13 +412,15 @@ def ended(clock, run):
 
 @pytest.fixture
 def timed(database, clock):
-    with Engine(database, clock=clock, poll="1h", lifetime="36500d", linger="0s") as engine:
+    with Engine(
+        database, clock=clock, poll="1h", session_ttl="36500d", idle_timeout="0s"
+    ) as engine:
         yield engine
         assert engine.database.check() == []
 
 
 def test_a_deadline_is_counted_from_the_opening_and_survives_restarts(database, clock):
-    options = {"poll": "1h", "lifetime": "36500d", "linger": "0s", "clock": clock}
+    options = {"poll": "1h", "session_ttl": "36500d", "idle_timeout": "0s", "clock": clock}
     with Engine(database, **options) as engine:
         run = engine.start(ask, {"timeout": "2h"})
         found = opened(engine, run)

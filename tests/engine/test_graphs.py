@@ -476,7 +476,7 @@ def test_inputs_and_results_that_are_sealed_pass_along(database):
         Encrypted({"k2": b"2" * 32, "k1": b"1" * 32}, "k2"),
     )
     large = "x" * 200_000
-    with Engine(database, codec=first, large=1000) as engine:
+    with Engine(database, codec=first, inline_limit=1000) as engine:
         graph = Graph()
         held = graph.add(listen, large, name="held")
         graph.add(pick, {"text": large, "of": held.result}, name="last")
@@ -485,7 +485,7 @@ def test_inputs_and_results_that_are_sealed_pass_along(database):
     with closing(Engine(database, codec=second, workflows=[])) as engine:
         engine.keys.rekey()
         assert set(internals(engine).store.payloads.keys_in_use()) == {"k2"}
-    with Engine(database, codec=second, large=1000) as engine:
+    with Engine(database, codec=second, inline_limit=1000) as engine:
         engine.signal(f"{run.id}::held", "go", "on")
         found = engine.graphs.result(run.id, timeout=20)
         assert found == {"last": {"text": large, "of": f"{large} on"}}

@@ -51,7 +51,7 @@ def test_threads_and_the_loop_write_at_the_same_time(database, aside):
         for n in range(first, first + 10):
             results.append(engine.start(counting_aside, n).result(timeout=60))
 
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         threads = [threading.Thread(target=call, args=(engine, 10 * number)) for number in range(4)]
         for thread in threads:
             thread.start()
@@ -68,7 +68,7 @@ def test_threads_and_the_loop_write_at_the_same_time(database, aside):
 
 def test_starts_of_one_turn_are_all_answered(database, aside):
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             runs = await asyncio.gather(
                 *(engine.start(counting_aside, n, id=f"run-{n}") for n in range(30))
             )
@@ -151,7 +151,7 @@ async def endless_alone() -> None:
 
 def test_who_has_a_word_to_say_comes_before_the_next_commit_of_a_run_alone(database):
     TURNS.clear()
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.start(alone_with_the_loop).result(timeout=60)
 
     assert TURNS == ["step 0", "others 0", "step 1", "step 2"] or TURNS == [
@@ -163,7 +163,7 @@ def test_who_has_a_word_to_say_comes_before_the_next_commit_of_a_run_alone(datab
 
 
 def test_a_run_that_never_rests_can_still_be_stopped(database):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start(endless_alone)
         engine.cancel(run.id)
         with pytest.raises(RunCancelled):
@@ -176,7 +176,7 @@ def test_who_cannot_be_told_what_was_committed_keeps_nobody_waiting(database, ca
     def fails(hints):
         raise ZeroDivisionError("nobody listens well")
 
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         internals(engine).notifier.on_commit[:0] = [fails]
         internals(engine).notifier.on_commit.append(told.append)
         assert engine.start(counting_aside, 1).result(timeout=60) == 3

@@ -116,7 +116,7 @@ def leading(engines):
 
 def test_the_oldest_looks_after_all_and_the_others_do_not(database):
     with ExitStack() as stack:
-        opened = [open_engine(database, lifetime="1h") for _ in range(4)]
+        opened = [open_engine(database, session_ttl="1h") for _ in range(4)]
         engines = [stack.enter_context(engine) for engine, _ in opened]
         stores = [store for _, store in opened]
         assert leading(engines) == [True, False, False, False]
@@ -217,7 +217,7 @@ def test_a_process_that_was_stopped_and_still_holds_its_runs_goes_on(database, o
 
 @pytest.mark.parametrize("kind", [Claim, StartRuns])
 def test_what_was_leased_while_the_store_was_in_trouble_goes_on(database, kind):
-    engine, store = open_engine(database, lifetime="600ms")
+    engine, store = open_engine(database, session_ttl="600ms")
 
     def lose_the_answer(batch, answers):
         if any(isinstance(op, kind) and answer for op, answer in zip(batch, answers, strict=True)):
@@ -256,7 +256,7 @@ async def counting() -> list[object]:
 
 
 def test_a_signal_that_comes_while_a_run_is_taken_up_counts_once(database):
-    engine, store = open_engine(database, linger="0s")
+    engine, store = open_engine(database, idle_timeout="0s")
     with engine:
         run = engine.start(counting)
 
@@ -291,17 +291,19 @@ def test_routes_that_could_not_be_read_are_read_again(database, question):
 
 
 @pytest.mark.parametrize(
-    ("question", "linger"),
+    ("question", "idle_timeout"),
     [("signals.of_runs", "0s"), ("runs.histories", "0s"), ("runs.update", "5s")],
 )
 def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(
-    database, question, linger
+    database, question, idle_timeout
 ):
-    engine, store = open_engine(database, lifetime="600ms", linger=linger)
+    engine, store = open_engine(database, session_ttl="600ms", idle_timeout=idle_timeout)
     with engine:
         run = engine.start(asking)
         wait_until(
-            lambda: run.status == "waiting" and (linger != "0s" or run.record.session_id is None)
+            lambda: (
+                run.status == "waiting" and (idle_timeout != "0s" or run.record.session_id is None)
+            )
         )
         trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
         with closing(Engine(database)) as elsewhere:

@@ -78,7 +78,7 @@ async def chain(count: int) -> int:
 
 def test_runs_that_have_ended_are_freed_without_the_garbage_collector(database):
     async def main() -> int:
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             await (await engine.start(chain, 3)).result()
             gc.collect()
             gc.disable()

@@ -106,7 +106,9 @@ async def meddling_elsewhere(run_id: str) -> str:
 
 @pytest.fixture
 def theirs(database) -> Iterator[Engine]:
-    with Engine(database, namespace="hush-theirs", name="hush-worker", grace=1) as engine:
+    with Engine(
+        database, namespace="hush-theirs", name="hush-worker", shutdown_timeout=1
+    ) as engine:
         yield engine
 
 
@@ -564,7 +566,7 @@ def test_a_child_takes_neither_the_id_of_a_member_nor_the_budget_of_another_tree
 ):
     before = theirs_stored(database)
     with (
-        Engine(database, namespace="ours", grace=1) as engine,
+        Engine(database, namespace="ours", shutdown_timeout=1) as engine,
         pytest.raises(holdfast.errors.RunFailed, match="BadOption"),
     ):
         engine.start(drawing_elsewhere, options).result(timeout=30)
@@ -584,7 +586,7 @@ def test_an_engine_that_is_bound_to_none_sees_all(database, things):
 
 
 def test_a_workflow_of_a_bound_worker_reaches_no_other_namespace(database, things):
-    with Engine(database, namespace="ours", grace=1) as engine:
+    with Engine(database, namespace="ours", shutdown_timeout=1) as engine:
         assert engine.start(meddling_elsewhere, things.run).result(timeout=30) == "done"
 
     with closing(Engine(database, workflows=[])) as engine:
@@ -602,7 +604,9 @@ def test_a_bound_worker_delivers_no_webhooks_of_others(database):
     ):
         theirs.webhooks.set("hush-hook", receiver.url, kind="completions", after="beginning")
         all_.webhooks.set("hush-all", receiver.url, kind="completions", after="beginning")
-    with Engine(database, namespace="ours", grace=1, webhook_hosts=["127.0.0.1"]) as ours:
+    with Engine(
+        database, namespace="ours", shutdown_timeout=1, webhook_hosts=["127.0.0.1"]
+    ) as ours:
         ours.webhooks.set("ours-hook", receiver.url, kind="completions", after="beginning")
         ours.start(whispering, id="ours").result(timeout=30)
         receiver.wait(1)
@@ -615,7 +619,7 @@ def test_a_bound_worker_delivers_no_webhooks_of_others(database):
 
 def test_pruning_leaves_the_runs_of_others(database, theirs):
     theirs.start(whispering, id="hush-old").result(timeout=30)
-    with Engine(database, namespace="ours", grace=1) as ours:
+    with Engine(database, namespace="ours", shutdown_timeout=1) as ours:
         ours.start(whispering, id="ours-old").result(timeout=30)
 
         assert ours.retention.prune("0s") == 1

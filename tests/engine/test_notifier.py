@@ -39,7 +39,7 @@ def another_process(database):
         (ResultReady("a"), Hints(finished={"a", "b"}), True),
         (ResultReady("a"), Hints(ready=True, finished={"b"}), False),
     ],
-    ids=str,
+    ids=["any commit", "claimable runs", "no claimable run", "its end", "another end"],
 )
 def test_a_listener_is_notified_of_the_commits_of_its_topic(notifier, topic, hints, hears):
     notifier.poller.attach()  # the listener does not poll
@@ -50,7 +50,11 @@ def test_a_listener_is_notified_of_the_commits_of_its_topic(notifier, topic, hin
     assert not listener.wait(0.001)
 
 
-@pytest.mark.parametrize("topic", [Committed, WorkReady, ResultReady("a")], ids=str)
+@pytest.mark.parametrize(
+    "topic",
+    [Committed, WorkReady, ResultReady("a")],
+    ids=["any commit", "claimable runs", "an end"],
+)
 def test_commits_of_other_processes_notify_every_listener(notifier, topic):
     listener = notifier.subscribe(topic)
     notifier.changed()
@@ -181,7 +185,7 @@ def test_a_listener_of_a_closed_loop_is_removed(notifier):
 
 
 def test_an_engine_whose_worker_has_stopped_hears_of_other_processes_again(database):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         poller = internals(engine).notifier.poller
         assert poller.is_run_by_worker
     assert not poller.is_run_by_worker

@@ -222,11 +222,11 @@ def test_a_workflow_that_spends_what_nobody_counts_hears_of_it(idle, how):
 
 @pytest.mark.parametrize("how", ["spend", "reserve"])
 def test_a_replay_hears_the_same_even_if_it_is_counted_by_then(database, how):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.budgets.set("team", {"tokens": 5})
         run = engine.start(misspelled_spending, how, budget="team")
         wait_for_status(engine, run, "waiting")
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.budgets.set("team", {"token": 5})
         engine.signal(run.id, "go on")
         assert engine.run(run.id).result(timeout=60) == "UnknownDimension"

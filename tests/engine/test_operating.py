@@ -142,6 +142,15 @@ def test_bad_options_are_refused(engine):
     assert list(engine.runs()) == []
 
 
+def test_a_query_without_any_status_is_refused_and_selects_no_runs(idle):
+    run = idle.start(sums, 1)
+
+    with pytest.raises(BadOption, match="at least one status"):
+        idle.runs(status=[]).cancel()
+
+    assert run.status == "pending"
+
+
 def test_runs_are_listed_from_new_to_old_in_pages(engine):
     ids = [run.id for run in engine.start_many(sums, range(25))]
     first = engine.runs().page(limit=10)

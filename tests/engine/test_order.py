@@ -381,7 +381,10 @@ def test_a_worker_that_was_stopped_meanwhile_sees_the_same_order(
         stopped.set()
         go_on.wait(60)
 
-    with Engine(database, clock=clock, linger="9d") as engine, client(database, clock) as other:
+    with (
+        Engine(database, clock=clock, idle_timeout="9d") as engine,
+        client(database, clock) as other,
+    ):
         run = engine.start(race, contender, True)
         wait_for_status(engine, run, "waiting")
         wait_until(engine, lambda: run.record.session_id is not None)

@@ -207,7 +207,7 @@ def test_the_same_key_with_the_same_large_input_is_the_same_run(engine):
 def test_an_input_is_the_same_whatever_the_size_from_which_values_are_kept_apart(database):
     with Engine(database) as engine:
         first = engine.start(echo, "x" * 5000, id="one")
-    with Engine(database, large=100) as engine:
+    with Engine(database, inline_limit=100) as engine:
         assert engine.start(echo, "x" * 5000, id="one").id == first.id
         engine.start(echo, "y" * 5000, id="two")
         assert payloads(engine) >= 1
@@ -340,10 +340,10 @@ def test_what_is_no_codec_is_refused(database, codec):
 
 
 @pytest.mark.sqlite_only
-@pytest.mark.parametrize("large", [-1, "64kB", True])
-def test_a_size_that_makes_no_sense_is_refused(database, large):
-    with pytest.raises(BadOption, match="large"):
-        Engine(database, large=large)
+@pytest.mark.parametrize("inline_limit", [-1, "64kB", True])
+def test_a_size_that_makes_no_sense_is_refused(database, inline_limit):
+    with pytest.raises(BadOption, match="inline_limit"):
+        Engine(database, inline_limit=inline_limit)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_nothing_is_asked_of_the_database_on_the_programs_loop(database):
 
     async def main():
         store = Watched(await asyncio.to_thread(open_store, database))
-        async with AsyncEngine(database, store=store, grace=1) as engine:
+        async with AsyncEngine(database, store=store, shutdown_timeout=1) as engine:
             assert await use(engine) == flat(EXPECTED)
         return store.asked
 
@@ -175,7 +175,7 @@ def test_a_run_that_is_taken_over_asks_nothing_on_the_loop_either(database, tmp_
         seen.append(wait.token)
         return wait.token
 
-    with Engine(database, workflows=[taken_over], grace=1) as engine:
+    with Engine(database, workflows=[taken_over], shutdown_timeout=1) as engine:
         run_id = engine.start(taken_over).id
         while not engine.waits.list(run_id):
             engine.why(run_id)
@@ -183,7 +183,9 @@ def test_a_run_that_is_taken_over_asks_nothing_on_the_loop_either(database, tmp_
 
     async def main():
         store = Watched(await asyncio.to_thread(open_store, database))
-        async with AsyncEngine(database, workflows=[taken_over], store=store, grace=1) as engine:
+        async with AsyncEngine(
+            database, workflows=[taken_over], store=store, shutdown_timeout=1
+        ) as engine:
             token = await (await engine.run(run_id)).result(timeout=60)
             return store.asked, token, [frame.value for frame in await engine.streams.read(run_id)]
 
@@ -196,7 +198,7 @@ def test_a_run_that_is_taken_over_asks_nothing_on_the_loop_either(database, tmp_
 
 def test_with_a_database_far_away_calls_hold_the_loop_for_milliseconds(postgres_server):
     async def main(url: str) -> float:
-        async with AsyncEngine(url, grace=1) as engine:
+        async with AsyncEngine(url, shutdown_timeout=1) as engine:
             with LoopMonitor() as monitor:
                 assert await use(engine) == flat(EXPECTED)
             assert len(monitor.held) > 200
@@ -264,7 +266,7 @@ def test_a_step_that_is_dropped_has_ended_before_its_run_goes_on(database):
         return "done"
 
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             return await (await engine.start(waits_for_late)).result(timeout=60)
 
     assert asyncio.run(main()) == "done"
@@ -286,7 +288,7 @@ def test_a_step_uses_what_belongs_to_the_programs_loop(database):
             return await listen()
 
         go_on = asyncio.Event()
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             run = await engine.start(bound)
             await ready.wait()
             go_on.set()
@@ -315,7 +317,7 @@ def test_what_a_step_cannot_pay_is_refused_when_it_ends(database):
         return await asks_first()
 
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             await engine.budgets.set("small", {"tokens": 10}, on_breach="fail")
             for one in (buys, asks):
                 with pytest.raises(RunFailed) as raised:
@@ -351,7 +353,39 @@ def test_a_loop_that_is_closed_under_its_engine_lets_other_workers_go_on(databas
     engine._calls.worker_thread.thread.join(60)
 
     assert "closed its event loop before its AsyncEngine" in caplog.text
-    with Engine(database, workflows=[closed_under], grace=1) as other:
+    with Engine(database, workflows=[closed_under], shutdown_timeout=1) as other:
         assert other.run(run_id).result(timeout=60) == "x"
         assert [event.kind for event in other.run(run_id).history()].count("step_failed") == 0
     engine._calls._close(None)  # the loop of the program is closed
+
+
+@workflow
+async def started_for_a_cancelled_caller(turns: int) -> int:
+    return turns
+
+
+async def one_turn():
+    """Let the loop run everything that is ready."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
+def test_the_run_of_a_cancelled_start_begins_at_once(database):
+    async def program():
+        async with AsyncEngine(database, workflows=[started_for_a_cancelled_caller]) as engine:
+            for turns in range(8):
+                start = asyncio.ensure_future(engine.start(started_for_a_cancelled_caller, turns))
+                for _ in range(turns):
+                    await one_turn()
+                start.cancel()
+                await asyncio.gather(start, return_exceptions=True)
+            last = await engine.start(started_for_a_cancelled_caller, 8)
+            await last.result(timeout="10s")
+            runs = [await engine.run(record.id) async for record in engine.runs()]
+            return [await run.wait_until("completed", timeout="5s") for run in runs]
+
+    statuses = asyncio.run(program())
+    assert len(statuses) > 1
+    assert set(statuses) == {"completed"}

@@ -20,7 +20,7 @@ LARGE = 200
 
 
 def engine_of(database, key="k2", **options):
-    return Engine(database, codec=Encrypted(KEYS, key), large=LARGE, **options)
+    return Engine(database, codec=Encrypted(KEYS, key), inline_limit=LARGE, **options)
 
 
 @step

@@ -326,7 +326,9 @@ def test_a_child_that_was_too_late_stays_cancelled(engine):
 )
 def test_children_with_encrypted_values_are_replayed_too(database, flow, args):
     broken.add("bad")
-    with Engine(database, codec=Encrypted({"k1": b"k" * 32}, current="k1"), grace=1) as engine:
+    with Engine(
+        database, codec=Encrypted({"k1": b"k" * 32}, current="k1"), shutdown_timeout=1
+    ) as engine:
         run = failed(engine, flow, args)
         assert "bad" in replayed(engine, run)
 

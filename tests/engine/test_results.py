@@ -160,7 +160,7 @@ def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeyp
 
 def test_the_same_without_blocking(database):
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             runs = await engine.start_many(asked_for_together, [1, 2, 4])
             return await asyncio.gather(*(run.result() for run in runs))
 

@@ -59,7 +59,9 @@ def clock():
 
 @pytest.fixture
 def engine(database, clock):
-    with Engine(database, clock=clock, retain="1h", lifetime="36500d", poll="1h") as engine:
+    with Engine(
+        database, clock=clock, retention_interval="1h", session_ttl="36500d", poll="1h"
+    ) as engine:
         yield engine
         assert engine.database.check() == []
 
@@ -262,7 +264,7 @@ def _url(engine):
 
 
 def test_workers_do_it_by_themselves(database):
-    with Engine(database, retain="20ms") as engine:
+    with Engine(database, retention_interval="20ms") as engine:
         engine.start(short_lived, 1).result(timeout=20)
         engine.retention.set("all", older_than=0)
         wait_until(engine, lambda: list(engine.runs()) == [])

@@ -163,6 +163,25 @@ def test_what_a_tick_does_while_the_last_run_is_at_work(place, overlap, started,
         assert lab.engine.database.check() == []
 
 
+def test_a_change_ends_a_pause_only_if_it_says_so(place):
+    with place.lab(long) as lab:
+        schedules = lab.engine.schedules
+        schedules.set("hourly", long, interval="1h", paused="holidays")
+        assert schedules.set("hourly", interval="2h").paused == "holidays"
+        assert schedules.set("hourly", paused="repairs").paused == "repairs"
+        assert schedules.set("hourly", paused=False).paused is None
+        assert schedules.set("hourly", priority=1).paused is None
+
+
+def test_a_change_is_checked_together_with_the_settings_that_stay(place):
+    with place.lab(long) as lab:
+        schedules = lab.engine.schedules
+        schedules.set("hourly", long, interval="1h", jitter="30m")
+        with pytest.raises(BadSchedule, match="the jitter is longer"):
+            schedules.set("hourly", interval="10m")
+        assert schedules.set("hourly", interval="10m", jitter=None).jitter == 0
+
+
 def test_a_schedule_is_paused_resumed_triggered_and_removed(place):
     with place.lab(long) as lab:
         engine = lab.engine
@@ -342,7 +361,7 @@ def test_a_worker_of_one_namespace_fires_the_schedules_of_all(place):
 
 
 def test_a_worker_that_is_full_still_fires(place):
-    with place.lab(long, concurrency=1, linger=0) as lab:
+    with place.lab(long, concurrency=1, idle_timeout=0) as lab:
         engine = lab.engine
         engine.schedules.set("hourly", long, interval="1h", overlap="allow", lane="elsewhere")
         blocker = holdfast.workflow(name="scheduled_blocker")(_blocked)
@@ -449,7 +468,7 @@ def test_a_schedule_in_the_code_that_cannot_be_used_does_not_stop_the_worker(pla
 
 @pytest.mark.parametrize("name", ["AsyncEngine"])
 async def _asynchronous(database, name):
-    async with AsyncEngine(database, workflows=[long], grace=1) as engine:
+    async with AsyncEngine(database, workflows=[long], shutdown_timeout=1) as engine:
         made = await engine.schedules.set("hourly", long, interval="1h")
         assert (made.name, [one.name for one in await engine.schedules.list()]) == (
             "hourly",

@@ -283,7 +283,7 @@ def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(database
     async def use() -> int:
         return await slow.aio()
 
-    with Engine(database, clock=clock, workflows=[use], lifetime="36500d") as engine:
+    with Engine(database, clock=clock, workflows=[use], session_ttl="36500d") as engine:
         run = engine.start(use)
         assert began.wait(PATIENCE)
         clock.advance("500ms")

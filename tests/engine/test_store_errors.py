@@ -191,7 +191,7 @@ def test_a_plain_reservation_on_a_loop_repeats_its_attempt_which_does_not_count(
 
 def test_the_same_on_the_loop_of_a_program(database):
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             with (
                 disk_full_for_reservations(engine, database),
                 logged("cannot reserve amounts") as told,
@@ -227,7 +227,7 @@ def test_a_step_may_handle_the_error_of_its_reservation(engine, database):
 @pytest.mark.sqlite_only
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 def test_a_deleted_file_refuses_starts_and_stops_the_worker(database, suffix, caplog):
-    with Engine(database, grace=0.1) as engine:
+    with Engine(database, shutdown_timeout=0.1) as engine:
         acknowledged = engine.start(filling, 10)
         assert acknowledged.result(timeout=20) == 2
         os.rename(database + suffix, f"{database}.away")
@@ -277,7 +277,7 @@ def test_a_second_engine_with_another_codec_is_refused(database, engine):
 
 
 def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
-    with Engine(database, lifetime="300ms", workflows=[waiting]) as engine:
+    with Engine(database, session_ttl="300ms", workflows=[waiting]) as engine:
         run = engine.start(waiting)
         wait_for(engine, run, "waiting")
         store, session, generation = (

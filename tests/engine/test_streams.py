@@ -169,7 +169,7 @@ async def progressing() -> None:
 
 
 def test_progress_is_what_was_said_last_and_a_replay_does_not_take_it_back(database):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start(progressing)
         wait_for(engine, run, "waiting")
         assert (
@@ -179,7 +179,7 @@ def test_progress_is_what_was_said_last_and_a_replay_does_not_take_it_back(datab
             50.0,
             "begins",
         )
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.signal(run.id, "go")
         engine.run(run.id).result(timeout=20)
         assert (
@@ -200,13 +200,13 @@ async def talkative() -> str:
 
 
 def test_what_the_code_says_is_said_once_however_often_it_is_replayed(database):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start(talkative)
         wait_for(engine, run, "waiting")
     for _ in range(2):
-        with Engine(database, grace=1, linger=0) as engine:
+        with Engine(database, shutdown_timeout=1, idle_timeout=0) as engine:
             engine.signal(run.id, "nothing")
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         engine.signal(run.id, "go")
         assert engine.run(run.id).result(timeout=20) == "done"
         assert values(engine.streams.read(run.id)) == ["one", "two", {"three": 3}]
@@ -252,7 +252,7 @@ def test_a_tail_sees_what_a_step_puts_out_while_it_still_runs(engine):
 
 def test_a_coroutine_can_tail_too(database):
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             run = await engine.start(stuttering, ["a"])
             return [frame.value async for frame in engine.streams.tail(run.id)], (
                 await engine.streams.list(run.id)
@@ -282,7 +282,7 @@ def test_a_stale_worker_puts_nothing_out(database):
     async def stale() -> None:
         await linger_on()
 
-    with Engine(database, grace=1, workflows=[stale]) as engine:
+    with Engine(database, shutdown_timeout=1, workflows=[stale]) as engine:
         run = engine.start(stale)
         next(engine.streams.tail(run.id))
         engine.cancel(run.id, force=True)
@@ -393,7 +393,7 @@ def test_a_thread_that_goes_on_after_its_step_has_ended_puts_nothing_out(databas
             await wait_signal("go")
         return "done"
 
-    with Engine(database, clock=clock, workflows=[slowly], lifetime="36500d") as engine:
+    with Engine(database, clock=clock, workflows=[slowly], session_ttl="36500d") as engine:
         run = engine.start(slowly)
         assert began.wait(PATIENCE)
         clock.advance("500ms")
@@ -438,7 +438,7 @@ def test_what_a_step_prints_and_logs_is_its_output_if_it_wants(engine, capsys):
 
 
 def test_an_engine_can_capture_what_all_steps_print(database):
-    with Engine(database, capture=True, grace=1) as engine:
+    with Engine(database, capture=True, shutdown_timeout=1) as engine:
         run = engine.start(printing)
         run.result(timeout=20)
 

@@ -131,7 +131,7 @@ def test_whoever_follows_and_finds_nothing_commits_nothing(engine, monkeypatch):
 
 def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, monkeypatch):
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             await (await engine.start(plain, 1)).result(timeout=20)
             subscriptions = internals(engine).subscriptions
             consume, asked = subscriptions.consume, []
@@ -169,7 +169,7 @@ def test_a_coroutine_that_hears_something_while_it_is_cancelled_is_cancelled(idl
 
 def test_a_coroutine_can_follow_too(database):
     async def main():
-        async with AsyncEngine(database, grace=1) as engine:
+        async with AsyncEngine(database, shutdown_timeout=1) as engine:
             run = await engine.start(plain, 1)
             async for event in engine.events.follow(kind="completions", name="me"):
                 assert event.run_id == run.id
@@ -189,7 +189,7 @@ def test_what_is_no_cursor_is_refused(engine, cursor):
 
 
 def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
-    with Engine(tmp_path / "other.db", grace=1) as other:
+    with Engine(tmp_path / "other.db", shutdown_timeout=1) as other:
         run_some(other, 1)
         cursor = next(other.events.read()).cursor
         elsewhere = internals(other).store.installation.id()
@@ -297,7 +297,7 @@ def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(
 
     for at in range(1, 9):
         with new_database(request, kind, tmp_path, at) as url:
-            with Engine(url, grace=1) as engine:
+            with Engine(url, shutdown_timeout=1) as engine:
                 run_some(engine)
                 expected = sorted(all_of(engine))
             execute(url, "CREATE TABLE seen (run TEXT, seq INTEGER)")
@@ -319,7 +319,7 @@ def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(
 
 
 def test_a_name_that_moves_house_misses_nothing(database, tmp_path):
-    with Engine(database, grace=1) as engine:
+    with Engine(database, shutdown_timeout=1) as engine:
         run_some(engine, 5)
         listener = engine.start(listening)
         wait_for(engine, listener, "waiting")
@@ -334,7 +334,7 @@ def test_a_name_that_moves_house_misses_nothing(database, tmp_path):
         engine.webhooks.set("hook", "http://127.0.0.1:1/", after="beginning")
     with closing(open_store(database)) as source:
         assert copy_store(source, lambda: open_store(tmp_path / "copy.db", half_copied=True)).same
-    with Engine(tmp_path / "copy.db", grace=1) as engine:
+    with Engine(tmp_path / "copy.db", shutdown_timeout=1) as engine:
         assert all_of(engine) == order
         with pytest.raises(BadCursor):
             engine.events.read(after=cursor)
@@ -385,7 +385,7 @@ def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(
 ):
     clock = VirtualClock()
     receiver.answers = [500, 302, 500]
-    with caplog.at_level(logging.INFO), Engine(database, clock=clock, grace=1) as engine:
+    with caplog.at_level(logging.INFO), Engine(database, clock=clock, shutdown_timeout=1) as engine:
         secret = engine.webhooks.set("hook", receiver.url, kind="completions", attempts=3)
         (first,) = run_some(engine, 1)
         for attempt in (1, 2):
@@ -432,7 +432,7 @@ class Troubled:
 
 def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(database, receiver):
     store = Troubled(open_store(database))
-    with Engine(database, store=store, grace=1, poll="10ms") as engine:
+    with Engine(database, store=store, shutdown_timeout=1, poll="10ms") as engine:
         engine.webhooks.set("hook", receiver.url, kind="completions")
         receiver.may_answer.clear()
         ids = run_some(engine, 1)
@@ -451,13 +451,13 @@ def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(dat
 
 
 def test_another_worker_delivers_when_the_first_one_is_gone(database, receiver):
-    first = Engine(database, grace=1)
+    first = Engine(database, shutdown_timeout=1)
     first.work()
     first.webhooks.set("hook", receiver.url, kind="completions")
     ids = run_some(first, 1)
     receiver.wait(1)
     delivered(first)
-    with Engine(database, grace=1, poll="50ms") as second:
+    with Engine(database, shutdown_timeout=1, poll="50ms") as second:
         ids += run_some(second, 1)
         receiver.wait(2)
         owner = internals(second).store.subscriptions.get("hook").session_id
@@ -479,7 +479,7 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
     for at in range(1, 10 if kind == "sqlite" else 6):
         receiver.heard, receiver.answers = [], [204, 500]
         with new_database(request, kind, tmp_path, at) as url:
-            with Engine(url, grace=1) as engine:
+            with Engine(url, shutdown_timeout=1) as engine:
                 engine.webhooks.set(
                     "hook", "http://127.0.0.1:1/", kind="completions", after="beginning"
                 )
@@ -503,7 +503,7 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
                 abandon(engine)
             else:
                 store._store.close()
-            with Engine(url, grace=1, poll="20ms") as engine:
+            with Engine(url, shutdown_timeout=1, poll="20ms") as engine:
                 wait_until(engine, lambda e=engine: done(e))
                 dead = [
                     (letter.run_id, letter.seq) for letter in engine.webhooks.dead_letters("hook")
@@ -520,7 +520,7 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
     for at in range(1, 8) if kind == "sqlite" else (2, 3, 4):
         receiver.heard, receiver.answers = [], [500, 500]
         with new_database(request, kind, tmp_path, f"replay{at}") as url:
-            with Engine(url, grace=1) as engine:
+            with Engine(url, shutdown_timeout=1) as engine:
                 engine.webhooks.set("hook", receiver.url, kind="completions", attempts=1)
                 ids = run_some(engine, 2)
                 wait_until(engine, lambda e=engine: len(e.webhooks.dead_letters("hook")) == 2)
@@ -546,7 +546,7 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
                 abandon(engine)
             else:
                 store._store.close()
-            with Engine(url, grace=1, poll="20ms") as engine:
+            with Engine(url, shutdown_timeout=1, poll="20ms") as engine:
                 wait_until(
                     engine,
                     lambda e=engine: (
@@ -579,7 +579,7 @@ def test_values_that_are_kept_apart_or_encrypted_are_told_opened(database, recei
     text = "a secret" if encrypted else "x" * 70_000
     told, receiver.answers = json.dumps(text).encode(), [500]
     had: list = []
-    with Engine(database, codec=codec, grace=1) as engine:
+    with Engine(database, codec=codec, shutdown_timeout=1) as engine:
         engine.webhooks.set("hook", receiver.url, kind="steps", attempts=1)
         engine.start(whispering, text).result(timeout=20)
 
@@ -594,7 +594,9 @@ def test_values_that_are_kept_apart_or_encrypted_are_told_opened(database, recei
         wait_until(engine, lambda: engine.webhooks.dead_letters("hook") == [])
         assert receiver.heard[1][1] == receiver.heard[0][1]
     if encrypted:
-        with Engine(database, codec=Encrypted({"other": b"o" * 32}, "other"), grace=1) as engine:
+        with Engine(
+            database, codec=Encrypted({"other": b"o" * 32}, "other"), shutdown_timeout=1
+        ) as engine:
             with pytest.raises(KeyMissing):
                 list(engine.events.read(name="mine", kind="steps"))
             assert internals(engine).store.subscriptions.get("mine").place == internals(

@@ -827,21 +827,21 @@ ENGINE = (
     "namespace",
     "codec",
     "max_signals",
-    "large",
+    "inline_limit",
     "concurrency",
     "threads",
     "lanes",
     "capabilities",
     "name",
-    "lifetime",
-    "grace",
+    "session_ttl",
+    "shutdown_timeout",
     "poll",
-    "retain",
+    "retention_interval",
     "crash_limit",
-    "linger",
+    "idle_timeout",
     "stream_window",
-    "watch",
-    "idle_watch",
+    "poll_interval",
+    "idle_poll_interval",
     "schedules",
     "capture",
     "webhook_hosts",
@@ -855,7 +855,7 @@ def opened(path: Any, **given: Any) -> None:
     try:
         engine.work()
     finally:
-        engine.close(grace=0)
+        engine.close(shutdown_timeout=0)
 
 
 def test_an_engine_is_not_opened_with_odd_values(tmp_path):

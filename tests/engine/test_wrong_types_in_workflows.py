@@ -345,7 +345,7 @@ def unnamed(record: Any) -> str | None:
 )
 def test_a_verb_refuses_odd_values_by_name(database, spoken):
     tries = [case for case in cases() if spoken is not speak_in_a_step or case[0] in IN_STEPS]
-    with Engine(database, grace=0, threads=4000, concurrency=4000) as engine:
+    with Engine(database, shutdown_timeout=0, threads=4000, concurrency=4000) as engine:
         runs = engine.start_many(spoken, tries)
         ids = {run.id: one for run, one in zip(runs, tries, strict=True)}
         wait_until(engine, lambda: is_settled(engine, spoken))

@@ -112,7 +112,7 @@ async def paying_over_http(url: str) -> str:
 
 def test_what_is_asked_again_is_done_once(bank, outside, tmp_path):
     attempts.clear()
-    with Engine(tmp_path / "engine.db", grace=1) as engine:
+    with Engine(tmp_path / "engine.db", shutdown_timeout=1) as engine:
         run = engine.start(paying_over_http, bank)
 
         assert run.result(timeout="20s") == f"{run.id}:pay_over_http"

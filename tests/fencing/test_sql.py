@@ -306,7 +306,7 @@ def fenced_task(outside: str, amount: int) -> int:
 def test_a_holder_that_was_overtaken_while_it_worked_writes_nothing(outside, work, tmp_path):
     global scene
     scene = found = Scene()
-    with Engine(tmp_path / "engine.db", grace=1) as engine:
+    with Engine(tmp_path / "engine.db", shutdown_timeout=1) as engine:
         run = engine.start(work, outside, 5)
         assert found.began.wait(20)
         assert engine.tasks.revoke(run.id)

@@ -88,9 +88,12 @@ def ends(store, *graphs):
     """Stage *graphs*; return a batch that ends the first two members of each and resolves the
     graphs."""
     store.apply([stage(*graphs)])
-    members = [run_of(graph, name) for graph in graphs for name in "xy"]
     return [
-        *(advance(one, status=Status.COMPLETED, result=b"1") for one in members),
+        *(
+            advance(run_of(graph, name), status=Status.COMPLETED, result=b"1", graph_id=graph)
+            for graph in graphs
+            for name in "xy"
+        ),
         ResolveGraphs(compose=compose, lease=lambda route: "s1"),
     ]
 

@@ -70,7 +70,7 @@ async def hang() -> str:
 async def hanging() -> str:
     return await hang()
 
-with Engine(sys.argv[1], lifetime="1h") as engine:
+with Engine(sys.argv[1], session_ttl="1h") as engine:
     say(engine.start(hanging).id)
     sys.stdin.readline()
 """

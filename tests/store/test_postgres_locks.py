@@ -9,8 +9,10 @@ import pytest
 
 from holdfast.core.events import EventKind
 from holdfast.core.graphs.model import CancelPolicy, run_of
+from holdfast.core.runs import Limits
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
+from holdfast.store.budgets.operations import ReserveBudget, SetBudget
 from holdfast.store.graphs.operations import CancelGraph, StageGraphs
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.postgres.dialect import SQL
@@ -19,7 +21,15 @@ from holdfast.store.store import Store
 from holdfast.store.tasks.operations import OverrideRun, RevokeLease, SetPriority
 from tests.store.helpers import furnished, in_threads, stage, wait_until
 
-LINE = {"step": "late", "attempt": 1, "data": b"1", "error": None, "started_at": None, "at": 1}
+LINE = {
+    "step": "late",
+    "attempt": 1,
+    "data": b"1",
+    "error": None,
+    "started_at": None,
+    "at": 1,
+    "role": None,
+}
 WAITS_FOR_A_LOCK = (
     "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname ="
     " current_database()"
@@ -147,3 +157,26 @@ def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(sto
         (1, EventKind.PRIORITY_CHANGED),
         (2, EventKind.RUN_CANCELLED),
     ]
+
+
+def test_ending_a_child_from_outside_locks_its_parent_before_its_budgets(store, url):
+    """As in the commit of a holder that ends. Otherwise the two would deadlock over a parent and a
+    budget that their runs share."""
+    reserve = ReserveBudget(
+        run_id="child", generation=1, budgets=("team",), key="k", amounts={"usd": 5}
+    )
+    store.apply([SetBudget(name="team", limits=Limits({"usd": 100})), reserve])
+    with psycopg.connect(url) as db, psycopg.connect(url, autocommit=True) as watcher:
+        db.execute(SQL["load_state"], {"run_id": "parent"})
+
+        def look():
+            try:
+                wait_until(lambda: watcher.execute(WAITS_FOR_A_LOCK).fetchall())
+                db.execute("SELECT 1 FROM holdfast.budget_line FOR NO KEY UPDATE NOWAIT")
+            finally:
+                db.rollback()
+
+        in_threads(look, lambda: store.apply([RequestCancel("child", "enough", force=True)]))
+
+    (line,) = store.budgets.lines(["team"])
+    assert (store.runs.get("child").status, line.reserved) == (Status.CANCELLED, 0)

@@ -49,7 +49,7 @@ import sys
 sys.path.insert(0, {root!r})
 from holdfast import Engine
 from tests.store.test_postgres_pooler import counting
-with Engine({url!r}, workflows=[counting], lifetime="2s"):
+with Engine({url!r}, workflows=[counting], session_ttl="2s"):
     sys.stdin.read()
 """
 
@@ -147,7 +147,7 @@ def test_a_killed_worker_is_noticed_by_its_heartbeat(url, direct):
         finally:
             victim.kill()
             victim.communicate()
-        with Engine(url, workflows=[counting], lifetime="2s"):
+        with Engine(url, workflows=[counting], session_ttl="2s"):
             run.signal("add", 1)
             assert run.result(timeout=30) == 7
 

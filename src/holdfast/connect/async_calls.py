@@ -24,6 +24,7 @@ from holdfast.core.validation import checked_call
 from holdfast.engine.runtime.notifier import AsyncListener, Committed, Topic
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.thread_pool import ThreadPool
+from holdfast.engine.worker.worker import Worker
 from holdfast.errors import EngineClosed
 from holdfast.service.runs import Request
 from holdfast.store.database import Started
@@ -86,11 +87,11 @@ class AsyncCalls:
         program_loop = ProgramLoop(asyncio.get_running_loop())
         await self._in_thread(lambda: self.worker_thread.start(program_loop))
 
-    async def close(self, grace: Duration | None) -> None:
+    async def close(self, shutdown_timeout: Duration | None) -> None:
         """Stop the worker and close the database. Repeated calls do nothing."""
         if self._closed:
             return
-        seconds = seconds_of(grace)
+        seconds = seconds_of(shutdown_timeout)
         self._closed = True
         await self._threads.run(partial(self._close, seconds))
         self._threads.close()
@@ -137,16 +138,27 @@ class AsyncCalls:
         """Commit a request and return its decoded answer. The worker commits it if it serves the
         running loop, which saves a thread; otherwise a thread does."""
         parts = await self.opened()
-        loop = asyncio.get_running_loop()
-        worker = parts.worker
-        works_here = (
-            worker is not None
-            and worker.program_loop is not None
-            and worker.program_loop.loop is loop
-        )
-        if worker is None or not works_here or worker.stopping or parts.sealer.is_heavy(request.op):
+        worker = _worker_of_this_loop(parts)
+        if worker is None or parts.sealer.is_heavy(request.op):
             return await self._in_thread(lambda: parts.commit(request))
         return request.decode(await worker.ask(parts.sealer.seal(request.op)))
+
+    async def start(self, runs: list[NewRun], request: Request[list[Started]]) -> list[Started]:
+        """Commit the start of runs and return the answers. The worker executes the runs that the
+        commit has leased to it, even if the caller is cancelled meanwhile."""
+        parts = await self.opened()
+
+        def adopted(answers: list[Started]) -> list[Started]:
+            parts.adopt(runs, answers)
+            return answers
+
+        worker = _worker_of_this_loop(parts)
+        if worker is None or parts.sealer.is_heavy(request.op):
+            return await self._in_thread(lambda: adopted(parts.commit(request)))
+        answer = await worker.ask(
+            parts.sealer.seal(request.op), lambda answer: adopted(request.decode(answer))
+        )
+        return request.decode(answer)
 
     async def lease(self, function: Callable[[], T], give_back: Callable[[T], None]) -> T:
         """Call a function that leases runs, in a thread, and return the leases. If the caller is
@@ -242,6 +254,14 @@ class AsyncCalls:
             yield listener
         finally:
             listener.close()
+
+
+def _worker_of_this_loop(parts: Components) -> Worker | None:
+    """Return the worker if it serves the running loop and accepts operations."""
+    worker = parts.worker
+    if worker is None or worker.program_loop is None or worker.stopping:
+        return None
+    return worker if worker.program_loop.loop is asyncio.get_running_loop() else None
 
 
 class AsyncPrepared(Generic[T]):

@@ -54,11 +54,11 @@ class Calls:
         """Start the worker. Raises EngineClosed."""
         self.worker_thread.start()
 
-    def close(self, grace: Duration | None) -> None:
+    def close(self, shutdown_timeout: Duration | None) -> None:
         """Stop the worker and close the database. Repeated calls do nothing."""
         if self._parts.closed:
             return
-        seconds = seconds_of(grace)
+        seconds = seconds_of(shutdown_timeout)
         self._parts.closed = True
         self.worker_thread.stop(seconds)
         self._parts.close()
@@ -81,6 +81,13 @@ class Calls:
     def send(self, request: Request[T]) -> T:
         """Commit a request and return its decoded answer. Raises EngineClosed."""
         return self._parts.commit(request)
+
+    def start(self, runs: list[NewRun], request: Request[list[Started]]) -> list[Started]:
+        """Commit the start of runs, let the worker execute the runs that the commit has leased to
+        it, and return the answers. Raises EngineClosed."""
+        answers = self._parts.commit(request)
+        self._parts.adopt(runs, answers)
+        return answers
 
     def lease(self, function: Callable[[], T], give_back: Callable[[T], None]) -> T:
         """Call a function that leases runs, and return the leases. No caller is cancelled here, so

@@ -37,7 +37,7 @@ from holdfast.engine.worker.worker import Worker
 from holdfast.errors import BadOption, CodecMismatch, EngineClosed, StoreError, UnknownWorkflow
 from holdfast.errors.base import shown
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.payloads.value_format import LARGE
+from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.flows import FlowService
 from holdfast.service.gates import GateService
 from holdfast.service.graphs import GraphService
@@ -85,8 +85,8 @@ class EngineOptions:
         store: Any = None,
         driver: str | None = None,
         max_signals: int = MOST_SIGNALS,
-        large: int = LARGE,
-        locked: bool = False,
+        inline_limit: int = INLINE_LIMIT,
+        read_only_values: bool = False,
         work: bool = True,
         **options: Any,
     ) -> None:
@@ -94,11 +94,13 @@ class EngineOptions:
         self.url: str | os.PathLike[str] = url
         self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
         self.max_signals: int = checked_limit(max_signals)
-        if isinstance(large, bool) or not isinstance(large, int) or large < 0:
+        if isinstance(inline_limit, bool) or not isinstance(inline_limit, int) or inline_limit < 0:
             raise BadOption(
-                option="large", value=large, why="the limit must be a number of bytes, 0 or more"
+                option="inline_limit",
+                value=inline_limit,
+                why="the limit must be a number of bytes, 0 or more",
             )
-        self.large: int = large
+        self.inline_limit: int = inline_limit
         self.workflows: dict[str, Definition] | None = None
         if workflows is not None:
             checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
@@ -110,7 +112,7 @@ class EngineOptions:
         self.clock: Clock | None = None if clock is None else checked_clock(clock)
         self.store: Any = store
         self.driver: dict[str, Any] = {} if driver is None else {"driver": driver}
-        self.locked: bool = locked
+        self.read_only_values: bool = read_only_values
 
 
 class Components:
@@ -126,7 +128,7 @@ class Components:
             plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
         )
         self.sealer = self._new_sealer(
-            plan.large, owns_store=plan.store is None, locked=plan.locked
+            plan.inline_limit, owns_store=plan.store is None, read_only_values=plan.read_only_values
         )
         self.clock: Clock = plan.clock or self.store.clock
         self.writer = GroupCommit(self.store)
@@ -213,18 +215,20 @@ class Components:
 
         return read
 
-    def _new_sealer(self, large: int, *, owns_store: bool, locked: bool) -> PayloadSealer:
+    def _new_sealer(
+        self, inline_limit: int, *, owns_store: bool, read_only_values: bool
+    ) -> PayloadSealer:
         """Return the sealer of stored values.
 
         An encrypted database is never used in clear: an engine without keys may only read it, and
-        only if the caller passed *locked*. Raises CodecMismatch. On errors the store is closed,
-        unless the caller passed it in.
+        only if the caller passed *read_only_values*. Raises CodecMismatch. On errors the store
+        is closed, unless the caller passed it in.
         """
         cipher = getattr(self.codec, "cipher", None)
         packing = getattr(self.codec, "packing", None)
         try:
             encrypted = self.store.installation.setting(ENCRYPTION) is not None
-            if cipher is None and encrypted and not locked:
+            if cipher is None and encrypted and not read_only_values:
                 raise CodecMismatch(
                     database=self.store.url,
                     stored=f"{self.codec.name}, encrypted",
@@ -234,7 +238,7 @@ class Components:
                 self.store,
                 cipher,
                 packing,
-                large,
+                inline_limit,
                 json=self.codec.name == JsonCodec.name,
                 locked=cipher is None and encrypted,
             )
@@ -447,8 +451,10 @@ _CHECKED: dict[str, Callable[[str, Any], Any]] = {
     "schedules": checked_flag,
     "capture": checked_flag,
     **dict.fromkeys(("concurrency", "threads", "crash_limit"), partial(checked_count, least=1)),
-    **dict.fromkeys(("lifetime", "linger", "poll", "stream_window", "retain"), _micros),
-    **dict.fromkeys(("grace", "watch", "idle_watch"), _seconds),
+    **dict.fromkeys(
+        ("session_ttl", "idle_timeout", "poll", "stream_window", "retention_interval"), _micros
+    ),
+    **dict.fromkeys(("shutdown_timeout", "poll_interval", "idle_poll_interval"), _seconds),
 }
 """The functions that check a setting and convert it to its unit."""
 

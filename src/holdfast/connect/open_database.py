@@ -82,7 +82,7 @@ def opened(
     store = open_store(url, create=create, codec=codec_name, **options)
     try:
         engine = Engine(
-            url, store=store, workflows=[], codec=codec, locked=True, namespace=namespace
+            url, store=store, workflows=[], codec=codec, read_only_values=True, namespace=namespace
         )
         yield OpenDatabase(engine, store, engine._calls.open().sealer, namespace)
     finally:

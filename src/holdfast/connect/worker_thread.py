@@ -85,24 +85,24 @@ class WorkerThread:
         self._stop.add_done_callback(lambda done: loop.stop())
 
     def _begin_to_stop(
-        self, worker: Worker, loop: asyncio.AbstractEventLoop, grace: float | None
+        self, worker: Worker, loop: asyncio.AbstractEventLoop, shutdown_timeout: float | None
     ) -> None:
         """Stop the worker, and then its loop, unless that has begun already. Call it on that
         loop."""
         if self._stop is None:
-            self._stop = loop.create_task(worker.stop(grace=grace))
+            self._stop = loop.create_task(worker.stop(shutdown_timeout=shutdown_timeout))
             self._stop.add_done_callback(lambda done: loop.stop())
 
-    def stop(self, grace: float | None) -> None:
+    def stop(self, shutdown_timeout: float | None) -> None:
         """Stop the worker, if it was started, and wait until its thread has ended. Executing steps
-        have *grace* seconds to end."""
+        have *shutdown_timeout* seconds to end."""
         worker = self._parts.worker
         loop = self.loop
         thread = self.thread
         if thread is None or worker is None or loop is None or not thread.is_alive():
             return
         with suppress(RuntimeError):  # the loop may have ended meanwhile
-            loop.call_soon_threadsafe(self._begin_to_stop, worker, loop, grace)
+            loop.call_soon_threadsafe(self._begin_to_stop, worker, loop, shutdown_timeout)
         thread.join()
 
     def check_stopped(self) -> None:

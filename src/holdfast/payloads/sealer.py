@@ -28,7 +28,7 @@ from holdfast.errors import BadData, HoldfastError, KeyMissing
 from holdfast.payloads.codecs import Cipher, Compression
 from holdfast.payloads.reread import Rereading, opened_again
 from holdfast.payloads.signing_secrets import SigningSecrets
-from holdfast.payloads.value_format import HEAVY, LARGE, ValueFormat
+from holdfast.payloads.value_format import HEAVY, INLINE_LIMIT, ValueFormat
 from holdfast.store.effects import Effect
 from holdfast.store.runs.operations import Advance, DebounceStart, StartChildren, StartRuns
 from holdfast.store.signals.operations import SignalOtherRun, SignalRun
@@ -57,12 +57,12 @@ class PayloadSealer:
         store: View,
         cipher: Cipher | None = None,
         packing: Compression | None = None,
-        large: int = LARGE,
+        inline_limit: int = INLINE_LIMIT,
         *,
         json: bool = True,
         locked: bool = False,
     ) -> None:
-        self.values = ValueFormat(store, cipher, packing, large, json=json, locked=locked)
+        self.values = ValueFormat(store, cipher, packing, inline_limit, json=json, locked=locked)
         self.secrets = SigningSecrets(self.values)
         self._stored = Rereading(store)
 

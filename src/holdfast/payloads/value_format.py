@@ -24,7 +24,7 @@ from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.codecs import Cipher, Compression
 from holdfast.store.store import View
 
-LARGE = 64 * 1024
+INLINE_LIMIT = 64 * 1024
 """A value of more bytes than this is kept apart, unless the engine has another setting."""
 
 PART = 512 * 1024
@@ -61,7 +61,7 @@ class ValueFormat:
         store: View,
         cipher: Cipher | None,
         packing: Compression | None,
-        large: int,
+        inline_limit: int,
         *,
         json: bool,
         locked: bool,
@@ -69,9 +69,9 @@ class ValueFormat:
         self.fetch: Fetch = store.payloads.get
         self.cipher: Cipher | None = cipher
         self._packing: Compression | None = packing
-        self.large: int = large
+        self.inline_limit: int = inline_limit
         self.locked: bool = locked
-        self.small: int = _unchanged_size(cipher, packing, large, json=json, locked=locked)
+        self.small: int = _unchanged_size(cipher, packing, inline_limit, json=json, locked=locked)
         """Values of at most this many bytes are stored unchanged; -1 if each must be looked at."""
 
     def passes(self, data: bytes) -> bool:
@@ -85,7 +85,7 @@ class ValueFormat:
             return data
         if self.locked:
             raise KeyMissing(what="this database is encrypted, and no key is known here")
-        if len(data) > self.large:
+        if len(data) > self.inline_limit:
             payload = self._apart(data)
             payloads.append(payload)
             stored = reference(payload.key, payload.digest, len(data))
@@ -262,7 +262,12 @@ class ValueFormat:
 
 
 def _unchanged_size(
-    cipher: Cipher | None, packing: Compression | None, large: int, *, json: bool, locked: bool
+    cipher: Cipher | None,
+    packing: Compression | None,
+    inline_limit: int,
+    *,
+    json: bool,
+    locked: bool,
 ) -> int:
     """Return the size in bytes up to which values are stored unchanged without looking at them; -1
     if there is none.
@@ -271,7 +276,7 @@ def _unchanged_size(
     them must be looked at."""
     if cipher is not None or locked or not json:
         return -1
-    return large if packing is None else min(large, packing.over)
+    return inline_limit if packing is None else min(inline_limit, packing.over)
 
 
 def _unpacked(form: bytes, body: bytes, what: str) -> bytes:

@@ -402,7 +402,11 @@ class RunService:
         return [self.sealer.readable(run) for run in self.store.runs.find(self._filter(filters))]
 
     def _filter(self, filters: dict[str, Any]) -> RunFilter:
-        statuses = known_statuses(filters.pop("status", None))
+        status = filters.pop("status", None)
+        statuses = known_statuses(status)
+        if status is not None and not statuses:
+            # An empty list must not select all runs: a bulk verb would change every one of them.
+            raise BadOption(option="status", value=status, why="name at least one status")
         for name in ("since", "until"):
             if filters.get(name) is not None:
                 filters[name] = moment(filters[name], self.store.now(), sign=-1)

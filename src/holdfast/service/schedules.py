@@ -90,7 +90,7 @@ class ScheduleService:
         """Create a schedule, or change the given options of it. The answer is the schedule. Raises
         BadSchedule, BadOption, UnknownWorkflow."""
         schedule = self._merged(name, workflow, options, origin=origin)
-        op = SetSchedule(schedule)
+        op = SetSchedule(schedule, sets_pause="paused" in options)
         return Request(op, lambda answer: self.get(schedule.name))
 
     def _merged(
@@ -109,7 +109,9 @@ class ScheduleService:
             workflow = old.workflow
             kept += [name for name in _OF_THE_WORKFLOW if name not in options]
         new = self.wanted(name, workflow, options, origin=origin, stored=old)
-        return msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+        merged = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+        self._check_ticks(merged)
+        return merged
 
     def wanted(
         self,

@@ -11,7 +11,7 @@ from holdfast.store.reader import Reader
 from holdfast.store.rows import values_of
 from holdfast.store.soundness import described
 
-REFERENCES_RECORDED = "what a run refers to is noted"
+REFERENCES_RECORDED = "every payload reference of a run is recorded"
 """The law that ``_lost_references`` checks, in the words of `db check`."""
 
 

@@ -93,7 +93,7 @@ def _lifetime(row: Mapping[str, Any]) -> object:
     """Return for how long a session lives after a heartbeat: its worker records it. The lifetime of
     a remote worker is not recorded."""
     try:
-        return msgspec.json.decode(row["serves"]).get("lifetime", CENTURY)
+        return msgspec.json.decode(row["serves"]).get("session_ttl", CENTURY)
     except UNREADABLE:
         return CENTURY
 

@@ -31,7 +31,7 @@ PATIENCE = 30.0
 HOPS = 10_000
 """How often time is moved for one run before the lab raises NeverEnds."""
 
-UNHURRIED = {"poll": "1h", "lifetime": "36500d", "name": "lab", "schedules": False}
+UNHURRIED = {"poll": "1h", "session_ttl": "36500d", "name": "lab", "schedules": False}
 """The engine options of a lab: nothing happens because real time passes, only by notification or
 when virtual time is due. Schedules in code start runs only when a test asks for it."""
 
@@ -86,7 +86,7 @@ class Lab:
 
     def close(self) -> None:
         """Stop the engine, and remove its file if the lab created it."""
-        self.engine.close(grace=0)
+        self.engine.close(shutdown_timeout=0)
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -170,7 +170,7 @@ class Lab:
 
     def restart(self) -> None:
         """Close the engine in an orderly way, and open another one on the same file."""
-        self.engine.close(grace=0)
+        self.engine.close(shutdown_timeout=0)
         self.engine = self._open()
 
     def crash(self) -> None:

@@ -73,7 +73,6 @@ def retention(ctx: click.Context) -> None:
 @click.option(
     "--what",
     metavar="WHAT",
-    default="runs",
     help="What is deleted: runs, or only their events or frames; default: runs. E.g. --what events",
 )
 @click.option(
@@ -105,26 +104,12 @@ def retention(ctx: click.Context) -> None:
     help="Delete the oldest runs until the data is no larger than this. E.g. --max-size 2GB",
 )
 @printing
-def set_rule(
-    name: str,
-    what: str,
-    workflow: str | None,
-    status: list[str],
-    older_than: str | None,
-    keep_last: int | None,
-    max_size: int | None,
-) -> None:
-    """Create the rule NAME, or replace it."""
+def set_rule(name: str, status: list[str], max_size: int | None, **options: Any) -> None:
+    """Create or change the rule NAME; settings that are not named keep their value."""
+    named = {**options, "status": status or None, "max_bytes": max_size}
+    settings = {option: value for option, value in named.items() if value is not None}
     with command_context().opened(create=True) as database:
-        database.engine.retention.set(
-            name,
-            what=what,
-            workflow=workflow,
-            status=status,
-            older_than=older_than,
-            keep_last=keep_last,
-            max_bytes=max_size,
-        )
+        database.engine.retention.set(name, **settings)
         _print([rule for rule in database.engine.retention.list() if rule.name == name])
 
 

@@ -129,7 +129,7 @@ def run(
     except KeyboardInterrupt:
         if started is not None and not detach:
             _explain_interrupt(started.id)
-        engine.close(grace="2s")
+        engine.close(shutdown_timeout="2s")
         raise
     finally:
         engine.close()

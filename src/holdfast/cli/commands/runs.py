@@ -77,6 +77,7 @@ def runs(
 ) -> None:
     """List runs, newest first."""
     filters["namespace"] = filters["namespace"] or command_context().namespace
+    filters["status"] = filters["status"] or None
     with command_context().opened() as database:
         if parent is not None:
             filters["parent_id"] = database.find(parent).id

@@ -49,7 +49,7 @@ def schedules(ctx: click.Context) -> None:
     context_settings=NEGATIVE_NUMBERS,
 )
 @click.argument("name", metavar="NAME")
-@click.argument("target", metavar="MODULE:WORKFLOW")
+@click.argument("target", metavar="[MODULE:WORKFLOW]", required=False)
 @click.argument("args", metavar="[ARGS_JSON]...", nargs=-1, type=JSON)
 @click.option(
     "--cron",
@@ -75,40 +75,34 @@ def schedules(ctx: click.Context) -> None:
 @click.option(
     "--zone",
     metavar="NAME",
-    default="UTC",
     help="The time zone of the rule. E.g. --zone Europe/Berlin",
 )
 @click.option(
     "--overlap",
     type=click.Choice(OVERLAPS),
-    default="skip",
     help="What a tick does while the last run has not ended. E.g. --overlap queue",
 )
 @click.option(
     "--queue-limit",
     metavar="N",
     type=int,
-    default=100,
     help="The maximum number of queued ticks. E.g. --queue-limit 10",
 )
 @click.option(
     "--misfire",
     type=click.Choice(MISFIRES),
-    default="once",
     help="What happens to ticks that were missed while no worker ran. E.g. --misfire all",
 )
 @click.option(
     "--catch-up",
     metavar="N",
     type=int,
-    default=100,
     help="The maximum number of missed ticks that are made up for. E.g. --catch-up 10",
 )
 @click.option(
     "--grace",
     metavar="TIME",
     type=DURATION,
-    default="1m",
     help="How late a tick may start with --misfire none. E.g. --grace 5m",
 )
 @click.option(
@@ -122,7 +116,6 @@ def schedules(ctx: click.Context) -> None:
     "--priority",
     metavar="N",
     type=int,
-    default=0,
     help="Runs with a higher priority start first; -1000 to 1000. E.g. --priority 10",
 )
 @click.option(
@@ -138,11 +131,11 @@ def schedules(ctx: click.Context) -> None:
     type=TAGS,
     help="The tags of the runs. E.g. --tag team=7",
 )
-@click.option("--paused", is_flag=True, help="Create the schedule paused.")
+@click.option("--paused", is_flag=True, default=None, help="Create the schedule paused.")
 @printing
 def set_schedule(
     name: str,
-    target: str,
+    target: str | None,
     args: Sequence[Any],
     dates: Sequence[str],
     tags: Sequence[tuple[str, str]],
@@ -150,18 +143,19 @@ def set_schedule(
 ) -> None:
     """Create or change the schedule NAME, which starts runs of MODULE:WORKFLOW with arguments.
 
-    Give exactly one of --cron, --interval, --date and --repeat."""
-    workflow = load_workflow(target)
+    A new schedule needs MODULE:WORKFLOW, and one of --cron, --interval, --date and --repeat. An
+    existing schedule keeps the settings that are not given."""
+    workflow = None if target is None else load_workflow(target)
+    many_values = {"args": args, "tags": dict(tags), "dates": dates}
     settings = {option: value for option, value in options.items() if value is not None}
+    settings |= {option: values for option, values in many_values.items() if values}
     engine = Engine(
         command_context().url,
         codec=command_context().codec(),
         namespace=command_context().namespace,
     )
     try:
-        engine.schedules.set(
-            name, workflow, args=args, tags=dict(tags), dates=dates or None, **settings
-        )
+        engine.schedules.set(name, workflow, **settings)
         _show(engine, name)
     finally:
         engine.close()

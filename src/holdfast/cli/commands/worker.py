@@ -74,10 +74,10 @@ LOG_INTERVAL = 0.2
     help="The name of this worker; default: host and pid. E.g. --name gpu-1",
 )
 @click.option(
-    "--grace",
+    "--shutdown-timeout",
     metavar="DURATION",
     type=DURATION,
-    help="How long running steps may take to end on shutdown. E.g. --grace 1m",
+    help="How long running steps may take to end on shutdown. E.g. --shutdown-timeout 1m",
 )
 @many(
     "--webhook-host",
@@ -202,7 +202,7 @@ async def _work(parts: Components) -> int:
     await stop_signals.first.wait()
     log.info(
         "stopping: running steps may end within %gs; signal again to stop at once",
-        parts.settings.grace,
+        parts.settings.shutdown_timeout,
     )
     code = await _stop(worker, stop_signals)
     printing.cancel()

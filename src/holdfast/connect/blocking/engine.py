@@ -33,7 +33,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.status import Status
 from holdfast.core.unset import UNSET
-from holdfast.payloads.value_format import LARGE
+from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.runs import Moment, refuse_debounce
 from holdfast.store.clock import Clock
 from holdfast.store.waits.operations import MOST_SIGNALS
@@ -62,38 +62,38 @@ class Engine:
         store: Any = None,
         driver: str | None = None,
         max_signals: int = MOST_SIGNALS,
-        large: int = LARGE,
-        locked: bool = False,
+        inline_limit: int = INLINE_LIMIT,
+        read_only_values: bool = False,
         name: str = "",
         namespace: str | None = None,
         lanes: str | Iterable[str] | None = None,
         capabilities: str | Iterable[str] = (),
         concurrency: int | None = None,
         threads: int | None = None,
-        lifetime: Duration | None = None,
-        linger: Duration | None = None,
+        session_ttl: Duration | None = None,
+        idle_timeout: Duration | None = None,
         crash_limit: int | None = None,
         poll: Duration | None = None,
-        watch: Duration | None = None,
-        idle_watch: Duration | None = None,
-        grace: Duration | None = None,
+        poll_interval: Duration | None = None,
+        idle_poll_interval: Duration | None = None,
+        shutdown_timeout: Duration | None = None,
         schedules: bool = True,
         stream_window: Duration | None = None,
         capture: bool = False,
         webhook_hosts: str | Iterable[str] | None = None,
-        retain: Duration | None = None,
+        retention_interval: Duration | None = None,
     ) -> None:
         """Check the options. A blocking engine opens the database now; an asynchronous one opens it
         in a thread, with ``async with`` or at the first call.
 
         With *work*, the context manager also starts a worker. *workflows* are the workflows that it
         executes, all that the process defines if None. *namespace* binds the engine to one
-        namespace. *codec* encodes values; values of more than *large* bytes are stored apart from
-        their rows. A run accepts *max_signals* signals at most. *locked* allows an engine without
-        keys to read an encrypted database. *clock* and *store* replace the clock and the database
-        of the engine, for tests; *driver* is the driver of a SQLite file. All other options are
-        settings of the worker, as the guide to workers describes them. Raises BadOption, BadUrl,
-        UnknownWorkflow.
+        namespace. *codec* encodes values; values of more than *inline_limit* bytes are stored apart
+        from their rows. A run accepts *max_signals* signals at most. *read_only_values* allows an
+        engine without keys to read an encrypted database. *clock* and *store* replace the clock and
+        the database of the engine, for tests; *driver* is the driver of a SQLite file. All other
+        options are settings of the worker, as the guide to workers describes them. Raises
+        BadOption, BadUrl, UnknownWorkflow.
         """
         self._calls = Calls(
             EngineOptions(
@@ -105,26 +105,26 @@ class Engine:
                 store=store,
                 driver=driver,
                 max_signals=max_signals,
-                large=large,
-                locked=locked,
+                inline_limit=inline_limit,
+                read_only_values=read_only_values,
                 name=name,
                 namespace=namespace,
                 lanes=lanes,
                 capabilities=capabilities,
                 concurrency=concurrency,
                 threads=threads,
-                lifetime=lifetime,
-                linger=linger,
+                session_ttl=session_ttl,
+                idle_timeout=idle_timeout,
                 crash_limit=crash_limit,
                 poll=poll,
-                watch=watch,
-                idle_watch=idle_watch,
-                grace=grace,
+                poll_interval=poll_interval,
+                idle_poll_interval=idle_poll_interval,
+                shutdown_timeout=shutdown_timeout,
                 schedules=schedules,
                 stream_window=stream_window,
                 capture=capture,
                 webhook_hosts=webhook_hosts,
-                retain=retain,
+                retention_interval=retention_interval,
             )
         )
         self.budgets = Budgets(self._calls)
@@ -173,10 +173,10 @@ class Engine:
         EngineClosed."""
         self._calls.work()
 
-    def close(self, *, grace: Duration | None = None) -> None:
-        """Stop the worker and close the database. Executing steps have *grace* to end; other runs
-        are parked or their leases returned. Repeated calls do nothing."""
-        self._calls.close(grace)
+    def close(self, *, shutdown_timeout: Duration | None = None) -> None:
+        """Stop the worker and close the database. Executing steps have *shutdown_timeout* to
+        end; other runs are parked or their leases returned. Repeated calls do nothing."""
+        self._calls.close(shutdown_timeout)
 
     # Starting
 
@@ -327,8 +327,7 @@ class Engine:
             started = self._calls.start_within(own_connection, runs)
             return Run(self._calls, started[0].id)
         runs, request = parts.client.start(workflow, args, kwargs, options, parts.lease)
-        answers = self._calls.send(request)
-        parts.adopt(runs, answers)
+        answers = self._calls.start(runs, request)
         return Run(self._calls, answers[0].id)
 
     def start_many(

@@ -53,7 +53,8 @@ class Schedules:
     ) -> Schedule:
         """Create a schedule, which starts runs of a workflow by a rule, or change the schedule of
         that name. Settings of an existing schedule that are not passed stay as they are, and so
-        does its workflow if that is None.
+        does its workflow if that is None. A workflow that is passed brings its own lane, version
+        and capabilities, unless they are passed, too.
 
         One of *cron*, *interval*, *dates* and *repeat* sets the times, in the time zone *zone*;
         *jitter* delays each tick by a random time. *overlap* says what happens to a tick while an

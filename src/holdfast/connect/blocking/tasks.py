@@ -136,10 +136,10 @@ class Tasks:
         """Open a holder of leases, for a program that executes runs itself: ``async with
         engine.tasks.worker(...) as worker: worker.claim(10)``.
 
-        It leases runs of these *workflows* and *lanes* (all of them if None) that require none but
-        these *capabilities*. A lease lasts for *ttl* unless it is renewed. *horizon* ("366d") is
-        the longest time that a wait may last. Without *claims* it does not count as a worker that
-        serves runs. Raises BadOption.
+        It leases runs of these *workflows* and *lanes* that require none but these *capabilities*.
+        One of *workflows* and *lanes* may be None, for all of them. A lease lasts for *ttl* unless
+        it is renewed. *horizon* ("366d") is the longest time that a wait may last. Without *claims*
+        it does not count as a worker that serves runs. Raises BadOption.
         """
         holder = LeaseHolder(
             worker=worker,

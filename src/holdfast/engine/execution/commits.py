@@ -155,7 +155,7 @@ def _stays_in_memory(run: Execution, wake_at: int | None) -> bool:
         return False
     if not all(pending.is_timed for pending in run.pending.values()):
         return True
-    return wake_at is not None and wake_at - run.state.now() <= context.linger
+    return wake_at is not None and wake_at - run.state.now() <= context.idle_timeout
 
 
 def without_parking(run: Execution, op: Advance) -> Advance:

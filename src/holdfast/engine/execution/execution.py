@@ -457,7 +457,7 @@ class RunExecution:
             return
         wake_at = self.mailbox.due_at
         if self.state.waiting:
-            leaves_at = self.state.waiting_since + self.context.linger
+            leaves_at = self.state.waiting_since + self.context.idle_timeout
             wake_at = leaves_at if wake_at is None else min(wake_at, leaves_at)
         await self.mailbox.sleep(wake_at, self.context.timers)
 

@@ -29,7 +29,7 @@ def should_leave_memory(run: Execution) -> bool:
     if run.context.stopping:
         return run.pending.only_wait()
     state = run.state
-    return state.waiting and state.now() >= state.waiting_since + run.context.linger
+    return state.waiting and state.now() >= state.waiting_since + run.context.idle_timeout
 
 
 async def leave_memory(run: Execution) -> None:

@@ -38,7 +38,7 @@ class WorkerContext(Protocol):
     """Where async user code runs, if not on the worker's own loop."""
     session_id: str
     stopping: bool
-    linger: int
+    idle_timeout: int
     """Microseconds for which a waiting run stays in memory."""
     stream_window: float
     """Seconds for which output is buffered."""

@@ -15,13 +15,13 @@ class WorkerSettings(msgspec.Struct, kw_only=True, frozen=True):
     concurrency: int = 1000
     threads: int = 100
     """How many blocking workflows run at once, each in a thread of its own."""
-    lifetime: int = 15_000_000
-    linger: int = 5_000_000
+    session_ttl: int = 15_000_000
+    idle_timeout: int = 5_000_000
     crash_limit: int = 5
     poll: int = 1_000_000
-    watch: float = 0.002
-    idle_watch: float = 0.02
-    grace: float = 30.0
+    poll_interval: float = 0.002
+    idle_poll_interval: float = 0.02
+    shutdown_timeout: float = 30.0
     schedules: bool = True
     """Whether the worker writes the schedules that decorators in the code declare."""
     stream_window: int = 10_000
@@ -30,5 +30,5 @@ class WorkerSettings(msgspec.Struct, kw_only=True, frozen=True):
     """Whether the prints and logs of steps are part of their output."""
     webhook_hosts: tuple[str, ...] = ()
     """Hosts that webhooks may deliver to although their addresses are not public."""
-    retain: int = 60_000_000
+    retention_interval: int = 60_000_000
     """How often a worker checks whether retention rules have something to delete."""

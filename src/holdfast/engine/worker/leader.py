@@ -46,14 +46,14 @@ class Leader:
         store: Store,
         writer: GroupCommit,
         *,
-        lifetime: int,
+        session_ttl: int,
         mine: Callable[[], str],
         freed: Callable[[], None],
         settle: Callable[[], None],
     ) -> None:
         self._store: Store = store
         self._writer: GroupCommit = writer
-        self._lifetime = lifetime / 1_000_000
+        self._session_ttl = session_ttl / 1_000_000
         self._mine: Callable[[], str] = mine
         self._freed: Callable[[], None] = freed
         self._resolve_graphs: Callable[[], None] = settle
@@ -74,7 +74,7 @@ class Leader:
 
     def _pause(self) -> float:
         often = CLOSELY if self._place < 2 else RARELY * random.uniform(0.75, 1.25)
-        return min(self._lifetime / 3, often)
+        return min(self._session_ttl / 3, often)
 
     async def tick(self) -> None:
         """Find out who leads, and do what falls to this worker."""
@@ -88,7 +88,7 @@ class Leader:
                 break
             # A session that cannot be ended, such as a damaged row, must not keep this loop going.
             tried.update(ids)
-        hung = time.monotonic() - self._last_run > self._lifetime / 3
+        hung = time.monotonic() - self._last_run > self._session_ttl / 3
         # A leader that hangs may be alive and do nothing: then the second oldest steps in.
         if self.is_leader or (self._place == 1 and hung):
             await self.run_all()

@@ -28,7 +28,7 @@ def session_of(
         "namespace": settings.namespace,
         "concurrency": settings.concurrency,
         "crash_limit": settings.crash_limit,
-        "lifetime": settings.lifetime,
+        "session_ttl": settings.session_ttl,
     }
     host = socket.gethostname()
     return Session(
@@ -39,7 +39,7 @@ def session_of(
         slot=slot,
         started_at=now,
         beat_at=now,
-        expires_at=now + settings.lifetime,
+        expires_at=now + settings.session_ttl,
         serves=msgspec.json.encode(serves),
     )
 

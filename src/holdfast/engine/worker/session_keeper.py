@@ -80,7 +80,7 @@ class SessionKeeper:
 
     async def beat_forever(self) -> None:
         """Send heartbeats, and keep the lock, for ever."""
-        interval = self._context.settings.lifetime / 3_000_000
+        interval = self._context.settings.session_ttl / 3_000_000
         due = self._context.loop.time() + interval
         while True:
             await asyncio.sleep(min(interval, KEEP_EVERY))
@@ -95,7 +95,7 @@ class SessionKeeper:
         sure_until = self._lease_from_now()
         session_id = self._context.session_id
         alive = await self._context.writer.submit(
-            Heartbeat(session_id, self._context.settings.lifetime, self.seen_notification)
+            Heartbeat(session_id, self._context.settings.session_ttl, self.seen_notification)
         )
         if session_id != self._context.session_id:
             return  # a concurrent heartbeat has found out, and opened the next session
@@ -112,7 +112,7 @@ class SessionKeeper:
 
         By this process's own clock; a fifth of the lifetime is kept as a margin.
         """
-        return uptime() + 0.8 * self._context.settings.lifetime / 1_000_000
+        return uptime() + 0.8 * self._context.settings.session_ttl / 1_000_000
 
     def is_certain(self) -> bool:
         """Return whether this session is certainly alive: its last heartbeat is recent.

@@ -84,8 +84,8 @@ class Worker:
         self.program_loop = program_loop
         self.session_id = ""
         self.stopping = False
-        self.linger = settings.linger
-        self.pause = settings.retain
+        self.idle_timeout = settings.idle_timeout
+        self.pause = settings.retention_interval
         self.seen_lines: dict[tuple[str, ...], list[BudgetLine]] = {}
         self.stream_window = settings.stream_window / 1_000_000
         self.captures = settings.capture
@@ -123,7 +123,7 @@ class Worker:
         self.duties = Leader(
             store,
             writer,
-            lifetime=settings.lifetime,
+            session_ttl=settings.session_ttl,
             mine=lambda: self.session_id,
             freed=self.claims.ready.set,
             settle=self.settler.wake,
@@ -166,7 +166,7 @@ class Worker:
         )
         self._jobs = [self.loop.create_task(self.guarded(job)) for job in jobs]
 
-    async def stop(self, *, grace: float | None = None) -> None:
+    async def stop(self, *, shutdown_timeout: float | None = None) -> None:
         """Claim nothing more, let running steps end, park or hand back all runs, and end the
         session."""
         self.stopping = True
@@ -174,7 +174,9 @@ class Worker:
             execution.notify()
         if self._tasks:
             ends = [task.over for task in self._tasks]
-            await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
+            if shutdown_timeout is None:
+                shutdown_timeout = self.settings.shutdown_timeout
+            await asyncio.wait(ends, timeout=shutdown_timeout)
         await self.kill()
 
     def is_shut_out(self, error: Exception) -> bool:
@@ -314,7 +316,7 @@ class Worker:
     async def _watch_forever(self) -> None:
         """Poll for commits of other processes."""
         while True:
-            await self._poller.wait(self.settings.watch, self.settings.idle_watch)
+            await self._poller.wait(self.settings.poll_interval, self.settings.idle_poll_interval)
             if not self._poller.poll():
                 continue
             self.claims.route_cache.stale = True
@@ -327,12 +329,21 @@ class Worker:
 
     # Runs of this session
 
-    async def ask(self, op: Operation) -> Any:
+    async def ask(self, op: Operation, on_answer: Callable[[Any], object] | None = None) -> Any:
         """Commit an operation for a coroutine of user code, on whichever loop it runs; return
-        the answer."""
+        the answer. *on_answer* is called with the answer, on the worker's loop, even if the
+        coroutine is cancelled meanwhile."""
         program_loop = self.program_loop
-        submit = self.writer.submit
-        return await (submit(op) if program_loop is None else program_loop.ask(partial(submit, op)))
+        submit = partial(self._submit, op, on_answer)
+        return await (submit() if program_loop is None else program_loop.ask(submit))
+
+    def _submit(
+        self, op: Operation, on_answer: Callable[[Any], object] | None
+    ) -> asyncio.Future[Any]:
+        future = self.writer.submit(op)
+        if on_answer is not None:
+            future.add_done_callback(partial(_pass_on, on_answer))
+        return future
 
     def resolve_graphs_with_commit(self) -> None:
         """Resolve graphs in the transaction that is about to be committed: it ends a member."""
@@ -454,3 +465,9 @@ class Worker:
     def is_abandoned(self) -> bool:
         # A loop that ends cancels all its tasks: those of the jobs, and with them those of steps.
         return any(job.cancelling() for job in self._jobs)
+
+
+def _pass_on(on_answer: Callable[[Any], object], future: asyncio.Future[Any]) -> None:
+    """Call *on_answer* with the result of a future, unless it has none."""
+    if not future.cancelled() and future.exception() is None:
+        on_answer(future.result())

@@ -1,24 +1,24 @@
 -- Laws about budgets and reservations.
 
--- name: nobody_has_spent_or_set_aside_less_than_nothing
+-- name: budget_amounts_are_not_negative
 SELECT budget FROM holdfast.budget_line
  WHERE used < 0 OR reserved < 0 OR hard < 0 OR soft < 0;
 
--- name: what_is_set_aside_in_a_budget_is_what_runs_have_set_aside
+-- name: the_reserved_amount_of_a_budget_is_the_sum_of_its_reservations
 SELECT budget FROM holdfast.budget_line AS budget_line
  WHERE reserved <> (SELECT COALESCE(SUM(amount), 0) FROM holdfast.reservation AS reservation
                      WHERE reservation.budget = budget_line.budget AND reservation.dimension = budget_line.dimension);
 
--- name: only_a_run_that_lives_has_something_set_aside
+-- name: a_reservation_belongs_to_a_run_that_has_not_ended
 SELECT run_id FROM holdfast.reservation AS reservation
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = reservation.run_id AND run.finished_at IS NULL);
 
--- name: what_a_step_has_set_aside_belongs_to_a_run_that_is_held
+-- name: a_reservation_of_a_step_belongs_to_a_leased_run
 SELECT run_id FROM holdfast.reservation AS reservation
  WHERE lasting = 0
    AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = reservation.run_id AND run.session_id IS NOT NULL);
 
--- name: a_budget_of_a_tree_has_spent_what_its_runs_have_spent_or_less
+-- name: a_tree_budget_has_used_at_most_the_sum_of_its_runs
 SELECT budget_line.budget FROM holdfast.budget_line AS budget_line JOIN holdfast.budget AS budget ON budget.name = budget_line.budget
  WHERE budget.run_id IS NOT NULL AND budget.reset_count = 0
    AND budget_line.used > (SELECT COALESCE(SUM(own.used), 0)
@@ -28,14 +28,14 @@ SELECT budget_line.budget FROM holdfast.budget_line AS budget_line JOIN holdfast
                             AND (run.id = budget.run_id OR run.root_id = budget.run_id
                                  OR run.root_id = (SELECT top.root_id FROM holdfast.run AS top WHERE top.id = budget.run_id)));
 
--- name: a_limit_belongs_to_a_budget_and_an_account_to_a_run
+-- name: a_budget_line_belongs_to_a_budget_or_a_run
 SELECT budget FROM holdfast.budget_line AS budget_line
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.budget AS budget WHERE budget.name = budget_line.budget)
    AND (run_id IS NULL OR NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = budget_line.run_id));
 
--- name: a_run_that_is_blocked_is_held_by_nobody_and_cannot_be_claimed
+-- name: a_blocked_run_is_not_leased_and_not_claimable
 SELECT id FROM holdfast.run WHERE status = 'blocked' AND (session_id IS NOT NULL OR rank IS NOT NULL);
 
--- name: a_budget_has_a_limit
+-- name: a_budget_has_at_least_one_line
 SELECT name FROM holdfast.budget AS budget
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.budget_line AS budget_line WHERE budget_line.budget = budget.name);

@@ -1,15 +1,15 @@
--- name: a_flow_that_has_ended_waits_for_nothing
+-- name: an_ended_flow_has_no_wait_and_no_wake_time
 SELECT id FROM holdfast.flow WHERE status IN ('finished', 'failed', 'cancelled') AND (wait IS NOT NULL OR wake_at IS NOT NULL);
 
--- name: a_flow_waits_for_something_or_does_not_wait
+-- name: a_flow_has_a_wait_exactly_if_it_is_waiting
 SELECT id FROM holdfast.flow WHERE (status = 'waiting') <> (wait IS NOT NULL);
 
--- name: a_flow_tells_each_change_in_its_audit_trail
+-- name: the_revision_of_a_flow_matches_its_audit_trail
 SELECT id FROM holdfast.flow AS flow
  WHERE revision <> (SELECT COUNT(*) - 1 FROM holdfast.flow_event AS event
                      WHERE event.flow_id = flow.id AND event.kind <> 'step_observed');
 
--- name: what_is_told_of_a_flow_belongs_to_it
+-- name: a_flow_event_or_step_belongs_to_a_flow
 SELECT flow_id FROM holdfast.flow_event AS event
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.flow AS flow WHERE flow.id = event.flow_id)
  UNION

@@ -1,10 +1,10 @@
 -- Laws about graphs.
 
--- name: a_graph_counts_its_members
+-- name: the_member_count_of_a_graph_is_correct
 SELECT id FROM holdfast.graph AS graph
  WHERE members <> (SELECT COUNT(*) FROM holdfast.graph_member AS member WHERE member.graph_id = graph.id);
 
--- name: a_graph_counts_its_members_that_have_not_ended
+-- name: the_live_member_count_of_a_graph_is_correct
 SELECT id FROM holdfast.graph AS graph
  WHERE live <> (SELECT COUNT(*) FROM holdfast.graph_member AS member
                  WHERE member.graph_id = graph.id AND member.state IN ('waiting', 'started'));
@@ -14,57 +14,57 @@ SELECT id FROM holdfast.graph
  WHERE (finished_at IS NULL) <> (status IN ('running', 'cancelling'))
     OR (finished_at IS NULL AND live = 0) OR (finished_at IS NOT NULL AND live > 0 AND COALESCE(policy, '') <> 'graph');
 
--- name: a_graph_tells_each_change_in_its_audit_trail
+-- name: the_event_count_of_a_graph_matches_its_audit_trail
 SELECT id FROM holdfast.graph AS graph
  WHERE events <> (SELECT COUNT(*) FROM holdfast.graph_event AS event WHERE event.graph_id = graph.id);
 
--- name: a_member_belongs_to_a_graph
+-- name: a_graph_member_belongs_to_a_graph_or_a_stage
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = member.graph_id)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = member.graph_id);
 
--- name: a_member_is_staged_until_its_graph_has_it
+-- name: a_graph_member_is_staged_exactly_if_it_belongs_to_a_stage
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE (state = 'staged') <> EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = member.graph_id AND stage.discarded = 0)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = member.graph_id AND stage.discarded = 1);
 
--- name: a_staged_member_has_no_run
+-- name: a_staged_graph_member_has_no_run
 SELECT member.run_id FROM holdfast.graph_member AS member JOIN holdfast.run AS run ON run.id = member.run_id
  WHERE member.state = 'staged';
 
--- name: a_stage_counts_its_members
+-- name: the_member_count_of_a_graph_stage_is_correct
 SELECT id FROM holdfast.graph_stage AS stage
  WHERE discarded = 0 AND written <> (SELECT COUNT(*) FROM holdfast.graph_member AS member WHERE member.graph_id = stage.id);
 
--- name: a_member_that_was_started_has_a_run
+-- name: a_started_graph_member_has_a_run
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'started' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id);
 
--- name: a_member_that_waits_has_no_run_and_waits_for_something
+-- name: a_waiting_graph_member_has_no_run_and_has_an_open_dependency
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
    AND ((missing = 0 AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'start'))
         OR EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id));
 
--- name: a_graph_hears_of_the_end_of_a_member
+-- name: the_end_of_a_graph_member_is_settled_or_in_the_graph_outbox
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'started'
    AND EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id AND run.finished_at IS NOT NULL)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS news WHERE news.run_id = member.run_id);
 
--- name: a_member_that_waits_counts_what_it_waits_for
+-- name: the_open_dependency_count_of_a_waiting_graph_member_is_correct
 -- Plus one while the previous end of a replayed upstream is being taken back.
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
    AND missing <> (SELECT COUNT(*) FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id AND part.state <> 'satisfied')
                 + (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.run_id = member.run_id AND news.status = 'replay');
 
--- name: a_group_has_as_many_edges_as_it_says
+-- name: the_size_and_need_of_a_dependency_group_match_its_edges
 SELECT run_id FROM holdfast.graph_group AS part
  WHERE total <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge WHERE edge.dependent = part.run_id AND edge.number = part.number)
     OR need < 1 OR need > total;
 
--- name: a_group_counts_how_its_members_ended
+-- name: the_outcome_counts_of_a_dependency_group_are_correct
 -- Except while the end of a member with very many dependents is being resolved, or while the group
 -- is not in a graph.
 SELECT run_id FROM holdfast.graph_group AS part
@@ -78,21 +78,21 @@ SELECT run_id FROM holdfast.graph_group AS part
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
                     WHERE member.run_id = part.run_id);
 
--- name: whoever_waits_can_still_be_started
+-- name: a_waiting_graph_member_can_still_be_started
 SELECT run_id FROM holdfast.graph_group AS part
  WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)) OR (state = 'satisfied' AND done < need))
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member WHERE member.run_id = part.run_id AND member.state <> 'waiting')
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_outbox AS news ON news.graph_id = member.graph_id
                     WHERE member.run_id = part.run_id AND news.status IN ('cancel', 'skip', 'replay'));
 
--- name: an_edge_stays_in_its_graph
+-- name: a_graph_edge_connects_members_of_one_graph
 SELECT edge.dependent FROM holdfast.graph_edge AS edge
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS one JOIN holdfast.graph_member AS other ON other.graph_id = one.graph_id
                     WHERE one.run_id = edge.upstream AND other.run_id = edge.dependent)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
                     WHERE member.run_id = edge.dependent);
 
--- name: no_member_waits_for_itself
+-- name: the_edges_of_a_graph_form_no_cycle
 WITH RECURSIVE reached AS (
     SELECT upstream AS run_id FROM holdfast.graph_edge AS edge
      WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS above WHERE above.dependent = edge.upstream)
@@ -102,10 +102,10 @@ WITH RECURSIVE reached AS (
 SELECT DISTINCT dependent FROM holdfast.graph_edge
  WHERE upstream = dependent OR dependent NOT IN (SELECT run_id FROM reached);
 
--- name: news_tell_of_an_end_or_of_work_that_goes_on
+-- name: a_graph_outbox_row_has_a_known_status
 SELECT run_id FROM holdfast.graph_outbox
  WHERE status NOT IN ('completed', 'failed', 'cancelled', 'expired', 'skipped', 'start', 'skip', 'cancel', 'rest', 'replay');
 
--- name: news_belong_to_a_graph
+-- name: a_graph_outbox_row_belongs_to_a_graph
 SELECT graph_id FROM holdfast.graph_outbox AS news
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = news.graph_id);

@@ -85,14 +85,14 @@ UPDATE holdfast.run SET revision = revision + 1 WHERE id = :run_id;
 -- name: save_cancel
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = :wake_at, waits = :waits, cancel_reason = :reason,
-       cancel_cause = :cause, cancelled_at = :at, revision = revision + 1
+       cancel_cause = :cause, cancelled_at = :at, stuck_cause = NULL, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: end_run
 -- For a writer other than the holder, which loses its lease.
 UPDATE holdfast.run
    SET status = :status, error = :error, finished_at = :now, cancel_reason = :reason, cancel_cause = :cause,
-       generation = generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
+       stuck_cause = NULL, generation = generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: last_seq

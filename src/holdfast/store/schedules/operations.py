@@ -10,7 +10,8 @@ from holdfast.store.database import Operation
 
 class SetSchedule(Operation):
     """Create a schedule, or replace the definition of an existing one. Its past and queued ticks
-    stay; the next tick stays while rule and zone do.
+    stay; the next tick stays while rule and zone do. Unless ``sets_pause``, a pause stays that a
+    person has asked for.
 
     Answers:
         str          ``created``, ``changed`` or ``unchanged``
@@ -20,6 +21,7 @@ class SetSchedule(Operation):
     """
 
     schedule: Schedule
+    sets_pause: bool = False
 
 
 class PauseSchedule(Operation):

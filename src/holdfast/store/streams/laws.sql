@@ -8,7 +8,7 @@ SELECT DISTINCT run_id FROM holdfast.stream AS stream
 SELECT DISTINCT run_id FROM holdfast.frame AS frame
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.stream AS stream WHERE stream.run_id = frame.run_id AND stream.number = frame.stream);
 
--- name: an_output_counts_its_streams_and_frames
+-- name: the_stream_and_frame_counts_of_an_output_are_correct
 SELECT run_id FROM holdfast.output AS output
  WHERE streams <> (SELECT COUNT(*) FROM holdfast.stream AS stream WHERE stream.run_id = output.run_id)
     OR last_seq <> (SELECT COALESCE(SUM(frames), 0) FROM holdfast.stream AS stream WHERE stream.run_id = output.run_id)
@@ -18,7 +18,7 @@ SELECT run_id FROM holdfast.output AS output
 SELECT DISTINCT run_id FROM holdfast.stream AS stream
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.output AS output WHERE output.run_id = stream.run_id);
 
--- name: a_stream_counts_what_is_kept_of_it
+-- name: the_kept_frame_counts_of_a_stream_are_correct
 SELECT run_id FROM holdfast.stream AS stream
  WHERE kept_durable <> (SELECT COUNT(*) FROM holdfast.frame AS frame
                          WHERE frame.run_id = stream.run_id AND frame.stream = stream.number AND frame.mode = 'durable')
@@ -27,13 +27,13 @@ SELECT run_id FROM holdfast.stream AS stream
     OR kept_best_effort <> (SELECT COUNT(*) FROM holdfast.frame AS frame
                              WHERE frame.run_id = stream.run_id AND frame.stream = stream.number AND frame.mode = 'best_effort');
 
--- name: a_closed_stream_says_why
+-- name: a_stream_has_a_reason_exactly_if_it_is_closed
 SELECT run_id FROM holdfast.stream WHERE (closed_at IS NULL) <> (reason IS NULL);
 
--- name: only_who_holds_a_run_has_a_step_that_puts_out
+-- name: an_open_stream_of_a_step_belongs_to_the_current_lease_of_its_run
 SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id
  WHERE closed_at IS NULL AND stream.generation > 0 AND (run.session_id IS NULL OR run.generation <> stream.generation);
 
--- name: a_finished_run_puts_nothing_out
+-- name: a_finished_run_has_no_open_stream_of_a_step
 SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id
  WHERE closed_at IS NULL AND stream.generation > 0 AND run.finished_at IS NOT NULL;

@@ -51,7 +51,7 @@ UPDATE holdfast.run
 -- name: override_run
 UPDATE holdfast.run
    SET status = :status, result = :result, error = :error, finished_at = :now, generation = generation + 1, session_id = NULL,
-       rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
+       rank = NULL, wake_at = NULL, waits = NULL, stuck_cause = NULL, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: set_task_aside

@@ -4,5 +4,5 @@
 SELECT run_id FROM holdfast.task AS task
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = task.run_id);
 
--- name: what_is_timed_names_its_generation
+-- name: a_task_with_an_attempt_deadline_has_a_generation
 SELECT run_id FROM holdfast.task WHERE attempt_until IS NOT NULL AND generation IS NULL;

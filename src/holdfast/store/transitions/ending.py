@@ -4,7 +4,8 @@ A run ends by the commit of its holder, by a completed lease, by a cancellation,
 timeout or an operator. Each of these writes the row and the last event of the run by a statement of
 its own, because their guards differ, and then calls `end_runs`.
 
-Order: streams, reservations, schedule, holder, parents by id, graph.
+Order: streams, schedule, holder, parents by id, graph, reservations. It is that of the effects of a
+commit: budget lines are locked after runs.
 """
 
 from __future__ import annotations
@@ -73,8 +74,6 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
     tx.hints.finished.update(end.run_id for end in ends)
     _close_streams(tx, [end for end in ends if end.closes])
     for end in ends:
-        if end.releases:
-            release_reservations_of_run(tx, end.run_id)
         if end.scheduled:
             release_schedule(tx, end.run_id)
         if end.session_id is not None:
@@ -84,6 +83,9 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
         if end.graph_id is not None:
             result = end.result if end.status is Status.COMPLETED else None
             note_member_outcome(tx, end.run_id, end.status, result)
+    for end in ends:
+        if end.releases:
+            release_reservations_of_run(tx, end.run_id)
 
 
 def _close_streams(tx: Transaction, ends: Sequence[RunEnd]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core import claiming
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation, RunRecord
+from holdfast.core.runs import PAST_DEADLINE, RunRecord
 from holdfast.core.status import Move, Status, after
 from holdfast.core.streams.model import CloseReason
 from holdfast.core.tasks import policy as task_policy
@@ -41,7 +41,8 @@ from holdfast.store.transitions.claiming import claim, lease
 from holdfast.store.transitions.ending import RunEnd, end_from_outside, end_runs
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
-from holdfast.store.transitions.stopping import cancel_children
+from holdfast.store.transitions.run_effects import why_children_stop
+from holdfast.store.transitions.stopping import ALL, cancel_children
 from holdfast.store.transitions.suspending import error_of, resolve_overdue
 from holdfast.store.transitions.touching import (
     notify_holder,
@@ -402,7 +403,8 @@ def _end(
     tx.change(
         "override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now
     )
-    cancel_children(tx, state["id"], Cancellation("its parent ended", CancelCause.PARENT))
+    # All of them now: after this transaction the run has ended, and stops no others.
+    cancel_children(tx, state["id"], why_children_stop(status), room=ALL)
     end_runs(tx, [end_from_outside(state, status)])
 
 

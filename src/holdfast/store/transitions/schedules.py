@@ -98,7 +98,7 @@ def set_schedule(tx: Transaction, op: SetSchedule) -> str:
     """
     rows = tx.rows("load_schedule", namespace=op.schedule.namespace, name=op.schedule.name)
     old = schedule_from(rows[0]) if rows else None
-    new = _fresh(tx, op.schedule) if old is None else _changed(tx, old, op.schedule)
+    new = _fresh(tx, op.schedule) if old is None else _changed(tx, old, op)
     new.wake_at = _wake(tx, new)
     if new == old:
         return "unchanged"
@@ -121,12 +121,13 @@ def _from_now_on(tx: Transaction, schedule: Schedule) -> Schedule:
     return schedule
 
 
-def _changed(tx: Transaction, old: Schedule, wanted: Schedule) -> Schedule:
+def _changed(tx: Transaction, old: Schedule, op: SetSchedule) -> Schedule:
+    wanted = op.schedule
     if old.origin == CODE and wanted.origin == CALL:
         why = "a decorator in the code defines it: change the decorator, or use another name"
         raise BadSchedule(schedule=old.name, why=why)
     new = msgspec.structs.replace(wanted, **{name: getattr(old, name) for name in _KEPT})
-    if old.paused == GONE or old.paused is None:
+    if op.sets_pause or old.paused == GONE or old.paused is None:
         new.paused = wanted.paused
     if new.overlap not in _WAITS:
         new.queued = []

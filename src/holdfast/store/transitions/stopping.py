@@ -3,7 +3,8 @@
 One transaction stops at most PORTION descendants of a run, because other writers wait for it.
 Further transactions stop the rest: the caller applies the same operation again, or the program of
 the run cancels its children when it stops. A run that ends without its program ends in the last of
-these transactions, so that after a crash the next call finds it again.
+these transactions, so that after a crash the next call finds it again. Only an operator who ends a
+run at once stops all of its descendants in the same transaction.
 
 Descendants are locked in the order of their ids.
 """
@@ -35,6 +36,9 @@ from holdfast.store.transitions.transaction import (
 
 PORTION = 500
 """How many runs one transaction stops at most."""
+
+ALL = 10**9
+"""The room for every descendant, however many they are."""
 
 
 def request_cancel(tx: Transaction, op: RequestCancel) -> Status | PartlyCancelled:

@@ -47,28 +47,30 @@ _ASIDE = (
 )
 
 BROKEN = {
-    "a_budget_has_a_limit": "DELETE FROM holdfast.budget_line WHERE budget = 'tree:waiting'",
-    "nobody_has_spent_or_set_aside_less_than_nothing": (
+    "a_budget_has_at_least_one_line": (
+        "DELETE FROM holdfast.budget_line WHERE budget = 'tree:waiting'"
+    ),
+    "budget_amounts_are_not_negative": (
         "INSERT INTO holdfast.budget_line (budget, dimension, run_id, used) VALUES ('run:held',"
         " 'tokens', 'held', -1)"
     ),
-    "what_is_set_aside_in_a_budget_is_what_runs_have_set_aside": (
+    "the_reserved_amount_of_a_budget_is_the_sum_of_its_reservations": (
         "INSERT INTO holdfast.budget_line (budget, dimension, run_id, reserved) VALUES ('run:held',"
         " 'tokens', 'held', 5)"
     ),
-    "only_a_run_that_lives_has_something_set_aside": (
+    "a_reservation_belongs_to_a_run_that_has_not_ended": (
         f"{_ASIDE} ('completed', 'step', 'b', 'tokens', 1, 1, 1)"
     ),
-    "what_a_step_has_set_aside_belongs_to_a_run_that_is_held": (
+    "a_reservation_of_a_step_belongs_to_a_leased_run": (
         f"{_ASIDE} ('pending', 'step', 'b', 'tokens', 1, 0, 1)"
     ),
-    "a_budget_of_a_tree_has_spent_what_its_runs_have_spent_or_less": (
+    "a_tree_budget_has_used_at_most_the_sum_of_its_runs": (
         "UPDATE holdfast.budget_line SET used = 7 WHERE budget = 'tree:waiting'"
     ),
-    "a_limit_belongs_to_a_budget_and_an_account_to_a_run": (
+    "a_budget_line_belongs_to_a_budget_or_a_run": (
         "INSERT INTO holdfast.budget_line (budget, dimension, used) VALUES ('none', 'tokens', 1)"
     ),
-    "a_run_that_is_blocked_is_held_by_nobody_and_cannot_be_claimed": (
+    "a_blocked_run_is_not_leased_and_not_claimable": (
         "UPDATE holdfast.run SET status = 'blocked' WHERE id = 'pending'"
     ),
 }

@@ -447,7 +447,7 @@ class DamageConformance(StoreFixture):
         self, bare_store: Store
     ) -> None:
         worker = msgspec.structs.replace(
-            self.open(bare_store, "other"), id="s1", serves=b'{"lifetime":15000000}'
+            self.open(bare_store, "other"), id="s1", serves=b'{"session_ttl":15000000}'
         )
         self.do(bare_store, OpenSession(worker))
         year = 365 * 86_400 * SECOND

@@ -290,7 +290,7 @@ def _broken(status: str, wait: str, revision: int = -1) -> str:
 
 
 BROKEN |= {
-    "a_flow_that_has_ended_waits_for_nothing": _broken("failed", "'{}'"),
-    "a_flow_waits_for_something_or_does_not_wait": _broken("waiting", "NULL"),
-    "a_flow_tells_each_change_in_its_audit_trail": _broken("running", "NULL", revision=3),
+    "an_ended_flow_has_no_wait_and_no_wake_time": _broken("failed", "'{}'"),
+    "a_flow_has_a_wait_exactly_if_it_is_waiting": _broken("waiting", "NULL"),
+    "the_revision_of_a_flow_matches_its_audit_trail": _broken("running", "NULL", revision=3),
 }

@@ -409,31 +409,35 @@ def _group(need: int = 1, total: int = 1, done: int = 0, state: str = "open") ->
 
 
 BROKEN |= {
-    "a_graph_counts_its_members": _graph(members=1),
-    "a_graph_counts_its_members_that_have_not_ended": _graph(live=1),
+    "the_member_count_of_a_graph_is_correct": _graph(members=1),
+    "the_live_member_count_of_a_graph_is_correct": _graph(live=1),
     "a_graph_ends_with_its_last_member": _graph(),
-    "a_graph_tells_each_change_in_its_audit_trail": _graph(events=1),
-    "a_member_belongs_to_a_graph": _member(),
-    "a_member_is_staged_until_its_graph_has_it": _member(state="staged"),
-    "a_staged_member_has_no_run": _member(run="completed", state="staged"),
-    "a_stage_counts_its_members": (
+    "the_event_count_of_a_graph_matches_its_audit_trail": _graph(events=1),
+    "a_graph_member_belongs_to_a_graph_or_a_stage": _member(),
+    "a_graph_member_is_staged_exactly_if_it_belongs_to_a_stage": _member(state="staged"),
+    "a_staged_graph_member_has_no_run": _member(run="completed", state="staged"),
+    "the_member_count_of_a_graph_stage_is_correct": (
         "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('g', 1, 1, 0)"
     ),
-    "a_member_that_was_started_has_a_run": _member(state="started"),
-    "a_member_that_waits_has_no_run_and_waits_for_something": _member(state="waiting"),
-    "a_graph_hears_of_the_end_of_a_member": _member(run="completed", state="started"),
-    "a_member_that_waits_counts_what_it_waits_for": _member(state="waiting", missing=1),
-    "a_group_has_as_many_edges_as_it_says": _group(need=2),
-    "a_group_counts_how_its_members_ended": _group(done=1),
-    "whoever_waits_can_still_be_started": _group(need=1, done=1),
-    "no_member_waits_for_itself": (
+    "a_started_graph_member_has_a_run": _member(state="started"),
+    "a_waiting_graph_member_has_no_run_and_has_an_open_dependency": _member(state="waiting"),
+    "the_end_of_a_graph_member_is_settled_or_in_the_graph_outbox": _member(
+        run="completed", state="started"
+    ),
+    "the_open_dependency_count_of_a_waiting_graph_member_is_correct": _member(
+        state="waiting", missing=1
+    ),
+    "the_size_and_need_of_a_dependency_group_match_its_edges": _group(need=2),
+    "the_outcome_counts_of_a_dependency_group_are_correct": _group(done=1),
+    "a_waiting_graph_member_can_still_be_started": _group(need=1, done=1),
+    "the_edges_of_a_graph_form_no_cycle": (
         "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'g::x', 0)"
     ),
-    "news_tell_of_an_end_or_of_work_that_goes_on": (
+    "a_graph_outbox_row_has_a_known_status": (
         "INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at) VALUES ('g', 'g::x',"
         " 'x', 1)"
     ),
-    "an_edge_stays_in_its_graph": (
+    "a_graph_edge_connects_members_of_one_graph": (
         "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'h::y', 0)"
     ),
 }

@@ -47,6 +47,7 @@ from holdfast.store.runs.operations import (
 )
 from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
+from holdfast.store.tasks.operations import OverrideRun
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.graphs import sweeping
 from holdfast.testing.conformance.fixture import (
@@ -81,6 +82,49 @@ class OperatorConformance(StoreFixture):
 
         assert self.do(store, ResumeRun("r1")) is Status.CANCELLING
         assert self.claimed(store) == ["r1"]
+
+    @pytest.mark.parametrize(
+        "op",
+        [
+            RequestCancel("r1", "enough"),
+            RequestCancel("r1", "enough", force=True),
+            OverrideRun(
+                run_id="r1",
+                namespace=ROUTE.namespace,
+                status=Status.FAILED,
+                reason="by hand",
+                error=b"{}",
+            ),
+            ResumeRun("r1"),
+        ],
+    )
+    def test_a_run_that_leaves_stuck_loses_the_cause(self, store: Store, op: Operation) -> None:
+        """The later error of the run has another cause: rekeying must not take it for the clear
+        error of a missing key."""
+        run = self.hold(store)
+        event = self.event(store, "r1", EventKind.RUN_STUCK, role=EventRole.KEY_MISSING)
+        self.advance(store, run, status=Status.STUCK, error=STUCK, events=[event], release=True)
+        assert self.get(store).stuck_cause == StuckCause.KEY_MISSING
+
+        self.do(store, op)
+
+        assert self.status(store) is not Status.STUCK
+        assert self.get(store).stuck_cause is None
+
+    def test_children_that_are_stopped_while_stuck_lose_the_cause(self, store: Store) -> None:
+        """Stopping many runs at once has statements of its own."""
+        parent = self.hold(store)
+        children = [self.child_of(parent, name, session_id="s1") for name in ("c1", "c2")]
+        self.advance(store, parent, effects=[StartChildren(children)])
+        for name in ("c1", "c2"):
+            event = self.event(store, name, EventKind.RUN_STUCK, role=EventRole.KEY_MISSING)
+            stuck = {"status": Status.STUCK, "error": STUCK, "events": [event]}
+            self.advance(store, self.get(store, name), release=True, **stuck)
+
+        self.do(store, RequestCancel("r1", "enough"))
+
+        causes = {self.get(store, name).stuck_cause for name in ("c1", "c2")}
+        assert causes == {None}
 
     def test_only_a_stuck_run_is_resumed(self, store: Store) -> None:
         self.start(store, "pending")
@@ -148,7 +192,6 @@ class OperatorConformance(StoreFixture):
             cancel_reason="c",
             cancel_cause=CancelCause.BUDGET,
             cancelled_at=7,
-            stuck_cause=StuckCause.KEY_MISSING,
             graph_id="g",
             schedule="nightly",
             tick_at=4,
@@ -187,6 +230,15 @@ class OperatorConformance(StoreFixture):
         assert [
             (signal.name, signal.payload, signal.at) for signal in store.signals.of_run("r1")
         ] == [("paid", b"5", 7)]
+
+    def test_an_imported_run_that_was_stuck_keeps_the_cause(self, store: Store) -> None:
+        run = msgspec.structs.replace(
+            self.foreign_run(Status.STUCK), error=STUCK, stuck_cause=StuckCause.KEY_MISSING
+        )
+
+        self.do(store, ImportRun(run, {}, []))
+
+        assert self.get(store).stuck_cause == StuckCause.KEY_MISSING
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING, Status.CANCELLING])
     def test_an_imported_run_that_was_running_can_be_claimed(

@@ -557,7 +557,8 @@ class PayloadLawConformance(StoreFixture):
         self.execute(bare_store, "DELETE FROM holdfast.payload_use")
 
         assert any(
-            finding.startswith("what a run refers to is noted") for finding in bare_store.check()
+            finding.startswith("every payload reference of a run is recorded")
+            for finding in bare_store.check()
         )
 
     def test_progress_of_a_check_is_reported_law_by_law(self, store: Store) -> None:

@@ -207,38 +207,49 @@ ENTRY = "INSERT INTO holdfast.gate_entry (gate_id, number, run_id, kind, person,
 
 BROKEN = {
     "a_run_has_its_input": "UPDATE holdfast.run SET input = ''",
-    "a_run_that_can_be_claimed_is_pending_or_cancelling_and_held_by_nobody": (
+    "a_claimable_run_is_pending_or_cancelling_and_not_leased": (
         "UPDATE holdfast.run SET rank = 1 WHERE id = 'held'"
     ),
-    "a_run_that_can_be_claimed_waits_for_nothing": (
+    "a_claimable_run_has_no_waits_and_no_wake_time": (
         "UPDATE holdfast.run SET wake_at = 1 WHERE id = 'pending'"
     ),
-    "a_pending_run_can_be_claimed_now_or_later": (
+    "a_pending_run_is_claimable_or_has_a_wake_time": (
         "UPDATE holdfast.run SET rank = NULL WHERE id = 'pending'"
     ),
-    "a_run_that_is_being_cancelled_is_held_or_can_be_claimed_or_waits": (
+    "a_cancelling_run_is_leased_or_claimable_or_waiting": (
         "UPDATE holdfast.run SET status = 'cancelling', rank = NULL WHERE id = 'pending'"
     ),
-    "a_running_run_is_held": (
+    "a_running_run_is_leased": (
         "UPDATE holdfast.run SET status = 'running', rank = NULL WHERE id = 'pending'"
     ),
-    "a_held_run_is_at_work": "UPDATE holdfast.run SET status = 'blocked' WHERE id = 'held'",
-    "a_held_run_is_held_by_a_session_that_exists": "DELETE FROM holdfast.session",
-    "a_waiting_run_waits_for_something": (
+    "a_leased_run_is_running_or_waiting_or_cancelling": (
+        "UPDATE holdfast.run SET status = 'blocked' WHERE id = 'held'"
+    ),
+    "the_session_of_a_leased_run_exists": "DELETE FROM holdfast.session",
+    "a_waiting_run_records_its_waits": (
         "UPDATE holdfast.run SET waits = NULL WHERE id = 'waiting'"
     ),
-    "a_finished_run_has_ended_and_only_that": (
+    "a_run_has_an_end_time_exactly_if_its_status_is_final": (
         "UPDATE holdfast.run SET finished_at = 1 WHERE id = 'pending'"
     ),
-    "a_finished_run_holds_nothing": "UPDATE holdfast.run SET wake_at = 1 WHERE id = 'completed'",
+    "a_finished_run_is_not_leased_or_claimable_or_waiting": (
+        "UPDATE holdfast.run SET wake_at = 1 WHERE id = 'completed'"
+    ),
     "a_completed_run_has_no_error": "UPDATE holdfast.run SET error = '{}' WHERE id = 'completed'",
-    "a_run_that_did_not_complete_has_no_result": (
+    "only_a_completed_run_has_a_result": (
         "UPDATE holdfast.run SET result = '1' WHERE id = 'pending'"
     ),
-    "a_stuck_run_says_why": "UPDATE holdfast.run SET error = NULL WHERE id = 'stuck'",
-    "a_run_at_work_has_a_generation": "UPDATE holdfast.run SET generation = 0 WHERE id = 'held'",
+    "a_stuck_run_has_an_error": "UPDATE holdfast.run SET error = NULL WHERE id = 'stuck'",
+    "only_a_stuck_run_has_a_stuck_cause": (
+        "UPDATE holdfast.run SET stuck_cause = 'key_missing' WHERE id = 'pending'"
+    ),
+    "the_generation_of_a_leased_run_is_positive": (
+        "UPDATE holdfast.run SET generation = 0 WHERE id = 'held'"
+    ),
     "a_run_has_a_route": "UPDATE holdfast.run SET route_id = 99 WHERE id = 'pending'",
-    "a_history_has_no_gaps": "UPDATE holdfast.event SET seq = 9 WHERE run_id = 'held' AND seq = 1",
+    "the_history_of_a_run_has_no_gaps": (
+        "UPDATE holdfast.event SET seq = 9 WHERE run_id = 'held' AND seq = 1"
+    ),
     "an_event_belongs_to_a_run": (
         "INSERT INTO holdfast.event (run_id, seq, kind, attempt, at) VALUES ('none', 1, 'marked',"
         " 1, 1)"
@@ -247,42 +258,40 @@ BROKEN = {
         "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, at) VALUES ('held', 2,"
         " 'step_completed', 'a', 1, 1)"
     ),
-    "a_completed_run_has_recorded_the_steps_it_was_given": (
+    "the_history_of_a_completed_run_contains_all_its_steps": (
         "UPDATE holdfast.event SET data = '{\"steps\":7}' WHERE run_id = 'completed' AND kind ="
         " 'run_completed'"
     ),
-    "a_child_has_a_parent": "UPDATE holdfast.run SET parent_id = 'none' WHERE id = 'pending'",
+    "the_parent_of_a_run_exists": "UPDATE holdfast.run SET parent_id = 'none' WHERE id = 'pending'",
     "a_signal_belongs_to_a_run": (
         "INSERT INTO holdfast.signal (run_id, name, payload, at) VALUES ('none', 'paid', '1', 1)"
     ),
     "a_tag_belongs_to_a_run": (
         "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('a', 'b', 'none')"
     ),
-    "a_fanout_counts_its_open_children": (
+    "the_open_child_count_of_a_fanout_is_correct": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
     ),
-    "a_pending_run_waits_for_nothing_but_its_time": (
-        "UPDATE holdfast.run SET waits = '[]' WHERE id = 'pending'"
-    ),
-    "what_is_told_of_a_flow_belongs_to_it": (
+    "a_pending_run_has_no_waits": ("UPDATE holdfast.run SET waits = '[]' WHERE id = 'pending'"),
+    "a_flow_event_or_step_belongs_to_a_flow": (
         "INSERT INTO holdfast.flow_event (flow_id, seq, kind, payload, at) VALUES ('none', 1,"
         " 'created', '{}', 1)"
     ),
-    "no_run_is_above_itself": (
+    "the_parents_of_runs_form_no_cycle": (
         "UPDATE holdfast.run SET parent_id = id, root_id = id WHERE id = 'pending'"
     ),
-    "a_child_has_the_root_of_its_parent": (
+    "a_child_has_the_same_root_as_its_parent": (
         "UPDATE holdfast.run SET parent_id = 'held', root_id = 'x' WHERE id = 'pending'"
     ),
-    "no_two_children_have_the_same_place": (
+    "the_children_of_a_step_have_different_indexes": (
         "UPDATE holdfast.run SET parent_id = 'held', parent_step = 'map', parent_index = 0 WHERE id"
         " IN ('pending', 'waiting')"
     ),
-    "a_parent_counts_the_children_that_it_waits_for": (
+    "a_map_that_has_not_ended_has_a_fanout": (
         "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, at) VALUES ('held', 2,"
         " 'map_started', 'map', 1, 1)"
     ),
-    "what_began_of_late_is_numbered_one_after_another": (
+    "rate_admissions_are_numbered_without_gaps": (
         "INSERT INTO holdfast.rate_admission (lane, share, at, number, count) VALUES"
         " ('x', '', 1, 1, 1), ('x', '', 2, 3, 1)"
     ),
@@ -290,52 +299,56 @@ BROKEN = {
     "an_open_gate_belongs_to_a_run_that_has_not_ended": GATE.format(
         "'completed'", "'open'", "NULL", "NULL"
     ),
-    "a_gate_is_open_until_it_is_closed": GATE.format("'held'", "'approved'", "NULL", "'yes'"),
+    "a_gate_has_a_closing_time_exactly_if_it_is_closed": GATE.format(
+        "'held'", "'approved'", "NULL", "'yes'"
+    ),
     "a_decided_gate_has_a_choice": GATE.format("'held'", "'approved'", "1", "NULL"),
-    "an_open_gate_is_in_an_inbox_and_a_closed_one_is_not": GATE.format(
+    "an_open_gate_has_assignments_and_a_closed_gate_has_none": GATE.format(
         "'held'", "'open'", "NULL", "NULL"
     ),
-    "a_run_opens_a_gate_in_its_history": GATE.format("'held'", "'expired'", "1", "NULL"),
-    "a_place_in_an_inbox_belongs_to_a_gate": (
+    "the_history_of_a_run_records_the_opening_of_its_gates": GATE.format(
+        "'held'", "'expired'", "1", "NULL"
+    ),
+    "a_gate_assignment_belongs_to_a_gate": (
         "INSERT INTO holdfast.gate_assignment (kind, name, gate_id, run_id) VALUES ('person',"
         " 'ann', 'none', 'held')"
     ),
-    "what_was_done_to_a_gate_belongs_to_it": (
-        f"{ENTRY} ('none', 1, 'held', 'expired', NULL, 1, '{{}}')"
-    ),
+    "a_gate_entry_belongs_to_a_gate": (f"{ENTRY} ('none', 1, 'held', 'expired', NULL, 1, '{{}}')"),
     "a_person_decides_a_gate_once": (
         f"{ENTRY} ('g', 1, 'held', 'decided', 'ann', 1, '{{}}'), ('g', 2, 'held', 'decided', 'ann',"
         " 1, '{}')"
     ),
-    "there_is_one_current_key_if_there_is_any": "UPDATE holdfast.key SET expires_at = 2",
-    "there_is_a_key_for_the_waits_that_were_handed_out": "DELETE FROM holdfast.key",
-    "a_lane_has_limits_that_let_something_begin": "UPDATE holdfast.lane SET concurrency = -1",
-    "starts_are_gathered_in_a_run": (
+    "exactly_one_signing_key_is_current_if_there_are_keys": (
+        "UPDATE holdfast.key SET expires_at = 2"
+    ),
+    "a_current_signing_key_exists_while_waits_with_tokens_are_open": "DELETE FROM holdfast.key",
+    "the_limits_of_a_lane_are_valid": "UPDATE holdfast.lane SET concurrency = -1",
+    "a_gathering_belongs_to_a_run": (
         "INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES ('none', 'k', 1, 1)"
     ),
-    "news_belong_to_a_graph": (
+    "a_graph_outbox_row_belongs_to_a_graph": (
         "INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at) VALUES ('none',"
         " 'none::a', 'completed', 1)"
     ),
-    "a_share_is_free_again_when_its_window_has_passed": (
+    "a_share_is_blocked_no_longer_than_its_rate_window": (
         "INSERT INTO holdfast.share (lane, share, free_at) VALUES ('rated', 'ann',"
         f" {MORNING + 3 * 24 * 60 * MINUTE})"
     ),
     **schedules.BROKEN,
-    "a_payload_that_a_run_refers_to_is_there": (
+    "a_payload_reference_points_to_a_stored_payload": (
         "INSERT INTO holdfast.payload_use (run_id, digest) VALUES ('held', 'x')"
     ),
-    "whoever_refers_to_a_payload_is_a_run": (
+    "a_payload_reference_belongs_to_a_run": (
         "INSERT INTO holdfast.payload_use (run_id, digest) VALUES ('nobody', 'x')"
     ),
-    "a_part_belongs_to_a_payload": (
+    "a_payload_part_belongs_to_a_payload": (
         "INSERT INTO holdfast.payload_part (digest, part, data) VALUES ('x', 0, 'y')"
     ),
     "a_payload_has_all_its_parts": (
         "INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at) VALUES"
         " ('x', '', 'p', 1, 1, 1, 1)"
     ),
-    "somebody_refers_to_a_payload": (
+    "a_stored_payload_has_a_reference": (
         "INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at) VALUES"
         " ('x', '', 'p', 0, 0, 0, 1)"
     ),
@@ -343,18 +356,18 @@ BROKEN = {
         "INSERT INTO holdfast.wait (run_id, step, name, opened_at) VALUES ('none', 'wait',"
         " 'paid', 1)"
     ),
-    "a_wait_that_is_closed_says_by_what": "UPDATE holdfast.wait SET closed_at = 1",
-    "a_wait_that_was_handed_out_has_a_key": "UPDATE holdfast.wait SET kid = NULL",
-    "only_what_a_run_waits_for_needs_a_person": "UPDATE holdfast.wait SET escalated_at = 1",
+    "a_wait_has_a_closing_cause_exactly_if_it_is_closed": "UPDATE holdfast.wait SET closed_at = 1",
+    "a_wait_has_a_signing_key_exactly_if_it_has_an_id": "UPDATE holdfast.wait SET kid = NULL",
+    "an_escalated_wait_has_no_id_and_no_time_limit": "UPDATE holdfast.wait SET escalated_at = 1",
     "a_signal_to_a_wait_belongs_to_the_run_of_that_wait": (
         "INSERT INTO holdfast.signal (run_id, name, payload, at, wait_id) VALUES ('waiting',"
         " 'paid', '1', 1, 'w1')"
     ),
-    "a_signal_to_a_wait_has_that_wait": (
+    "the_wait_of_a_signal_exists": (
         "INSERT INTO holdfast.signal (run_id, name, payload, at, wait_id) VALUES ('waiting',"
         " 'paid', '1', 1, 'none')"
     ),
-    "a_wait_that_a_run_has_opened_is_there": (
+    "a_wait_in_the_history_of_a_live_run_exists": (
         "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, at) VALUES ('held', 2,"
         " 'wait_opened', 'none', 1, 1)"
     ),

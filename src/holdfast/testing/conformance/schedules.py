@@ -44,12 +44,14 @@ BROKEN = {
         "INSERT INTO holdfast.tick (run_id, namespace, schedule, at, kind, live, solo)"
         " VALUES ('held', 'a', 'b', 1, 'tick', 0, 0), ('pending', 'a', 'b', 1, 'tick', 0, 0)"
     ),
-    "a_schedule_that_ticks_again_is_paused_or_will_be_seen_to": (
+    "a_schedule_with_a_next_tick_is_paused_or_has_a_wake_time": (
         "UPDATE holdfast.schedule SET wake_at = NULL"
     ),
-    "a_paused_schedule_starts_nothing": "UPDATE holdfast.schedule SET paused = 'holidays'",
-    "ticks_wait_only_where_they_may": "UPDATE holdfast.schedule SET queued = '[1]'",
-    "a_schedule_has_not_started_a_tick_that_is_to_come": (
+    "a_paused_schedule_has_no_wake_time": "UPDATE holdfast.schedule SET paused = 'holidays'",
+    "only_a_schedule_with_overlap_queue_or_cancel_has_queued_ticks": (
+        "UPDATE holdfast.schedule SET queued = '[1]'"
+    ),
+    "the_last_tick_of_a_schedule_is_before_its_next_tick": (
         "UPDATE holdfast.schedule SET last_at = next_at"
     ),
 }

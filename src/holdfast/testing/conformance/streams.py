@@ -33,22 +33,22 @@ BROKEN |= {
         f"{_STREAM} ('none', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 'completed')"
     ),
     "a_frame_belongs_to_a_stream": f"{_FRAME} ('held', 1, 1, 'stdout', 'durable', '1', 1)",
-    "an_output_counts_its_streams_and_frames": (
+    "the_stream_and_frame_counts_of_an_output_are_correct": (
         "INSERT INTO holdfast.output (run_id, last_seq, streams) VALUES ('held', 0, 1)"
     ),
     "a_stream_belongs_to_an_output": (
         f"{_STREAM} ('held', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 'completed')"
     ),
-    "a_stream_counts_what_is_kept_of_it": (
+    "the_kept_frame_counts_of_a_stream_are_correct": (
         f"{_STREAM} ('held', 1, 'a', 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 'completed')"
     ),
-    "a_closed_stream_says_why": (
+    "a_stream_has_a_reason_exactly_if_it_is_closed": (
         f"{_STREAM} ('held', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, NULL)"
     ),
-    "only_who_holds_a_run_has_a_step_that_puts_out": (
+    "an_open_stream_of_a_step_belongs_to_the_current_lease_of_its_run": (
         f"{_STREAM} ('waiting', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, NULL, NULL)"
     ),
-    "a_finished_run_puts_nothing_out": (
+    "a_finished_run_has_no_open_stream_of_a_step": (
         f"{_STREAM} ('completed', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, NULL, NULL)"
     ),
 }

@@ -55,16 +55,16 @@ BROKEN |= {
         (subscription, run_id, seq, body, attempts, error, at) VALUES ('none', 'held', 1, '1', 1,
         'x', 1)"""
     ),
-    "a_webhook_has_an_address_and_a_secret": (
+    "a_webhook_and_no_other_subscription_has_a_url_and_a_secret": (
         f"{_SUBSCRIPTION} ('a', 'webhook', '{{}}', 1, 0, 1, 0, NULL)"
     ),
-    "what_is_to_be_delivered_again_says_when": (
+    "a_subscription_has_a_retry_time_exactly_if_attempts_have_failed": (
         f"{_SUBSCRIPTION} ('a', 'cursor', '{{}}', 1, 0, 1, 1, NULL)"
     ),
-    "nobody_has_read_beyond_the_last_event": (
+    "the_position_of_a_subscription_is_not_beyond_the_last_event": (
         f"{_SUBSCRIPTION} ('a', 'cursor', '{{}}', 1, 9999999, 1, 0, NULL)"
     ),
-    "at_most_one_place_is_held_for_the_last_number": (
+    "at_most_one_event_row_is_a_placeholder": (
         """INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
         VALUES ('', -1, 'numbered', 1, 1), ('', -2, 'numbered', 1, 1)"""
     ),

@@ -38,7 +38,7 @@ from holdfast.testing.conformance.reading import BROKEN
 
 BROKEN |= {
     "a_task_belongs_to_a_run": "INSERT INTO holdfast.task (run_id, policy) VALUES ('none', '{}')",
-    "what_is_timed_names_its_generation": (
+    "a_task_with_an_attempt_deadline_has_a_generation": (
         "INSERT INTO holdfast.task (run_id, policy, attempt_until) VALUES ('held', '{}', 1)"
     ),
 }

@@ -33,6 +33,7 @@ from holdfast.store.tasks.operations import (
     SetPriority,
     TaskCompletion,
 )
+from holdfast.store.transitions.stopping import PORTION
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 
 
@@ -335,6 +336,20 @@ class TaskConformance(StoreFixture):
         assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
         with pytest.raises(LeaseLost):
             self.advance(store, kid, events=[Event(EventKind.MARKED, "m", seq=9)])
+
+    def test_an_operator_who_ends_a_run_stops_all_of_its_children(self, store: Store) -> None:
+        """Also the children beyond the portion of one request: an ended run stops nothing later."""
+        parent = self.hold(store)
+        children = [self.child_of(parent, f"c{number:04}") for number in range(PORTION + 2)]
+        self.advance(store, parent, effects=[StartChildren(children)])
+        override = OverrideRun(
+            run_id="r1", namespace="default", status=Status.COMPLETED, reason="x", result=b"1"
+        )
+
+        self.do(store, override)
+
+        statuses = {self.status(store, child.id) for child in children}
+        assert statuses == {Status.CANCELLED}
 
     def test_a_policy_is_copied_and_goes_with_its_run(self, store: Store) -> None:
         self.start_with_policy(store, retries=2)

@@ -146,7 +146,7 @@ class PendingCondition(Pending):
             return None
         self._close(run, BY_TIMEOUT, received)
         if action in _STOPS and not run.state.cancel_seen:
-            reason = f"it has waited in vain, step {step!r}: missing is {', '.join(missing)}"
+            reason = f"the wait {step!r} timed out, missing: {', '.join(missing)}"
             return run.state.request_stop(reason, expire=action == "expire", wait=step)
         data = _as_data(run, received, missing=missing)
         return Event(EventKind.WAIT_TIMED_OUT, step, data)
