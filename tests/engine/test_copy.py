@@ -64,7 +64,7 @@ def test_an_installation_moves_and_all_its_runs_go_on(places, clock):
         closing(open_store(source, sealed=True)) as old,
         closing(Engine(target, clock=clock)) as new,
     ):
-        assert (old.database.check(), new.database.check()) == ([], [])
+        assert (old.check(), new.database.check()) == ([], [])
         assert new.runs().page(limit=100) == runs
         assert new.lanes.list() == lanes
         assert new.run(ids["completed"]).record.key == "order-1"

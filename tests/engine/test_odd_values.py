@@ -279,7 +279,7 @@ def test_what_names_no_run_is_not_found_on_both_databases_alike(idle):
     with idle.tasks.worker(workflows=["render"]) as leases:
         calls = [
             idle.run,
-            idle.history,
+            lambda name: idle.run(name).history(),
             idle.why,
             idle.cancel,
             idle.resume,

@@ -146,6 +146,11 @@ START = (
     "batch",
     "within",
 )
+START_MANY = tuple(
+    option
+    for option in START
+    if option not in ("id", "key", "debounce", "max_wait", "batch", "within")
+)
 RUNS = (
     "status",
     "workflow",
@@ -199,10 +204,10 @@ def calls_of(engine: Engine) -> list[Call]:
             "start_many",
             lambda items, **given: engine.start_many(plain, items, **given),
             {"items": [1]},
-            START,
+            START_MANY,
         ),
         Call("run", engine.run, run),
-        Call("runs", lambda **given: list(engine.runs(**given)), {}, RUNS),
+        Call("runs", lambda **given: engine.runs(**given).page(limit=10), {}, RUNS),
         Call(
             "runs page",
             lambda **given: engine.runs().page(**given),
@@ -358,7 +363,13 @@ def calls_of(engine: Engine) -> list[Call]:
         Call(
             "events.read",
             lambda **given: list(engine.events.read(**given)),
-            {"after": "now", "name": "n", "timeout": 0.001, "follow": False},
+            {"after": "now", "name": "n"},
+            ("workflow", "namespace", "run", "tags", "kind"),
+        ),
+        Call(
+            "events.follow",
+            lambda **given: list(engine.events.follow(**given)),
+            {"after": "now", "name": "n", "timeout": 0.001},
             ("workflow", "namespace", "run", "tags", "kind"),
         ),
         Call(
@@ -646,7 +657,7 @@ class Awaited:
 
     async def _made(self, call: Callable[..., Any], args: Any, given: Any) -> Any:
         made = call(*_bare(args), **_bare(given))
-        if hasattr(made, "__aiter__"):
+        if hasattr(made, "__aiter__") and not hasattr(made, "page"):
             return [one async for one in made]
         return await made if inspect.isawaitable(made) else made
 
@@ -746,7 +757,6 @@ NO_OPTIONS = {
     "budgets.list",
     "close",
     "database.check",
-    "events.follow",
     "events.subscriptions",
     "flows.finish",
     "flows.request_cancel",

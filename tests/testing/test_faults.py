@@ -74,13 +74,13 @@ def test_a_thread_that_comes_to_its_step_when_its_process_is_dead_is_gone(tmp_pa
 
 def test_an_engine_is_spared_while_it_is_about_to_be_taken_over(tmp_path):
     store, lab = opened(tmp_path, Fault(3, ZOMBIE))
-    real, told = store.database._prepare, []
+    real, told = store._prepare, []
 
     def spared_meanwhile(batch, side):
         told.append(store.spare() if side else None)
         real(batch, side)
 
-    store.database._prepare = spared_meanwhile
+    store._prepare = spared_meanwhile
     assert lab.run_to_end(short_life) == "lived"
     lab.close()
     assert True in told and not store.lost

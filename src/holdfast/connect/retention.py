@@ -8,6 +8,7 @@ from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
 from holdfast.core.unset import UNSET
+from holdfast.core.validation import checked_string
 from holdfast.errors import RetentionNotFound
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.runs import Moment, Request, identity
@@ -57,8 +58,9 @@ class AsyncRetention:
 
     async def get(self, name: str) -> RetentionRuleView:
         """Return a retention rule. Raises RetentionNotFound, NamespaceBound."""
+        checked = checked_string("name", name)
         for rule in await self.list():
-            if rule.name == name:
+            if rule.name == checked:
                 return rule
         raise RetentionNotFound(name=name)
 

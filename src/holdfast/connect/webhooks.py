@@ -8,6 +8,7 @@ from holdfast.connect.async_calls import AsyncCalls
 from holdfast.core.subscriptions import WEBHOOK, DeadLetter, Subscription
 from holdfast.core.unset import UNSET, named
 from holdfast.errors import SubscriptionNotFound
+from holdfast.service.subscriptions import checked_name
 
 
 class AsyncWebhooks:
@@ -48,8 +49,9 @@ class AsyncWebhooks:
 
     async def get(self, name: str) -> Subscription:
         """Return a webhook, without its secret. Raises SubscriptionNotFound."""
+        checked = checked_name(name)
         for webhook in await self.list():
-            if webhook.name == name:
+            if webhook.name == checked:
                 return webhook
         raise SubscriptionNotFound(subscription=name)
 

@@ -43,7 +43,15 @@ def with_facts(text: str, facts: Mapping[str, object]) -> str:
 def cause_of(facts: Mapping[str, object]) -> str:
     """Return the exception of user code that facts describe, as Python prints it: its type and its
     message."""
-    return ": ".join(str(facts[name]) for name in ("type", "message") if facts.get(name))
+    words = [text_of(facts, name) for name in ("type", "message")]
+    return ": ".join(word for word in words if word)
+
+
+def text_of(facts: Mapping[str, object], name: str) -> str:
+    """Return a fact that is a text; an empty text if it is missing or of another type, which user
+    code may pass."""
+    value = facts.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _shown(name: str, value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.errors.base import HoldfastError, UsageError, cause_of, sentence_of
+from holdfast.errors.base import HoldfastError, UsageError, cause_of, sentence_of, text_of
 
 
 class NamespaceBound(UsageError):
@@ -52,10 +52,12 @@ def _place(facts: Mapping[str, object]) -> str:
     *origin* is the run that raised it, if that is a descendant of the run.
     """
     parts = []
-    if facts.get("step"):
-        parts.append(f"step {facts['step']}")
-    if facts.get("origin"):
-        parts.append(f"run {facts['origin']}")
+    step = text_of(facts, "step")
+    if step:
+        parts.append(f"step {step}")
+    origin = text_of(facts, "origin")
+    if origin:
+        parts.append(f"run {origin}")
     parts.append(f"run {facts.get('run')}")
     return f"in {', '.join(parts)}"
 
@@ -63,7 +65,7 @@ def _place(facts: Mapping[str, object]) -> str:
 def _reasoned(error: RunFailed) -> str:
     """Return the sentence of an error with the reason that ended the run."""
     sentence = sentence_of(type(error)).rstrip(".")
-    reason = error.facts.get("message")
+    reason = text_of(error.facts, "message")
     words = f"{sentence}: {reason}" if reason else sentence
     return f"{words} (run {error.facts.get('run')})"
 

@@ -7,6 +7,7 @@ from holdfast.errors.base import (
     UsageError,
     cause_of,
     sentence_of,
+    text_of,
     with_facts,
 )
 
@@ -36,8 +37,10 @@ def _message_fact(message: object) -> dict[str, object]:
 def _own_words(error: HoldfastError) -> str:
     """Return the message that user code gave, or the sentence of the class, and the other facts."""
     facts = dict(error.facts)
-    message = facts.pop("message", None)
-    return with_facts(str(message or sentence_of(type(error))), facts)
+    message = text_of(facts, "message")
+    if message:
+        del facts["message"]
+    return with_facts(message or sentence_of(type(error)), facts)
 
 
 class Fail(HoldfastError):

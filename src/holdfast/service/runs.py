@@ -463,7 +463,8 @@ class RunService:
         """Create a retention rule, or change the given settings of it. Raises BadOption,
         UnknownWorkflow, NamespaceBound."""
         self.unbound("retention.set")
-        stored = next((rule for rule in self.store.retention.rules() if rule.name == name), None)
+        checked = checked_string("name", name)
+        stored = next((rule for rule in self.store.retention.rules() if rule.name == checked), None)
         known = {route.workflow for route in self.store.runs.routes().values()} | set(
             self.definitions()
         )

@@ -9,6 +9,7 @@ from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
 from holdfast.core.unset import UNSET
+from holdfast.core.validation import checked_string
 from holdfast.errors import RetentionNotFound
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.runs import Moment, Request, identity
@@ -58,8 +59,9 @@ class Retention:
 
     def get(self, name: str) -> RetentionRuleView:
         """Return a retention rule. Raises RetentionNotFound, NamespaceBound."""
+        checked = checked_string("name", name)
         for rule in self.list():
-            if rule.name == name:
+            if rule.name == checked:
                 return rule
         raise RetentionNotFound(name=name)
 

@@ -9,6 +9,7 @@ from holdfast.connect.calls import Calls
 from holdfast.core.subscriptions import WEBHOOK, DeadLetter, Subscription
 from holdfast.core.unset import UNSET, named
 from holdfast.errors import SubscriptionNotFound
+from holdfast.service.subscriptions import checked_name
 
 
 class Webhooks:
@@ -49,8 +50,9 @@ class Webhooks:
 
     def get(self, name: str) -> Subscription:
         """Return a webhook, without its secret. Raises SubscriptionNotFound."""
+        checked = checked_name(name)
         for webhook in self.list():
-            if webhook.name == name:
+            if webhook.name == checked:
                 return webhook
         raise SubscriptionNotFound(subscription=name)
 
