@@ -248,6 +248,8 @@ def test_a_graph_grows_by_very_many_members(engine):
     more.add(total, name="more").after(*members, into="numbers")
 
     assert run.extend(more, revision=1) == 2
+    # Members are started in parts: the run of this one may not exist yet.
+    wait_until(engine, lambda: internals(engine).store.runs.get("g::open") is not None)
     engine.signal("g::open", "go")
     assert run.result(timeout=60) == {"total": 1, "more": sum(range(20)), "open": None}
     assert engine.database.check() == []
@@ -287,7 +289,7 @@ def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_
 
     def change_once(batch):
         if not changes and any(isinstance(op, WriteStagePart) for op in batch):
-            desk = engine.graphs._desk
+            desk = internals(engine).graphs
             patch, _ = desk._patch(added(1, "other"), "g")
             op = AddMembers(graph_id="g", namespace="default", patch=patch, compose=desk._compose)
             changes.append(apply([op]))
@@ -372,7 +374,7 @@ def test_what_a_dead_process_has_begun_is_deleted_for_whoever_comes_next(engine,
 
 
 def members_of(engine, graph):
-    return engine.graphs._desk._patch(graph, "g")[0].members
+    return internals(engine).graphs._patch(graph, "g")[0].members
 
 
 def test_a_replay_puts_very_many_runs_back_to_work_in_parts(engine, monkeypatch):
