@@ -4,6 +4,7 @@ there, and nothing else is."""
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -164,20 +165,19 @@ def die_and_repeat(database, clock, codec, kinds, act, check):
     that all is sound and that doing it again comes to its end."""
     for after in (False, True):
         for at in range(100):
-            engine = open_again(database, clock, codec)
-            real = internals(engine).store
-            mortal = Mortal(real, kinds, at, after=after)
-            internals(engine).store = internals(engine).writer.store = mortal
-            died = False
-            try:
-                act(engine)
-            except Dies:
-                died = True
-            internals(engine).store = real
-            assert real.database.check() == []
-            assert engine.database.check_payloads().damaged == []
-            check(engine)
-            engine.close()
+            with closing(open_again(database, clock, codec)) as engine:
+                real = internals(engine).store
+                mortal = Mortal(real, kinds, at, after=after)
+                internals(engine).store = internals(engine).writer.store = mortal
+                died = False
+                try:
+                    act(engine)
+                except Dies:
+                    died = True
+                internals(engine).store = real
+                assert engine.database.check() == []
+                assert engine.database.check_payloads().damaged == []
+                check(engine)
             if not died:
                 break
         else:

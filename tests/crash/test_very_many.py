@@ -215,7 +215,7 @@ def fork_steps(lab: Lab) -> None:
 
 def sweep(lab: Lab) -> None:
     lab.advance("1h")
-    graph_stage_service.sweep_all(lab.engine._do)
+    graph_stage_service.sweep_all(internals(lab.engine).commit)
 
 
 def all_are_forked(store: Store, ledger: CommitRecorder) -> None:

@@ -92,7 +92,9 @@ def traces(server, direct, url):
     with psycopg.connect(url, prepare_threshold=None, autocommit=True) as db:
         found = db.execute("SELECT name FROM pg_prepared_statements").fetchall()
         found += db.execute("SELECT pg_listening_channels()").fetchall()
-    return found + server.execute("SELECT objid FROM pg_locks WHERE locktype = 'advisory'", direct)
+    held = """SELECT objid FROM pg_locks WHERE locktype = 'advisory'
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+    return found + server.execute(held, direct)
 
 
 @pytest.mark.parametrize("options", ["", "&notify=off"])
