@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from bench.environments import ROOT, environment
+from bench.environments import BEFORE, ROOT, environment
 from bench.place import Place
 from bench.scenario import PEERS, Scenario, function_of
 
@@ -107,7 +107,7 @@ class Rounds:
             self._pid(one),
         )
         try:
-            return _child(environment(one.peer), place, scenario.timeout)
+            return _child(environment(one.peer), place, _source(one, place), scenario.timeout)
         except Exception as error:
             self._say(
                 f"  {one.name} failed:"
@@ -133,9 +133,19 @@ def _name(url: str) -> str:
     return url.split("?", 1)[0].rsplit("/", 1)[1]
 
 
-def _child(python: pathlib.Path, place: Place, timeout: float) -> Figures:
+def _source(one: Contestant, place: Place) -> pathlib.Path:
+    """Return where the scenario is read from. An earlier revision is measured by its own scenario,
+    because names may have changed since; where it has none, by that of today."""
+    if one.peer.startswith("before"):
+        scenario = BEFORE / "bench" / "scenarios" / f"{place.scenario}.py"
+        if scenario.exists() and f"def {place.contestant}(" in scenario.read_text():
+            return BEFORE
+    return ROOT
+
+
+def _child(python: pathlib.Path, place: Place, source: pathlib.Path, timeout: float) -> Figures:
     """Measure in a process of its own; it and all that it started are gone afterwards."""
-    environ = os.environ | {"PYTHONPATH": str(ROOT), "BENCH_DEFAULT": str(environment("default"))}
+    environ = os.environ | {"PYTHONPATH": str(source), "BENCH_DEFAULT": str(environment("default"))}
     process = subprocess.Popen(
         [str(python), "-m", "bench.child", json.dumps(dataclasses.asdict(place))],
         env=environ,

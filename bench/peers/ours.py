@@ -11,8 +11,6 @@ from bench.peers.notes import note
 from bench.peers.raw import connect
 from bench.place import Place
 from holdfast import sleep, step, wait_signal, workflow
-from holdfast.budgets import spend
-from holdfast.streams import emit
 
 
 @step
@@ -29,6 +27,8 @@ async def steps(count: int) -> int:
 
 @step
 async def costly(number: int) -> int:
+    from holdfast.budgets import spend  # here: an earlier revision may not have the name
+
     spend(steps=1)
     return number
 
@@ -42,6 +42,8 @@ async def spender(count: int) -> int:
 
 @step
 async def speak(count: int) -> int:
+    from holdfast.streams import emit
+
     for number in range(count):
         emit({"token": number}, name="token")
         if number % 20 == 19:
