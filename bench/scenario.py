@@ -88,7 +88,7 @@ def function_of(module: ModuleType, peer: str, store: str) -> str | None:
 
 def kept_speed(scenario: Scenario) -> tuple[Target, ...]:
     """Return what is promised beside an earlier revision: nearly the same figure."""
-    is_time = scenario.metric.endswith("_ms")
+    is_time = scenario.metric == "seconds" or scenario.metric.endswith("_ms")
     return tuple(
         Target(
             store, scenario.metric, 1 / kept if is_time else kept, peer, at_most=is_time, ours=ours
