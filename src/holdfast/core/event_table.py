@@ -54,6 +54,12 @@ class EventRow(NamedTuple):
 
     on_replay: OnReplay = OnReplay.KEEP
 
+    leaves_waiting: bool = False
+    """Whether the step is still waiting after the event."""
+
+    has_times: bool = False
+    """Whether the engine writes the data of the event, with instants in it."""
+
 
 _VOID = OnReplay.VOID
 
@@ -61,13 +67,18 @@ EVENTS = (
     EventRow(K.STEP_STARTED, c.RunStep),
     EventRow(K.STEP_COMPLETED, c.RunStep, is_outcome=True, is_sealed=True),
     EventRow(K.STEP_FAILED, c.RunStep, is_outcome=True, on_replay=_VOID),
-    EventRow(K.STEP_RETRIED, c.RunStep, on_replay=_VOID),
+    EventRow(K.STEP_RETRIED, c.RunStep, on_replay=_VOID, leaves_waiting=True, has_times=True),
     EventRow(K.STEP_DROPPED, c.RunStep),
-    EventRow(K.STEP_BLOCKED, c.RunStep),
-    EventRow(K.TIMER_SET, c.SetTimer, is_request=True),
+    EventRow(K.STEP_BLOCKED, c.RunStep, leaves_waiting=True, has_times=True),
+    EventRow(K.TIMER_SET, c.SetTimer, is_request=True, leaves_waiting=True, has_times=True),
     EventRow(K.TIMER_FIRED, c.SetTimer, is_outcome=True),
     EventRow(
-        K.SIGNAL_AWAITED, c.AwaitSignal, is_request=True, on_replay=OnReplay.VOID_IF_TIMED_OUT
+        K.SIGNAL_AWAITED,
+        c.AwaitSignal,
+        is_request=True,
+        on_replay=OnReplay.VOID_IF_TIMED_OUT,
+        leaves_waiting=True,
+        has_times=True,
     ),
     EventRow(K.SIGNAL_RECEIVED, c.AwaitSignal, is_outcome=True, is_sealed=True),
     EventRow(K.SIGNAL_TIMED_OUT, c.AwaitSignal, is_outcome=True, on_replay=_VOID),
@@ -79,31 +90,63 @@ EVENTS = (
         is_sealed=True,
         on_replay=OnReplay.VOID_IF_FAILED,
     ),
-    EventRow(K.MAP_STARTED, c.StartMap, is_request=True),
+    EventRow(K.MAP_STARTED, c.StartMap, is_request=True, leaves_waiting=True),
     EventRow(
         K.MAP_ENDED, c.StartMap, is_outcome=True, is_sealed=True, on_replay=OnReplay.VOID_IF_FAILED
     ),
     EventRow(K.CHILDREN_ENDED, c.EndChildren, is_outcome=True, on_replay=_VOID),
-    EventRow(K.GATE_OPENED, c.OpenGate, is_request=True, on_replay=OnReplay.VOID_IF_GATE_REOPENS),
-    EventRow(K.GATE_REMINDED, c.OpenGate, on_replay=OnReplay.VOID_IF_GATE_REOPENS),
-    EventRow(K.GATE_ESCALATED, c.OpenGate, on_replay=OnReplay.VOID_IF_GATE_REOPENS),
-    EventRow(K.GATE_CLOSED, c.OpenGate, is_outcome=True, on_replay=OnReplay.VOID_IF_FAILED),
-    EventRow(K.GATE_WITHDRAWN, c.OpenGate, on_replay=OnReplay.VOID_IF_GATE_REOPENS),
-    EventRow(K.WAIT_CREATED, c.CreateWait, is_outcome=True, is_request=True),
     EventRow(
-        K.WAIT_OPENED, c.AwaitCondition, is_request=True, on_replay=OnReplay.VOID_IF_TIMED_OUT
+        K.GATE_OPENED,
+        c.OpenGate,
+        is_request=True,
+        on_replay=OnReplay.VOID_IF_GATE_REOPENS,
+        leaves_waiting=True,
+        has_times=True,
     ),
-    EventRow(K.WAIT_SATISFIED, c.AwaitCondition, is_outcome=True, is_sealed=True),
-    EventRow(K.WAIT_RELEASED, c.AwaitCondition, is_outcome=True, is_sealed=True),
-    EventRow(K.WAIT_TIMED_OUT, c.AwaitCondition, is_outcome=True, is_sealed=True, on_replay=_VOID),
-    EventRow(K.WAIT_ESCALATED, c.AwaitCondition, on_replay=OnReplay.VOID_IF_TIMED_OUT),
+    EventRow(
+        K.GATE_REMINDED, c.OpenGate, on_replay=OnReplay.VOID_IF_GATE_REOPENS, leaves_waiting=True
+    ),
+    EventRow(
+        K.GATE_ESCALATED, c.OpenGate, on_replay=OnReplay.VOID_IF_GATE_REOPENS, leaves_waiting=True
+    ),
+    EventRow(
+        K.GATE_CLOSED,
+        c.OpenGate,
+        is_outcome=True,
+        on_replay=OnReplay.VOID_IF_FAILED,
+        has_times=True,
+    ),
+    EventRow(K.GATE_WITHDRAWN, c.OpenGate, on_replay=OnReplay.VOID_IF_GATE_REOPENS),
+    EventRow(K.WAIT_CREATED, c.CreateWait, is_outcome=True, is_request=True, has_times=True),
+    EventRow(
+        K.WAIT_OPENED,
+        c.AwaitCondition,
+        is_request=True,
+        on_replay=OnReplay.VOID_IF_TIMED_OUT,
+        leaves_waiting=True,
+        has_times=True,
+    ),
+    EventRow(K.WAIT_SATISFIED, c.AwaitCondition, is_outcome=True, is_sealed=True, has_times=True),
+    EventRow(K.WAIT_RELEASED, c.AwaitCondition, is_outcome=True, is_sealed=True, has_times=True),
+    EventRow(
+        K.WAIT_TIMED_OUT,
+        c.AwaitCondition,
+        is_outcome=True,
+        is_sealed=True,
+        on_replay=_VOID,
+        has_times=True,
+    ),
+    EventRow(
+        K.WAIT_ESCALATED,
+        c.AwaitCondition,
+        on_replay=OnReplay.VOID_IF_TIMED_OUT,
+        leaves_waiting=True,
+        has_times=True,
+    ),
     EventRow(K.WAIT_DROPPED, c.AwaitCondition),
     EventRow(K.MARKED, c.RecordDecision, is_sealed=True),
     EventRow(
-        K.CHECKPOINT_WRITTEN,
-        c.Checkpoint,
-        is_sealed=True,
-        on_replay=OnReplay.VOID_IF_OUTCOME_VOID,
+        K.CHECKPOINT_WRITTEN, c.Checkpoint, is_sealed=True, on_replay=OnReplay.VOID_IF_OUTCOME_VOID
     ),
     EventRow(K.BUDGET_SPENT, c.Spend, is_outcome=True),
     EventRow(K.BUDGET_RESERVED, c.Reserve, is_outcome=True),
@@ -120,8 +163,8 @@ EVENTS = (
     EventRow(K.RUN_RESUMED),
     EventRow(K.RUN_REPLAYED),
     EventRow(K.RUN_FORKED),
-    EventRow(K.ATTEMPT_FAILED),
-    EventRow(K.RUN_DELAYED),
+    EventRow(K.ATTEMPT_FAILED, has_times=True),
+    EventRow(K.RUN_DELAYED, has_times=True),
     EventRow(K.LEASE_REVOKED),
     EventRow(K.PRIORITY_CHANGED),
     EventRow(K.RUN_RELEASED),
@@ -139,6 +182,13 @@ REQUESTS = frozenset(row.kind for row in EVENTS if row.is_request)
 SEALED = frozenset(row.kind for row in EVENTS if row.is_sealed)
 """The kinds whose data are values of the user. Times and names, which the engine writes itself,
 are not sealed."""
+
+WAITING = frozenset(row.kind for row in EVENTS if row.leaves_waiting)
+"""The kinds after which a step is still waiting."""
+
+TIMED = frozenset(row.kind for row in EVENTS if row.has_times)
+"""The kinds whose data the engine writes, with instants in it. The data of the others are values of
+users, names and counts."""
 
 ANSWERS: dict[type, frozenset[str]] = {
     command: frozenset(row.kind for row in EVENTS if row.command is command and row.is_outcome)

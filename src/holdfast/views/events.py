@@ -8,32 +8,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.events import Event, EventKind
+from holdfast.core.event_table import TIMED
+from holdfast.core.events import Event
 from holdfast.core.history import live_events
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.subscriptions import RunEvent
 from holdfast.views.values import error, instant, optional_instant, value, with_times
-
-_TIMED = frozenset(
-    {
-        EventKind.STEP_RETRIED,
-        EventKind.STEP_BLOCKED,
-        EventKind.TIMER_SET,
-        EventKind.SIGNAL_AWAITED,
-        EventKind.WAIT_CREATED,
-        EventKind.WAIT_OPENED,
-        EventKind.WAIT_SATISFIED,
-        EventKind.WAIT_RELEASED,
-        EventKind.WAIT_TIMED_OUT,
-        EventKind.WAIT_ESCALATED,
-        EventKind.GATE_OPENED,
-        EventKind.GATE_CLOSED,
-        EventKind.ATTEMPT_FAILED,
-        EventKind.RUN_DELAYED,
-    }
-)
-"""The kinds whose data the engine writes, with instants in it. The data of the others are values of
-users, names and counts."""
 
 
 class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -111,4 +91,4 @@ def of_run(event: RunEvent) -> RunEventView:
 
 def _data(event: Event | RunEvent) -> Any:
     data = value(event.data)
-    return with_times(data) if event.kind in _TIMED else data
+    return with_times(data) if event.kind in TIMED else data

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.event_table import WAITING
 from holdfast.core.events import EventKind
 from holdfast.core.runs import ErrorInfo
 from holdfast.views.events import EventView
@@ -22,22 +23,6 @@ class StepState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
 
-
-OPEN_ENDED = frozenset(
-    {
-        EventKind.STEP_RETRIED,
-        EventKind.STEP_BLOCKED,
-        EventKind.TIMER_SET,
-        EventKind.SIGNAL_AWAITED,
-        EventKind.WAIT_OPENED,
-        EventKind.WAIT_ESCALATED,
-        EventKind.MAP_STARTED,
-        EventKind.GATE_OPENED,
-        EventKind.GATE_REMINDED,
-        EventKind.GATE_ESCALATED,
-    }
-)
-"""Kinds of events after which a step is still waiting."""
 
 _ATTEMPTS = (EventKind.STEP_RETRIED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
 
@@ -73,7 +58,7 @@ def state_of(events: Sequence[EventView]) -> StepState:
     """Return the state of a step by its events."""
     if not events or events[-1].kind == EventKind.STEP_STARTED:
         return StepState.RUNNING
-    if events[-1].kind in OPEN_ENDED:
+    if events[-1].kind in WAITING:
         return StepState.WAITING
     return StepState.COMPLETED if events[-1].error is None else StepState.FAILED
 
