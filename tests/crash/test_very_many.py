@@ -18,7 +18,7 @@ from holdfast.errors import RunFinished, StartIncomplete
 from holdfast.service import fork as fork_service
 from holdfast.service import graph_stages as graph_stage_service
 from holdfast.service import replay as replay_service
-from holdfast.service import runs as run_service
+from holdfast.service import starts as start_service
 from holdfast.store.graphs.operations import SweepStages
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
@@ -129,7 +129,7 @@ WORKFLOWS = [
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(run_service, "PART", 2)
+    monkeypatch.setattr(start_service, "PART", 2)
     monkeypatch.setattr(graph_stages, "PART", 4)
     monkeypatch.setattr(fork_service, "PART", 2)
     monkeypatch.setattr(pruning, "ROWS", 3)

@@ -190,7 +190,7 @@ def test_runs_that_wait_let_others_in_at_once(database):
 
 def test_a_run_whose_starter_is_gone_is_found(database):
     with Engine(database, shutdown_timeout=1, concurrency=1, session_ttl=0.3) as engine:
-        runs, request = internals(engine).client.start(
+        runs, request = internals(engine).starts.start(
             metered, (7,), {}, {}, internals(engine).lease
         )
         (started,) = internals(engine).writer.call(request.op)

@@ -270,7 +270,7 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
         (made,) = [one for one in internals(engine).store.streams.of_run(run.id) if one.step == ""]
-        summary = internals(engine).sealer.values.inline(
+        summary = internals(engine).sealer.values.seal_inline(
             b'{"said":"nothing"}', associated_data.summary(run.id, made.source)
         )
         execute(

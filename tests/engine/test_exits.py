@@ -309,7 +309,7 @@ def test_a_start_whose_engine_is_closed_between_its_commit_and_its_end_does_not_
     """The run is written: to raise would say that it is not."""
     with Engine(database) as other:
         parts = internals(other)
-        runs, request = parts.client.start(fine, (), {}, {"id": "r1"}, parts.lease)
+        runs, request = parts.starts.start(fine, (), {}, {"id": "r1"}, parts.lease)
         answers = internals(other).commit(request)
     parts.adopt(runs, answers)
     with Engine(database) as engine:

@@ -283,7 +283,9 @@ def test_a_payload_in_use_is_never_pruned(engine):
     assert (
         len(
             internals(engine)
-            .sealer.signals(waiting.id, internals(engine).store.signals.of_run(waiting.id))[0]
+            .sealer.opener.signals(waiting.id, internals(engine).store.signals.of_run(waiting.id))[
+                0
+            ]
             .payload
         )
         == LARGE + 2

@@ -111,13 +111,15 @@ def finished(database):
 
 
 def shown(engine, run_id):
-    return internals(engine).sealer.shown(internals(engine).client.get(run_id), large=True).input
+    return (
+        internals(engine).sealer.display.run(internals(engine).client.get(run_id), large=True).input
+    )
 
 
 def shown_event(engine, run_id):
     return (
         internals(engine)
-        .sealer.shown_events(run_id, internals(engine).store.runs.history(run_id), large=True)[0]
+        .sealer.display.events(run_id, internals(engine).store.runs.history(run_id), large=True)[0]
         .data
     )
 
@@ -235,7 +237,7 @@ def test_a_start_of_a_run_that_is_there_and_is_rekeyed_at_that_moment(database, 
 def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeypatch):
     run_id = finished(database)
     engine = engine_of(database)
-    fork, done = internals(engine).sealer.forked, []
+    fork, done = internals(engine).sealer.copy_for_fork, []
 
     def rekey_afterwards(*given):
         forked = fork(*given)
@@ -243,7 +245,7 @@ def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeyp
         done.append(other.keys.rekey().values)
         return forked
 
-    monkeypatch.setattr(internals(engine).sealer, "forked", rekey_afterwards)
+    monkeypatch.setattr(internals(engine).sealer, "copy_for_fork", rekey_afterwards)
     forked = engine.fork(run_id)
     assert BIG.encode() in forked.record.input
     assert done[0] > 0

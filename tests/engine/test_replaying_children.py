@@ -11,7 +11,7 @@ from holdfast.codecs import Encrypted
 from holdfast.core.status import Status
 from holdfast.errors import RunChanged, RunFailed
 from holdfast.service.replay import plan_replay
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 from holdfast.testing import internals
 from tests.engine.waiting import wait_for, wait_until
 

@@ -31,7 +31,7 @@ from holdfast.errors import (
 from holdfast.service import fork as fork_service
 from holdfast.service import graphs
 from holdfast.service import replay as replay_service
-from holdfast.service import runs as run_service
+from holdfast.service import starts as start_service
 from holdfast.store import transitions
 from holdfast.store.graphs.operations import (
     AddMembers,
@@ -166,7 +166,7 @@ async def total(numbers: dict) -> int:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(run_service, "PART", 4)
+    monkeypatch.setattr(start_service, "PART", 4)
     monkeypatch.setattr(graph_stages, "PART", 10)
     monkeypatch.setattr(children, "PORTION", 3)
     monkeypatch.setattr(commits, "PORTION", 3)

@@ -24,7 +24,7 @@ from holdfast.store.sqlite import SqliteDatabase
 from holdfast.store.store import Store
 from holdfast.store.transitions.graphs import work
 from holdfast.testing.conformance import HandClock
-from holdfast.testing.conformance.graphs import GraphFixture, compose
+from holdfast.testing.conformance.graph_fixture import GraphFixture, compose
 
 LOST = {"failed", "cancelled", "expired", "skipped"}
 ENDED = LOST | {"completed"}

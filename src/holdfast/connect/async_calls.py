@@ -26,7 +26,7 @@ from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.worker.worker import Worker
 from holdfast.errors import EngineClosed
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 from holdfast.store.database import Started
 from holdfast.store.user_connections import LoopBoundConnection, is_asynchronous, unwrapped_async
 

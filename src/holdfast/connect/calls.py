@@ -19,7 +19,7 @@ from holdfast.core.runs import NewRun, RunRecord
 from holdfast.core.validation import checked_call
 from holdfast.engine.runtime.notifier import Committed, Listener, Topic
 from holdfast.errors import BadOption
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 from holdfast.store.database import Started
 
 T = TypeVar("T")

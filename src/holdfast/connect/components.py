@@ -41,8 +41,10 @@ from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.flows import FlowService
 from holdfast.service.gates import GateService
 from holdfast.service.graphs import GraphService
-from holdfast.service.runs import Request, RunService
+from holdfast.service.requests import Request
+from holdfast.service.runs import RunService
 from holdfast.service.schedules import ScheduleService
+from holdfast.service.starts import StartService
 from holdfast.service.streams import StreamService
 from holdfast.service.subscriptions import SubscriptionService
 from holdfast.service.tasks.service import TaskService
@@ -138,6 +140,7 @@ class Components:
         self.client = RunService(
             self.store, self.codec, self.definitions, plan.namespace, self.sealer
         )
+        self.starts = StartService(self.client)
         self.subscriptions = SubscriptionService(self.client)
         self.schedules = ScheduleService(self.client)
         self.client.max_signals = plan.max_signals

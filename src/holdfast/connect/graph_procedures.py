@@ -12,7 +12,7 @@ from holdfast.core.runs import RunRecord
 from holdfast.errors import BadGraph, GraphChanged, RunChanged
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.graphs import TRIES, GraphEnded
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 from holdfast.store.graphs.operations import ResolvedGraphs, StagedGraph
 
 
@@ -52,7 +52,7 @@ def _adopt(parts: Components, staged: Sequence[StagedGraph | ResolvedGraphs]) ->
     worker = parts.worker
     members = [member for answer in staged for member in answer.born if member.started.leased]
     if worker is not None and members:
-        runs = [(parts.sealer.new_run_opened(member.run), member.started.now) for member in members]
+        runs = [(parts.sealer.opener.new_run(member.run), member.started.now) for member in members]
         worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
 
 

@@ -11,7 +11,8 @@ from holdfast.core import tokens
 from holdfast.core.duration import Duration
 from holdfast.errors import BadOption, HoldfastError, LeaseLost, WriteConflict
 from holdfast.service import keys
-from holdfast.service.runs import Moment, Request
+from holdfast.service.instants import Moment
+from holdfast.service.requests import Request
 from holdfast.service.tasks.lease_state import Deferred, LeaseState, Retried, RunEnded
 from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
@@ -60,14 +61,14 @@ class HeldLease:
         """Renew this lease and all others of its holder, and return their expiry."""
         held = self.state
         return self._parts.commit(
-            self.service.renew(held.proof.session_id, self._ttl, held.term, held)
+            self.service.terms.renew(held.proof.session_id, self._ttl, held.term, held)
         )
 
     # Output
 
     def progress(self, percent: float | None, message: str | None) -> None:
         """Report the progress of the run."""
-        self._write_output(lambda: self.service.frames.progress(self.state, percent, message))
+        self._write_output(lambda: self.service.output.progress(self.state, percent, message))
 
     def emit(self, values: tuple[Any, ...], options: Mapping[str, Any]) -> int:
         """Append frames to the output of the run, all of them or none, and return the number of the
@@ -75,7 +76,7 @@ class HeldLease:
         for left in reversed(range(TRIES)):
             try:
                 last: int = self._write_output(
-                    lambda: self.service.frames.append(self.state, values, **options)
+                    lambda: self.service.output.append(self.state, values, **options)
                 )
             except BadOption as error:
                 # "since": another process with the same proof has appended a patch meanwhile.
@@ -121,27 +122,29 @@ class HeldLease:
 
     def create_wait(self, name: str, expires: Moment | None) -> LeaseWait:
         """Issue a wait, or return the open wait of that name."""
-        self.service.check_stands(self.state)
-        known = self.service.known_wait(self.state, name)
+        self.service.terms.check_stands(self.state)
+        known = self.service.suspensions.known_wait(self.state, name)
         if known is not None:
             return known
         if tokens.current(self.service.store.keys.all()) is None:
             self._parts.commit(keys.need(self.service.sealer))
-        wait: LeaseWait = self._write(lambda: self.service.create_wait(self.state, name, expires))
+        wait: LeaseWait = self._write(
+            lambda: self.service.suspensions.create_wait(self.state, name, expires)
+        )
         return wait
 
     def suspend(self, wanted: tuple[Any, ...], timeout: Moment | None, on_timeout: str) -> Deferred:
         """Suspend the run until one of these is met: names of signals, waits, conditions."""
-        suspension = self.service.suspension(self.state, wanted, timeout, on_timeout)
+        suspension = self.service.suspensions.suspension(self.state, wanted, timeout, on_timeout)
         while True:
-            answer = self._write(lambda: self.service.suspend(self.state, suspension))
+            answer = self._write(lambda: self.service.suspensions.suspend(self.state, suspension))
             if isinstance(answer, Deferred):
                 return answer
             # The revision has changed: a signal may have met the condition. Check it again.
 
     def _check_not_expired(self) -> None:
         """Raise LeaseLost if the lease has expired, even if the run has no other holder yet."""
-        error = self.service.late(self.state)
+        error = self.service.terms.late(self.state)
         if error is not None:
             raise error
 
@@ -152,7 +155,7 @@ class HeldLease:
             self._check_not_expired()
             return self._parts.commit(request)
         except LeaseLost as refused:
-            raise self.service.lost(self.state) from refused
+            raise self.service.terms.lost(self.state) from refused
 
     def _write(self, make_request: MakeRequest) -> Any:
         """Commit a request. If it repeats a committed one, return the first answer; if another
@@ -162,8 +165,8 @@ class HeldLease:
             self._check_not_expired()
             return self._parts.commit(request)
         except LeaseLost as refused:
-            return self.service.explain(self.state, request, refused)
+            return self.service.repeats.explain(self.state, request, refused)
         except WriteConflict:
-            if not self.service.caught_up(self.state):
+            if not self.service.repeats.catch_up(self.state):
                 raise
         return self._parts.commit(make_request())

@@ -14,7 +14,8 @@ from holdfast.core.duration import Duration
 from holdfast.core.sessions import Session
 from holdfast.core.validation import checked_capabilities, checked_words
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.service.runs import Request, run_named
+from holdfast.service.requests import Request
+from holdfast.service.runs import run_named
 from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
 from holdfast.service.tasks.service import TaskService
@@ -83,7 +84,7 @@ class LeaseHolder:
         return Request(OpenSession(session), _ignore)
 
     def _session(self, *, claims: bool) -> Session:
-        return self._service.session(
+        return self._service.claims.session(
             self._worker, self._ttl, self._workflows, self._lanes, self._capabilities, claims=claims
         )
 
@@ -92,7 +93,7 @@ class LeaseHolder:
         LeaseLost if this holder was closed."""
         if self._closed:
             raise LeaseLost(session=self.session_id, why="the holder of this session was closed")
-        return self._service.is_over(self.session_id, self._term)
+        return self._service.terms.is_over(self.session_id, self._term)
 
     def _reopen(self) -> None:
         """Open a new session if the current one has expired, and drop the leases of the old one."""
@@ -103,7 +104,7 @@ class LeaseHolder:
 
     def renew(self) -> int:
         """Renew all leases of this holder, and return their expiry. Raises LeaseLost."""
-        return self._parts.commit(self._service.renew(self.session_id, self._ttl, self._term))
+        return self._parts.commit(self._service.terms.renew(self.session_id, self._ttl, self._term))
 
     def rest(self) -> None:
         """Make the session keep its leases and claim no more, unless it has expired. Raises
@@ -153,7 +154,7 @@ class LeaseHolder:
     def _run_maintenance(self, *, now: bool = False) -> bool:
         """Commit the maintenance that is due. Return whether the check was made; with *now*,
         whether it found anything to do."""
-        ops = self._service.maintenance(self.session_id, now=now)
+        ops = self._service.claims.maintenance(self.session_id, now=now)
         for op in ops or ():
             self._parts.commit(Request(op, _ignore))
         return bool(ops) if now else ops is not None
@@ -161,16 +162,16 @@ class LeaseHolder:
     def _lease(self, limit: int) -> list[HeldLease]:
         """Repeat the claim whose outcome is unknown, if there is one; then claim runs of the cached
         routes, which saves a query; then of the current routes, if they differ."""
-        service = self._service
+        claims = self._service.claims
         offer = (self._workflows, self._lanes, self._capabilities)
         unanswered = self._unanswered.get(None)
         states = [] if unanswered is None else self._send_claim(unanswered)
-        cached_routes = service.routes(*offer, fresh=False)
+        cached_routes = claims.routes(*offer, fresh=False)
         if not states and cached_routes:
-            claim = service.claim(self.session_id, cached_routes, limit, self._term)
+            claim = claims.claim(self.session_id, cached_routes, limit, self._term)
             states = self._send_claim(claim)
-        if not states and (routes := service.routes(*offer)) != cached_routes:
-            states = self._send_claim(service.claim(self.session_id, routes, limit, self._term))
+        if not states and (routes := claims.routes(*offer)) != cached_routes:
+            states = self._send_claim(claims.claim(self.session_id, routes, limit, self._term))
         return [self._held(state) for state in states]
 
     def _held(self, state: LeaseState) -> HeldLease:
@@ -198,15 +199,15 @@ class LeaseHolder:
         self._reopen()
         request = self._unanswered.get(run_id)  # its lease may exist: only it can be repeated
         if request is None:
-            for op in self._service.gone_holder(run_id):
+            for op in self._service.claims.end_dead_holder(run_id):
                 self._parts.commit(Request(op, _ignore))
-            routes = self._service.routes(self._workflows, self._lanes, self._capabilities)
-            request = self._service.reclaim(
+            routes = self._service.claims.routes(self._workflows, self._lanes, self._capabilities)
+            request = self._service.claims.reclaim(
                 self.session_id, run_id, routes, self._capabilities, self._term
             )
         states = self._send_claim(request, run_id)
         if not states:
-            return [], RunEnded(self._service.status(run_id))
+            return [], RunEnded(self._service.claims.status(run_id))
         return [self._held(states[0])], None
 
     def complete_all(self, done: Iterable[tuple[HeldLease, Any]]) -> list[RunEnded | LeaseLost]:

@@ -30,7 +30,7 @@ from holdfast.errors import FlowNotFound, GateNotFound, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.budgets import get_budget
 from holdfast.service.export import tree
-from holdfast.service.runs import Moment, moment
+from holdfast.service.instants import Moment, moment
 from holdfast.service.why import at_work, look_at_workers, unserved, why
 from holdfast.store.database import CheckProgress
 from holdfast.store.gates.operations import GateFilter
@@ -163,7 +163,7 @@ class OpenDatabase:
         return [self._view(run) for run in records]
 
     def _view(self, run: RunRecord, *, large: bool = False) -> RunView:
-        shown = self._sealer.shown(run, large=large)
+        shown = self._sealer.display.run(run, large=large)
         return runs.of(
             shown, worker=self._worker(run.session_id), tags=self._store.runs.tags(run.id)
         )
@@ -193,7 +193,7 @@ class OpenDatabase:
     def history(self, run_id: str, *, large: bool = False) -> list[EventView]:
         """Return the history of a run; values that are kept apart only with *large*."""
         recorded = self._store.runs.history(run_id)
-        return events.history_of(self._sealer.shown_events(run_id, recorded, large=large))
+        return events.history_of(self._sealer.display.events(run_id, recorded, large=large))
 
     def progress(self, run_id: str) -> ProgressView | None:
         """Return the last progress that a run reported."""
@@ -201,7 +201,7 @@ class OpenDatabase:
         if progress is None:
             return None
         place = associated_data.progress(run_id)
-        message = self._sealer.text_shown(progress.message, place)
+        message = self._sealer.display.text(progress.message, place)
         return streams.progress_of(Progress(progress.percent, message, progress.at))
 
     def children(self, run_id: str, step: str | None, limit: int) -> list[RunView]:
@@ -211,7 +211,7 @@ class OpenDatabase:
         else:
             ids = [child.id for child in self._store.runs.children(run_id, [step])[:limit]]
             children = [run for child in ids if (run := self._store.runs.get(child)) is not None]
-        views = [runs.of(self._sealer.shown(child)) for child in children]
+        views = [runs.of(self._sealer.display.run(child)) for child in children]
         return sorted(views, key=lambda run: (run.parent_index or 0, run.id))
 
     def replayed_children(self, run_id: str) -> list[str]:

@@ -11,7 +11,8 @@ from holdfast.core.unset import UNSET
 from holdfast.core.validation import checked_string
 from holdfast.errors import RetentionNotFound
 from holdfast.service.graph_stages import sweep_all
-from holdfast.service.runs import Moment, Request, identity
+from holdfast.service.instants import Moment
+from holdfast.service.requests import Request, identity
 from holdfast.store.retention import batches as retention_plan
 from holdfast.views import retention as views
 from holdfast.views.retention import RetentionPreviewView, RetentionRuleView

@@ -31,7 +31,7 @@ def start_many(
     refused after earlier parts were started."""
     parts.know(workflow)
     started: list[str] = []
-    requests = parts.client.start_many(workflow, items, options, parts.lease)
+    requests = parts.starts.start_many(workflow, items, options, parts.lease)
     for runs, request in requests:
         try:
             answers = parts.commit(request)

@@ -8,7 +8,7 @@ from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.core.tokens import Token
 from holdfast.service import keys, waits
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 from holdfast.service.waits import DeliveryReceipt
 from holdfast.views import waits as views
 from holdfast.views.waits import WaitView

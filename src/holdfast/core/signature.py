@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Never, NoReturn, ParamSpecArgs, ParamSpecKwargs, Self, Unpack, get_origin
@@ -59,7 +59,9 @@ class Signature:
         passed by position or by name. Raises WrongType, NotEncodable."""
         args, kwargs = self._bound(args, kwargs)
         try:
-            return codec.encode({"args": args, "kwargs": kwargs} if kwargs else args)
+            if kwargs:
+                return codec.encode({"args": args, "kwargs": kwargs})
+            return codec.encode(args)
         except NotEncodable:
             self._raise_for_argument(codec, args, kwargs)
             raise
@@ -179,6 +181,13 @@ class _Resolver:
             self.unresolved.append(name)
             return Any
         return Any if _accepts_anything(kind) else kind
+
+
+def encode_arguments(codec: Codec, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """Return the arguments of a call without a known signature as bytes. Raises NotEncodable."""
+    if kwargs:
+        return codec.encode({"args": list(args), "kwargs": dict(kwargs)}, what="the arguments")
+    return codec.encode(list(args), what="the arguments")
 
 
 def _accepts_anything(kind: object) -> bool:

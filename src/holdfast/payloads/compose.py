@@ -32,12 +32,16 @@ def composer(sealer: PayloadSealer, codec: Codec) -> Compose:
             if _PLACEHOLDER not in plain:  # saves decoding an input that has nothing to fill
                 return plain
             values = {
-                name: codec.decode(sealer.result(source, result, fetch, f"the result of {name}"))
+                name: codec.decode(
+                    sealer.opener.result(source, result, fetch, f"the result of {name}")
+                )
                 for name, (source, result) in results.items()
             }
             return codec.encode(filled(codec.decode(plain), values), what="the arguments")
 
-        return sealer.remake(data, fill, fetch, run_id, place=associated_data.member_input(run_id))
+        return sealer.reseal_input(
+            data, fill, fetch, run_id, place=associated_data.member_input(run_id)
+        )
 
     return compose
 
@@ -51,7 +55,7 @@ def sealed(patch: GraphPatch, graph_id: str, sealer: PayloadSealer) -> GraphPatc
 
     def seal(member: NewMember) -> NewMember:
         place = associated_data.member_input(run_of(graph_id, member.name))
-        return msgspec.structs.replace(member, input=sealer.values.inline(member.input, place))
+        return msgspec.structs.replace(member, input=sealer.values.seal_inline(member.input, place))
 
     members = tuple(map(seal, patch.members))
     return GraphPatch(members, patch.groups)

@@ -45,7 +45,10 @@ async def opened(
         return run, history
 
     def open_all() -> tuple[RunRecord, list[Event]]:
-        return sealer.run(run), sealer.events(run.id, history)
+        return sealer.opener.run(run), sealer.opener.events(run.id, history)
 
     apart = any(digest_of(value) is not None for value in heads)
-    return await threads.run(open_all) if apart else open_all()
+    if not apart:
+        return open_all()
+    plain: tuple[RunRecord, list[Event]] = await threads.run(open_all)
+    return plain

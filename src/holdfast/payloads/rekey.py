@@ -18,7 +18,7 @@ from holdfast.core.payload import Payload
 from holdfast.core.runs import RunSnapshot, StuckCause
 from holdfast.errors import BadData, BadOption, KeyMissing
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.payloads.signing_secrets import Resealing
+from holdfast.payloads.signing_secrets import ResealSecret
 from holdfast.payloads.value_format import MARK, ValueFormat
 from holdfast.store.graphs.operations import ResealMember
 from holdfast.store.payloads.operations import Reseal, ValueChange
@@ -39,7 +39,7 @@ MESSAGE = "output_message"
 
 TABLES = {table.name: table for table in BELOW_RUNS}
 
-Write = Callable[[Reseal | ResealMember | Resealing], Any]
+Write = Callable[[Reseal | ResealMember | ResealSecret], Any]
 Progress = Callable[[int], None]
 
 
@@ -101,7 +101,7 @@ def _rekey_members(store: Store, sealer: PayloadSealer, write: Write, done: Reke
                 if is_sealed(old) and split(old).key == sealer.cipher.current:
                     continue
                 place = associated_data.member_input(run_id)
-                new = sealer.values.inline(
+                new = sealer.values.seal_inline(
                     sealer.values.open(old, f"the input of member {run_id}", place), place
                 )
             except (KeyMissing, BadData) as unreadable:
@@ -166,7 +166,9 @@ def _values(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
 def _private(error: bytes | None, is_about_keys: bool) -> bytes | None:
     """Return an error that must be encrypted; None for the error of a stuck run that waits for a
     key, which must be readable without keys."""
-    return None if is_about_keys else error
+    if is_about_keys:
+        return None
+    return error
 
 
 def _output(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes | None, bytes]]:
@@ -205,12 +207,13 @@ def _rekeyed(
     if is_sealed(old) and split(old).key == values.cipher.current:
         return None
     plain = values.open(old, what, place)
-    in_row = column.startswith(("frame_", "stream_"))
-    return values.inline(plain, place) if in_row else values.value(plain, payloads, place)
+    if column.startswith(("frame_", "stream_")):
+        return values.seal_inline(plain, place)
+    return values.seal(plain, payloads, place)
 
 
 def _rekeyed_text(values: ValueFormat, old: str, what: str, place: bytes) -> bytes | None:
     assert values.cipher is not None
     if old.startswith(f"{MARK}{values.cipher.current}{MARK}"):
         return None
-    return values.text(values.text_opened(old, what, place), place).encode()
+    return values.seal_text(values.open_text(old, what, place), place).encode()

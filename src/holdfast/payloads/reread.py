@@ -25,7 +25,7 @@ Stored = TypeVar("Stored")
 Opened = TypeVar("Opened")
 
 
-def opened_again(
+def open_or_reread(
     stored: Stored, open: Callable[[Stored], Opened], read: Callable[[Stored], Stored]
 ) -> Opened:
     """Return *stored*, opened by *open*.
@@ -45,8 +45,8 @@ def opened_again(
             stored = current
 
 
-class Rereading:
-    """Reads rows again. A value whose row no longer exists stays as it was read before."""
+class CurrentValues:
+    """Values as they are stored now. A value whose row no longer exists stays as it was read."""
 
     def __init__(self, store: View) -> None:
         self._store = store
@@ -63,12 +63,16 @@ class Rereading:
     def input(self, run_id: str, old: bytes) -> bytes:
         """Return the input of a run as it is stored now."""
         now = self._store.runs.get(run_id)
-        return old if now is None else now.input
+        if now is None:
+            return old
+        return now.input
 
     def result(self, run_id: str, old: bytes) -> bytes:
         """Return the result of a run as it is stored now."""
         now = self._store.runs.get(run_id)
-        return old if now is None else now.result or old
+        if now is None:
+            return old
+        return now.result or old
 
     def value(self, run: RunRecord, column: str, old: bytes) -> bytes:
         """Return the value of *column* of a run (input, result or error) as it is stored now."""

@@ -1,6 +1,6 @@
-"""Seal the values of operations before they are written, and open stored values after reading.
+"""Seal the values of operations before they are written.
 
-No other module does either. Invariants:
+``opener`` opens stored values after reading, and ``display`` opens them for people. Invariants:
 - A store keeps the bytes that it is given, so lists, copies and exports never load values that are
   kept apart.
 - A value that is small and not encrypted is stored unchanged, and costs one comparison.
@@ -10,23 +10,22 @@ No other module does either. Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.core import associated_data
-from holdfast.core.envelope import APART, is_sealed, size_of, split
+from holdfast.core.envelope import is_sealed
 from holdfast.core.event_table import SEALED
 from holdfast.core.events import Event, EventRole
 from holdfast.core.payload import Fetch, Payload
-from holdfast.core.runs import ChildRecord, NewRun, RunRecord
-from holdfast.core.subscriptions import RunEvent
-from holdfast.core.waits import Signal
-from holdfast.errors import BadData, HoldfastError, KeyMissing
+from holdfast.core.runs import NewRun, RunRecord
+from holdfast.errors import BadData
 from holdfast.payloads.codecs import Cipher, Compression
-from holdfast.payloads.reread import Rereading, opened_again
+from holdfast.payloads.display import PayloadDisplay
+from holdfast.payloads.opener import PayloadOpener
+from holdfast.payloads.reread import CurrentValues, open_or_reread
 from holdfast.payloads.signing_secrets import SigningSecrets
 from holdfast.payloads.value_format import HEAVY, INLINE_LIMIT, ValueFormat
 from holdfast.store.effects import Effect
@@ -42,15 +41,9 @@ Signalling = TypeVar("Signalling", SignalRun, DeliverSignal, ReleaseWait)
 RELEASE = "release"
 """The name of the signal by which an operator releases a wait."""
 
-Reread = Callable[[bytes], bytes]
-"""Returns the value that the store has now in place of an old one."""
-
-UNREADABLE = "Unreadable"
-"""The type of the error that is shown in place of an error that cannot be read here."""
-
 
 class PayloadSealer:
-    """Seals and opens values for one engine."""
+    """Seals values for one engine, and has the parts that open them."""
 
     def __init__(
         self,
@@ -62,22 +55,26 @@ class PayloadSealer:
         json: bool = True,
         locked: bool = False,
     ) -> None:
-        self.values = ValueFormat(store, cipher, packing, inline_limit, json=json, locked=locked)
-        self.secrets = SigningSecrets(self.values)
-        self._stored = Rereading(store)
+        self.values: ValueFormat = ValueFormat(
+            store, cipher, packing, inline_limit, json=json, locked=locked
+        )
+        self.secrets: SigningSecrets = SigningSecrets(self.values)
+        self._stored: CurrentValues = CurrentValues(store)
+        self.opener: PayloadOpener = PayloadOpener(self.values, self._stored)
+        self.display: PayloadDisplay = PayloadDisplay(self.values, self._stored, self.opener)
 
     @property
     def cipher(self) -> Cipher | None:
         """The cipher; None if values are not encrypted."""
         return self.values.cipher
 
-    # Sealing
-
     def seal(self, op: T) -> T:
         """Return an operation with all its values sealed; *op* itself if none of them changes.
         Raises KeyMissing."""
         seal_op = _SEALERS.get(type(op))
-        sealed: T = op if seal_op is None else seal_op(self, op)
+        if seal_op is None:
+            return op
+        sealed: T = seal_op(self, op)
         return sealed
 
     def is_heavy(self, op: object) -> bool:
@@ -97,10 +94,10 @@ class PayloadSealer:
         if len(run.input) <= self.values.small:
             return run
         payloads: list[Payload] = []
-        sealed = self.values.value(run.input, payloads, associated_data.run_input(run.id))
+        sealed = self.values.seal(run.input, payloads, associated_data.run_input(run.id))
         return msgspec.structs.replace(run, input=sealed, payloads=tuple(payloads))
 
-    def is_same(self, run: NewRun, old_id: str, old: bytes, fetch: Fetch) -> bool:
+    def has_same_input(self, run: NewRun, old_id: str, old: bytes, fetch: Fetch) -> bool:
         """Return whether *old*, the stored input of the existing run *old_id*, equals the input of
         the new *run*. An input that is damaged equals none. Raises KeyMissing."""
         own = {payload.digest: payload for payload in run.payloads}
@@ -108,14 +105,14 @@ class PayloadSealer:
         if not is_sealed(old) and not is_sealed(run.input):
             return old == run.input
         try:
-            before = opened_again(
+            before = open_or_reread(
                 old,
-                lambda data: self.values.opened(
+                lambda data: self.values.open_with(
                     data, label, fetch, associated_data.run_input(old_id)
                 ),
                 partial(self._stored.input, old_id),
             )
-            return before == self.values.opened(
+            return before == self.values.open_with(
                 run.input, label, own.get, associated_data.run_input(run.id)
             )
         except BadData:
@@ -123,7 +120,9 @@ class PayloadSealer:
 
     def _start(self, op: StartRuns) -> StartRuns:
         runs = self.seal_runs(op.runs)
-        return op if runs is op.runs else StartRuns(runs)
+        if runs is op.runs:
+            return op
+        return StartRuns(runs)
 
     def _debounce(self, op: DebounceStart) -> DebounceStart:
         run = self._new_run(op.run)
@@ -134,11 +133,11 @@ class PayloadSealer:
         def replace(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
             """Return the new input, sealed for the run that already waits for more starts."""
             payloads: list[Payload] = []
-            return self.values.value(plain, payloads, associated_data.run_input(run_id)), payloads
+            return self.values.seal(plain, payloads, associated_data.run_input(run_id)), payloads
 
         return msgspec.structs.replace(op, run=run, merge=op.merge or replace)
 
-    def remake(
+    def reseal_input(
         self,
         old: bytes,
         change: Callable[[bytes], bytes],
@@ -150,10 +149,10 @@ class PayloadSealer:
         """Open the value *old* of *place*, change it, and return the result sealed as the input of
         run *run_id*, with its payloads. Raises KeyMissing, BadData."""
         payloads: list[Payload] = []
-        plain = change(self.values.opened(old, f"the input of run {run_id}", fetch, place))
-        return self.values.value(plain, payloads, associated_data.run_input(run_id)), payloads
+        plain = change(self.values.open_with(old, f"the input of run {run_id}", fetch, place))
+        return self.values.seal(plain, payloads, associated_data.run_input(run_id)), payloads
 
-    def forked(
+    def copy_for_fork(
         self, run: RunRecord, events: Sequence[Event], fork_id: str
     ) -> tuple[bytes, list[Event]]:
         """Return the input and the events of a run, encrypted for its fork *fork_id*. Raises
@@ -161,12 +160,12 @@ class PayloadSealer:
         copied = [
             msgspec.structs.replace(
                 event,
-                data=self.values.moved(
+                data=self.values.move(
                     event.data,
                     associated_data.event(run.id, event.kind, event.step),
                     associated_data.event(fork_id, event.kind, event.step),
                 ),
-                error=self.values.moved(
+                error=self.values.move(
                     event.error,
                     associated_data.error(run.id, event.step),
                     associated_data.error(fork_id, event.step),
@@ -174,7 +173,7 @@ class PayloadSealer:
             )
             for event in events
         ]
-        moved = self.values.moved(
+        moved = self.values.move(
             run.input, associated_data.run_input(run.id), associated_data.run_input(fork_id)
         )
         return moved or b"", copied
@@ -185,14 +184,16 @@ class PayloadSealer:
         payloads: list[Payload] = []
         return msgspec.structs.replace(
             op,
-            payload=self.values.value(op.payload, payloads, _place_of_signal(op)),
+            payload=self.values.seal(op.payload, payloads, _place_of_signal(op)),
             payloads=payloads,
         )
 
     def _override(self, op: OverrideRun) -> OverrideRun:
         payloads: list[Payload] = []
-        result = self.values.maybe_value(op.result, payloads, associated_data.run_result(op.run_id))
-        error = self.values.maybe_value(op.error, payloads, associated_data.error(op.run_id))
+        result = self.values.seal_optional(
+            op.result, payloads, associated_data.run_result(op.run_id)
+        )
+        error = self.values.seal_optional(op.error, payloads, associated_data.error(op.run_id))
         if (result, error) == (op.result, op.error):
             return op
         return msgspec.structs.replace(op, result=result, error=error, payloads=payloads)
@@ -204,12 +205,12 @@ class PayloadSealer:
         # seal before, and a copy of the operation would miss the event.
         if op.body is not None:
             op.body.seal = partial(
-                self.values.value,
+                self.values.seal,
                 place=associated_data.event(op.run_id, op.events[0].kind, op.events[0].step),
             )
             return op
         payloads: list[Payload] = []
-        seal = partial(self.values.maybe_value, payloads=payloads)
+        seal = partial(self.values.seal_optional, payloads=payloads)
         error = op.error
         if not any(event.role == EventRole.KEY_MISSING for event in op.events):
             error = seal(op.error, place=associated_data.error(op.run_id))
@@ -227,7 +228,7 @@ class PayloadSealer:
             return StartChildren(self.seal_runs(effect.children), effect.fanouts)
         if isinstance(effect, SignalOtherRun):
             place = associated_data.signal(effect.run_id, effect.name)
-            payload = self.values.value(effect.payload, payloads, place)
+            payload = self.values.seal(effect.payload, payloads, place)
             return msgspec.structs.replace(effect, payload=payload)
         return effect
 
@@ -255,324 +256,24 @@ class PayloadSealer:
         data = event.data
         error = event.error
         if event.kind in SEALED:
-            data = self.values.maybe_value(
+            data = self.values.seal_optional(
                 data, payloads, associated_data.event(run_id, event.kind, event.step)
             )
         if event.role != EventRole.KEY_MISSING:  # that error must be readable without keys
-            error = self.values.maybe_value(
+            error = self.values.seal_optional(
                 error, payloads, associated_data.error(run_id, event.step)
             )
         if data is event.data and error is event.error:
             return event
         return msgspec.structs.replace(event, data=data, error=error)
 
-    def text_shown(self, message: str | None, place: bytes) -> str | None:
-        """Return the plain form of a text of *place*; the reason in its place if it cannot be
-        opened."""
-        try:
-            return None if message is None else self.values.text_opened(message, "text", place)
-        except HoldfastError as unreadable:
-            return f"<{_why(unreadable)}>"
-
-    def hidden(self, data: bytes) -> str:
-        """Return the text that is shown in place of an encrypted value."""
-        return f"<{_why(KeyMissing(key=split(data).key))}>"
-
-    def new_run_opened(self, run: NewRun) -> NewRun:
-        """Return a run that was just started with its input opened, as its holder needs it. Raises
-        KeyMissing, BadData."""
-        if not is_sealed(run.input):
-            return run
-        plain = self.values.open(
-            run.input, f"the input of run {run.id}", associated_data.run_input(run.id)
-        )
-        return msgspec.structs.replace(run, input=plain)
-
-    # Opening
-
-    def run(self, run: RunRecord) -> RunRecord:
-        """Return a run with its values opened. Raises KeyMissing, BadData."""
-        if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
-            return run
-        return opened_again(run, self._run_opened, self._stored.run)
-
-    def _run_opened(self, run: RunRecord) -> RunRecord:
-        return msgspec.structs.replace(
-            run,
-            input=self.values.open(
-                run.input, f"the input of run {run.id}", associated_data.run_input(run.id)
-            ),
-            result=self.values.maybe(
-                run.result, f"the result of run {run.id}", associated_data.run_result(run.id)
-            ),
-            error=self.values.maybe(
-                run.error, f"the error of run {run.id}", associated_data.error(run.id)
-            ),
-        )
-
-    def input(self, run: RunRecord) -> bytes:
-        """Return the input of a run, opened. Raises KeyMissing, BadData."""
-        return opened_again(
-            run.input,
-            lambda data: self.values.open(
-                data, f"the input of run {run.id}", associated_data.run_input(run.id)
-            ),
-            partial(self._stored.input, run.id),
-        )
-
-    def result(self, run_id: str, data: bytes, fetch: Fetch, what: str) -> bytes:
-        """Return the plain form of a run's result that was read in a transaction; *fetch* reads
-        payloads in the same transaction. Raises KeyMissing, BadData."""
-        return opened_again(
-            data,
-            lambda stored: self.values.opened(
-                stored, what, fetch, associated_data.run_result(run_id)
-            ),
-            partial(self._stored.result, run_id),
-        )
-
-    def events(self, run_id: str, events: Sequence[Event]) -> list[Event]:
-        """Return events with their values opened. Raises KeyMissing, BadData."""
-        return opened_again(
-            list(events), partial(self._events_opened, run_id), partial(self._stored.events, run_id)
-        )
-
-    def _events_opened(self, run_id: str, events: Sequence[Event]) -> list[Event]:
-        return [
-            self._event_opened(run_id, event) if _has_sealed_values(event) else event
-            for event in events
-        ]
-
-    def _event_opened(self, run_id: str, event: Event) -> Event:
-        label = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
-        data = self.values.maybe(
-            event.data, label, associated_data.event(run_id, event.kind, event.step)
-        )
-        return msgspec.structs.replace(
-            event,
-            data=data,
-            error=self.values.maybe(event.error, label, associated_data.error(run_id, event.step)),
-        )
-
-    def subscriber_event(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
-        """Return an event as subscribers receive it, with its values opened. If the engine has no
-        key at all, a text stands in place of each value. Raises KeyMissing, BadData."""
-        if not (is_sealed(event.data) or is_sealed(event.error)):
-            return event
-        return opened_again(
-            event,
-            partial(self._subscriber_event, fetch=fetch or self.values.fetch),
-            self._stored.event,
-        )
-
-    def _subscriber_event(self, event: RunEvent, fetch: Fetch) -> RunEvent:
-        label = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " ")
-
-        def now(old: bytes, *, error: bool) -> bytes:
-            current = self._stored.event(event)
-            return (current.error if error else current.data) or old
-
-        def opened(data: bytes | None, place: bytes, *, error: bool) -> bytes | None:
-            if data is None or self.values.locked:
-                shown: bytes | None = self._shown(
-                    data, place, partial(now, error=error), large=True, error=error
-                )
-                return shown
-            return self.values.opened(data, label, fetch, place)
-
-        return msgspec.structs.replace(
-            event,
-            data=opened(
-                event.data, associated_data.event(event.run_id, event.kind, event.step), error=False
-            ),
-            error=opened(event.error, associated_data.error(event.run_id, event.step), error=True),
-        )
-
-    def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
-        """Return signals with their payloads opened. Raises KeyMissing, BadData."""
-        return opened_again(
-            list(signals),
-            partial(self._signals_opened, run_id),
-            partial(self._stored.signals, run_id),
-        )
-
-    def _signals_opened(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
-        return [
-            msgspec.structs.replace(signal, payload=self._signal_opened(run_id, signal))
-            if is_sealed(signal.payload)
-            else signal
-            for signal in signals
-        ]
-
-    def signal(self, run_id: str, signal: Signal) -> bytes:
-        """Return the payload of a signal, opened. Raises KeyMissing, BadData."""
-        if not is_sealed(signal.payload):
-            return signal.payload
-        return self.signals(run_id, [signal])[0].payload
-
-    def _signal_opened(self, run_id: str, signal: Signal) -> bytes:
-        return self.values.open(
-            signal.payload,
-            f"signal {signal.name!r} to run {run_id}",
-            associated_data.of_signal(run_id, signal),
-        )
-
-    def children(self, children: Iterable[ChildRecord]) -> list[ChildRecord]:
-        """Return children with their results and errors opened. Raises KeyMissing, BadData."""
-        return opened_again(list(children), self._children_opened, self._stored.children)
-
-    def _children_opened(self, children: Iterable[ChildRecord]) -> list[ChildRecord]:
-        return [
-            msgspec.structs.replace(
-                child,
-                result=self.values.maybe(
-                    child.result,
-                    f"the result of run {child.id}",
-                    associated_data.run_result(child.id),
-                ),
-                error=self.values.maybe(
-                    child.error, f"the error of run {child.id}", associated_data.error(child.id)
-                ),
-            )
-            if is_sealed(child.result) or is_sealed(child.error)
-            else child
-            for child in children
-        ]
-
-    # For people
-
-    def readable(self, run: RunRecord, *, large: bool = False) -> RunRecord:
-        """Return a run with its values opened as far as possible. A value that is kept apart is
-        opened only with *large*. A value that is not opened stays as it is stored. Never
-        raises."""
-        if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
-            return run
-        reread = partial(self._stored.value, run)
-        opened = partial(self._readable, large=large)
-        return msgspec.structs.replace(
-            run,
-            input=opened(run.input, associated_data.run_input(run.id), partial(reread, "input"))
-            or b"",
-            result=opened(
-                run.result, associated_data.run_result(run.id), partial(reread, "result")
-            ),
-            error=opened(run.error, associated_data.error(run.id), partial(reread, "error")),
-        )
-
-    def _readable(
-        self, data: bytes | None, place: bytes, reread: Reread, *, large: bool
-    ) -> bytes | None:
-        if data is None or not is_sealed(data):
-            return data
-        try:
-            if split(data).form == APART and not large:
-                return data
-            return self._open_again(data, place, reread)
-        except HoldfastError:
-            return data
-
-    def _open_again(self, data: bytes, place: bytes, reread: Reread) -> bytes:
-        return opened_again(data, lambda stored: self.values.open(stored, "value", place), reread)
-
-    def shown(self, run: RunRecord, *, large: bool = False) -> RunRecord:
-        """Return a run for people: with its values opened, and a text in place of each value that
-        is not opened. A value that is kept apart is opened only with *large*. Never raises."""
-        if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
-            return run
-        reread = partial(self._stored.value, run)
-        shown = partial(self._shown, large=large)
-        return msgspec.structs.replace(
-            run,
-            input=shown(run.input, associated_data.run_input(run.id), partial(reread, "input"))
-            or b"",
-            result=shown(run.result, associated_data.run_result(run.id), partial(reread, "result")),
-            error=shown(
-                run.error, associated_data.error(run.id), partial(reread, "error"), error=True
-            ),
-        )
-
-    def shown_events(
-        self, run_id: str, events: Sequence[Event], *, large: bool = False
-    ) -> list[Event]:
-        """Return events for people: with their values opened, and a text in place of each value
-        that is not opened. A value that is kept apart is opened only with *large*. Never
-        raises."""
-        if large:
-            # Saves reading a row again for each value; if one fails, each is opened by itself.
-            with suppress(HoldfastError):
-                return self.events(run_id, events)
-        return [
-            self._shown_event(run_id, event, large=large) if _has_sealed_values(event) else event
-            for event in events
-        ]
-
-    def _shown_event(self, run_id: str, event: Event, *, large: bool) -> Event:
-        reread = partial(self._stored.value_of_event, run_id, event)
-        data = self._shown(
-            event.data,
-            associated_data.event(run_id, event.kind, event.step),
-            partial(reread, "data"),
-            large=large,
-        )
-        error = self._shown(
-            event.error,
-            associated_data.error(run_id, event.step),
-            partial(reread, "error"),
-            large=large,
-            error=True,
-        )
-        return msgspec.structs.replace(event, data=data, error=error)
-
-    def signals_shown(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
-        """Return signals for people: with their payloads opened, and a text in place of each
-        payload that is not opened or is kept apart. Never raises."""
-        return [
-            self._shown_signal(run_id, signal) if is_sealed(signal.payload) else signal
-            for signal in signals
-        ]
-
-    def _shown_signal(self, run_id: str, signal: Signal) -> Signal:
-        payload = self._shown(
-            signal.payload, associated_data.of_signal(run_id, signal), _unchanged, large=False
-        )
-        return msgspec.structs.replace(signal, payload=payload)
-
-    def _shown(
-        self, data: bytes | None, place: bytes, reread: Reread, *, large: bool, error: bool = False
-    ) -> Any:
-        if data is None or not is_sealed(data):
-            return data
-        try:
-            if split(data).form == APART and not large and not error:
-                return msgspec.json.encode(f"<{size_of(data)} bytes, kept apart>")
-            return self._open_again(data, place, reread)
-        except HoldfastError as unreadable:
-            text = f"<{_why(unreadable)}>"
-            return msgspec.json.encode({"type": UNREADABLE, "message": text} if error else text)
-
-
-def _unchanged(data: bytes) -> bytes:
-    """Return *data* itself: signals are shown without reading their rows again."""
-    return data
-
-
-def _why(error: HoldfastError) -> str:
-    if isinstance(error, KeyMissing):
-        return f"encrypted with key {error.facts.get('key', '')}, which is not known here".replace(
-            "key ,", "a key"
-        )
-    return str(error)
-
 
 def _place_of_signal(op: SignalRun | DeliverSignal | ReleaseWait) -> bytes:
     if isinstance(op, ReleaseWait):
         return associated_data.signal(op.run_id, RELEASE, step=op.step)
-    run_id = op.run_id if isinstance(op, SignalRun) else ""
-    return associated_data.signal(run_id, op.name, op.wait_id)
-
-
-def _has_sealed_values(event: Event) -> bool:
-    return is_sealed(event.data) or is_sealed(event.error)
+    if isinstance(op, DeliverSignal):  # bound to its wait: the run follows from it
+        return associated_data.signal("", op.name, op.wait_id)
+    return associated_data.signal(op.run_id, op.name, op.wait_id)
 
 
 def _values_of_advance(op: Advance) -> Iterable[bytes | None]:

@@ -31,7 +31,7 @@ from holdfast.store.subscriptions.operations import ResealWebhook
 
 log = logging.getLogger("holdfast")
 
-Resealing = ResealKey | ResealWebhook
+ResealSecret = ResealKey | ResealWebhook
 
 
 class SigningSecrets:
@@ -43,7 +43,7 @@ class SigningSecrets:
     def seal_key(self, kid: str, secret: bytes) -> bytes:
         """Return *secret* sealed as the secret of signing key *kid*. Raises KeyMissing in an
         encrypted database without key."""
-        return self._values.secret(secret, associated_data.signing_key(kid))
+        return self._values.seal_secret(secret, associated_data.signing_key(kid))
 
     def reveal(self, key: SigningKey) -> bytes:
         """Return the secret of a stored signing key. Raises KeyMissing, BadData."""
@@ -54,30 +54,30 @@ class SigningSecrets:
     def seal_webhook(self, name: str, secret: str) -> str:
         """Return *secret* sealed as the secret of webhook *name*. Raises KeyMissing in an encrypted
         database without key."""
-        return self._values.text(secret, associated_data.webhook_secret(name))
+        return self._values.seal_text(secret, associated_data.webhook_secret(name))
 
     def reveal_webhook(self, webhook: Subscription) -> str:
         """Return the secret of a stored webhook. Raises KeyMissing, BadData."""
         label = f"the secret of webhook {webhook.name}"
-        return self._values.text_opened(
+        return self._values.open_text(
             webhook.secret or "", label, associated_data.webhook_secret(webhook.name)
         )
 
-    def unencrypted(self, store: Store) -> Iterator[Resealing]:
+    def unencrypted(self, store: Store) -> Iterator[ResealSecret]:
         """Yield the operations that encrypt the secrets that are stored in clear."""
         return self._resealed(store, lambda key_id: not key_id, {})
 
     def outdated(
         self, store: Store, current: str, unreadable: dict[str, int]
-    ) -> Iterator[Resealing]:
+    ) -> Iterator[ResealSecret]:
         """Yield the operations that encrypt all secrets with the key *current*. Count in
         *unreadable*, by key id, the secrets whose encryption key is not known."""
         return self._resealed(store, lambda key_id: key_id != current, unreadable)
 
     def _resealed(
         self, store: Store, selects: Callable[[str], bool], unreadable: dict[str, int]
-    ) -> Iterator[Resealing]:
-        secrets: list[tuple[str | None, Callable[[], Resealing]]]
+    ) -> Iterator[ResealSecret]:
+        secrets: list[tuple[str | None, Callable[[], ResealSecret]]]
         secrets = [(_key_id(key), partial(self._resealed_key, key)) for key in store.keys.all()]
         secrets += [
             (_key_id_of_webhook(webhook), partial(self._resealed_webhook, webhook))
@@ -110,8 +110,10 @@ def _webhooks(store: Store) -> list[Subscription]:
 def _key_id(key: SigningKey) -> str | None:
     """Return the id of the encryption key of a stored secret: empty when the secret is in clear,
     None when it is damaged."""
+    if not is_sealed(key.secret):
+        return ""
     try:
-        return split(key.secret).key if is_sealed(key.secret) else ""
+        return split(key.secret).key
     except BadData as damage:
         log.warning("signing key %s cannot be read: %s", key.kid, damage)
         return None
@@ -119,4 +121,6 @@ def _key_id(key: SigningKey) -> str | None:
 
 def _key_id_of_webhook(webhook: Subscription) -> str | None:
     secret = webhook.secret or ""
-    return secret.split(MARK, 2)[1] if secret.startswith(MARK) else ""
+    if not secret.startswith(MARK):
+        return ""
+    return secret.split(MARK, 2)[1]

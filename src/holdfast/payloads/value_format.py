@@ -78,7 +78,7 @@ class ValueFormat:
         """Return whether a value is stored unchanged."""
         return len(data) <= self.small
 
-    def value(self, data: bytes, payloads: list[Payload], place: bytes) -> bytes:
+    def seal(self, data: bytes, payloads: list[Payload], place: bytes) -> bytes:
         """Return *data* as it is stored in its column, bound to *place*. If it is kept apart,
         append its payload to *payloads*. Raises KeyMissing."""
         if len(data) <= self.small:
@@ -95,13 +95,15 @@ class ValueFormat:
             return stored + self.cipher.tag(payload.key, place + split(stored).body)
         return self._inline(data, place)
 
-    def maybe_value(
+    def seal_optional(
         self, data: bytes | None, payloads: list[Payload], place: bytes
     ) -> bytes | None:
-        """Return ``value`` of *data*, or None if *data* is None."""
-        return None if data is None else self.value(data, payloads, place)
+        """Return ``seal`` of *data*, or None if *data* is None."""
+        if data is None:
+            return None
+        return self.seal(data, payloads, place)
 
-    def inline(self, data: bytes, place: bytes) -> bytes:
+    def seal_inline(self, data: bytes, place: bytes) -> bytes:
         """Return *data* as it is stored in a column whose values are never kept apart. Raises
         KeyMissing."""
         if len(data) <= self.small:
@@ -110,7 +112,7 @@ class ValueFormat:
             raise KeyMissing(what="this database is encrypted, and no key is known here")
         return self._inline(data, place)
 
-    def secret(self, data: bytes, place: bytes) -> bytes:
+    def seal_secret(self, data: bytes, place: bytes) -> bytes:
         """Return *data* as it is stored, however small it is: unlike JSON, it may begin with any
         byte, also with that of a sealed value. Raises KeyMissing."""
         if self.locked:
@@ -118,22 +120,29 @@ class ValueFormat:
         return self._inline(data, place)
 
     def _inline(self, data: bytes, place: bytes) -> bytes:
-        form, body = self._packed(data)
-        begin = head(self.cipher.current if self.cipher is not None else "", form)
+        form, body = self._pack(data)
+        begin = head(self._current_key(), form)
         if self.cipher is not None:
             return begin + self.cipher.encrypt(body, begin + place)
-        return begin + body if form == PACKED or is_sealed(data) else data
+        if form == PACKED or is_sealed(data):
+            return begin + body
+        return data
 
-    def text(self, message: str, place: bytes) -> str:
+    def _current_key(self) -> str:
+        """Return the id of the key that encrypts new values; empty without encryption."""
+        if self.cipher is None:
+            return ""
+        return self.cipher.current
+
+    def seal_text(self, message: str, place: bytes) -> str:
         """Return *message* as it is stored in a text column. A sealed text contains the id of its
         key, so that a query can find all texts under a key. Raises KeyMissing."""
         if self.cipher is None and not self.locked and not message.startswith(MARK):
             return message
-        sealed = self.inline(message.encode(), place)
-        key = "" if self.cipher is None else self.cipher.current
-        return f"{MARK}{key}{MARK}{base64.b64encode(sealed).decode()}"
+        sealed = self.seal_inline(message.encode(), place)
+        return f"{MARK}{self._current_key()}{MARK}{base64.b64encode(sealed).decode()}"
 
-    def text_opened(self, message: str, what: str, place: bytes) -> str:
+    def open_text(self, message: str, what: str, place: bytes) -> str:
         """Return the plain text of a stored *message*. Raises KeyMissing, BadData."""
         if not message.startswith(MARK):
             return message
@@ -144,11 +153,14 @@ class ValueFormat:
             why = "the text begins like a sealed text, but has not the format of one"
             raise BadData(what=what, why=why) from None
 
-    def _packed(self, data: bytes) -> tuple[bytes, bytes]:
+    def _pack(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return the form and the bytes of *data*: compressed if that saves a tenth."""
         if self._packing is None or not self._packing.over < len(data) <= MOST_PACKED:
             return PLAIN, data
         packed = zlib.compress(data, self._packing.level)
-        return (PACKED, packed) if len(packed) < 0.9 * len(data) else (PLAIN, data)
+        if len(packed) < 0.9 * len(data):
+            return PACKED, packed
+        return PLAIN, data
 
     def _apart(self, data: bytes) -> Payload:
         level = FAST if self._packing is None else self._packing.level
@@ -172,7 +184,9 @@ class ValueFormat:
     def open(self, data: bytes, what: str, place: bytes) -> bytes:
         """Return the plain form of the value that is stored at *place*; *what* names it in errors.
         Raises KeyMissing, BadData."""
-        return self.opened(data, what, self.fetch, place) if data[:1] == b"\x00" else data
+        if data[:1] != b"\x00":  # ``is_sealed``, written out: most values are stored unchanged
+            return data
+        return self.open_with(data, what, self.fetch, place)
 
     def _check_reference(self, key: str, body: bytes, place: bytes, what: str) -> None:
         """Raise BadData if the reference to a payload belongs to another place.
@@ -181,7 +195,7 @@ class ValueFormat:
         if key and self.cipher is not None:
             self.cipher.check(key, place + body[:REFERENCE], body[REFERENCE:], what)
 
-    def opened(self, data: bytes, what: str, fetch: Fetch, place: bytes) -> bytes:
+    def open_with(self, data: bytes, what: str, fetch: Fetch, place: bytes) -> bytes:
         """Return the plain form of the value that is stored at *place*; *fetch* returns the payload
         of a digest. Raises KeyMissing, BadData."""
         if not is_sealed(data):
@@ -230,18 +244,20 @@ class ValueFormat:
             raise KeyMissing(key=key, what=what)
         return self.cipher.decrypt(key, body, bound, what)
 
-    def maybe(self, data: bytes | None, what: str, place: bytes) -> bytes | None:
+    def open_optional(self, data: bytes | None, what: str, place: bytes) -> bytes | None:
         """Return ``open`` of *data*, or None if *data* is None."""
-        return None if data is None else self.open(data, what, place)
+        if data is None:
+            return None
+        return self.open(data, what, place)
 
-    def output(self, data: bytes, what: str, place: bytes) -> bytes | None:
+    def open_output(self, data: bytes, what: str, place: bytes) -> bytes | None:
         """Return the plain form of output of a run; None if the output is encrypted and the engine
         has no key at all. Raises KeyMissing, BadData."""
         if self.locked and is_sealed(data) and split(data).key:
             return None
         return self.open(data, what, place)
 
-    def moved(self, data: bytes | None, place: bytes, target: bytes) -> bytes | None:
+    def move(self, data: bytes | None, place: bytes, target: bytes) -> bytes | None:
         """Return the stored form at *target* of a value that is stored at *place*; an encrypted
         value is bound to its new place. Raises KeyMissing, BadData."""
         if data is None or not is_sealed(data) or not split(data).key:
@@ -257,7 +273,7 @@ class ValueFormat:
                 + self.cipher.tag(key, target + body[:REFERENCE])
             )
         return self._inline(
-            self.opened(data, "a value of the forked run", self.fetch, place), target
+            self.open_with(data, "a value of the forked run", self.fetch, place), target
         )
 
 
@@ -276,7 +292,9 @@ def _unchanged_size(
     them must be looked at."""
     if cipher is not None or locked or not json:
         return -1
-    return inline_limit if packing is None else min(inline_limit, packing.over)
+    if packing is None:
+        return inline_limit
+    return min(inline_limit, packing.over)
 
 
 def _unpacked(form: bytes, body: bytes, what: str) -> bytes:

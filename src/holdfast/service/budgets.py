@@ -15,7 +15,7 @@ from holdfast.core.budgets.model import Budget
 from holdfast.core.runs import Limits
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.errors import BadOption, BudgetNotFound
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,

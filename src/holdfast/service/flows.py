@@ -21,7 +21,9 @@ from holdfast.errors import (
     FlowNotYours,
     NotEncodable,
 )
-from holdfast.service.runs import Moment, Request, RunService, identity, instant, moment
+from holdfast.service.instants import Moment, instant, moment
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
 from holdfast.store.flows.operations import (
     CreateFlow,
     DeliverFlowEvent,

@@ -25,7 +25,8 @@ from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import HoldfastError, RunExists, RunNotFound, StepNotFound, UsageError
 from holdfast.service.graph_stages import Do, sweep
 from holdfast.service.replay import whole_history
-from holdfast.service.runs import Request, RunService, identity
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
 from holdfast.store.runs.operations import ImportRun, StagedEvents, StageEvents
 from holdfast.store.store import Store
 
@@ -77,7 +78,8 @@ def _is_there(client: RunService, fork_id: str, run_id: str, from_step: str | No
             if event.kind == EventKind.RUN_FORKED
         ]
         origins = [
-            object_of(event.data, "the history") for event in client.sealer.events(fork_id, events)
+            object_of(event.data, "the history")
+            for event in client.sealer.opener.events(fork_id, events)
         ]
         if existing.forked_from != run_id or any(
             origin.get("step") != from_step for origin in origins
@@ -100,7 +102,7 @@ def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None)
 
 
 def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str) -> ImportRun:
-    input, events = client.sealer.forked(run, kept, fork_id)
+    input, events = client.sealer.copy_for_fork(run, kept, fork_id)
     fork = RunRecord(
         id=fork_id,
         namespace=run.namespace,

@@ -14,7 +14,9 @@ from holdfast.core.text import is_one_of, is_storable
 from holdfast.core.tokens import SigningKey, Token
 from holdfast.core.validation import checked_count, checked_flag, checked_many, checked_string
 from holdfast.errors import BadOption, GateNotFound, TokenRefused
-from holdfast.service.runs import Moment, Request, RunService, identity, instant
+from holdfast.service.instants import Moment, instant
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
 from holdfast.store.gates.operations import (
     DecideGate,
     DelegateGate,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from holdfast.engine.runtime.graph_stages import Owned, next_part, prepared_stage, stage_parts
 from holdfast.errors import GraphBusy, GraphChanged, HoldfastError, UsageError
-from holdfast.service.runs import Request, identity
+from holdfast.service.requests import Request, identity
 from holdfast.store.graphs.operations import PreparedMember, SweepStages
 
 TRIES = 5

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.graphs.builder import Graph
-from holdfast.core.graphs.compile import GraphCompiler, encoded_unchecked
+from holdfast.core.graphs.compile import GraphCompiler, encode_unchecked
 from holdfast.core.graphs.model import (
     LOST,
     MARK,
@@ -41,8 +41,11 @@ from holdfast.errors import (
 )
 from holdfast.payloads.compose import composer, sealed
 from holdfast.service.graph_stages import Do, after_sweeping, staged, write_stage
+from holdfast.service.instants import Moment, moment
 from holdfast.service.replay import plan_replay
-from holdfast.service.runs import Moment, Request, RunService, identity, moment
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
+from holdfast.service.starts import StartService
 from holdfast.store.graphs.operations import (
     AddMembers,
     CancelGraph,
@@ -80,7 +83,8 @@ class GraphService:
         self.client = client
         self._store = client.store
         self._compose = composer(client.sealer, client.codec)
-        self._compiler = GraphCompiler(client.route, client.input_of, self._unchecked)
+        starts = StartService(client)
+        self._compiler = GraphCompiler(starts.route, starts.encode_input, self._unchecked)
 
     @property
     def namespace(self) -> str:
@@ -88,8 +92,8 @@ class GraphService:
         return self.client.namespace
 
     def _unchecked(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        known = self.client.definitions().get(workflow) if isinstance(workflow, str) else workflow
-        return encoded_unchecked(self.client.codec, known, args, kwargs)
+        definition = self.client.definition_of(workflow)
+        return encode_unchecked(self.client.codec, definition, args, kwargs)
 
     def _patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
         patch, fingerprint = self._compiler.patch(graph, graph_id)

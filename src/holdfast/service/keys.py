@@ -6,7 +6,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.tokens import SigningKey, checked_grace, checked_kid, checked_secret
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.runs import Request, identity
+from holdfast.service.requests import Request, identity
 from holdfast.store.keys.operations import NeedKey, RotatedKey, RotateKey
 
 DEFAULT_GRACE = "1d"

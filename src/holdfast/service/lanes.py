@@ -13,7 +13,8 @@ from holdfast.core.sessions import Lane
 from holdfast.core.unset import UNSET
 from holdfast.core.validation import checked_flag, checked_text
 from holdfast.errors import BadOption
-from holdfast.service.runs import Request, RunService
+from holdfast.service.requests import Request
+from holdfast.service.runs import RunService
 from holdfast.store.lanes.operations import SetLane
 
 

@@ -19,7 +19,7 @@ def result_value(
 ) -> Any:
     """Return the result of a finished run. Raises the error with which the run ended, KeyMissing,
     BadData."""
-    (opened,) = sealer.children([child_record(run)])
+    (opened,) = sealer.opener.children([child_record(run)])
     if run.status is not Status.COMPLETED:
         raise error_from_data(msgspec.structs.replace(run, error=opened.error))
     if signature is None:

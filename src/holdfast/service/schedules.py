@@ -20,7 +20,10 @@ from holdfast.core.validation import checked_many, checked_tags, priority_of
 from holdfast.core.why.workers import offer_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
-from holdfast.service.runs import Moment, Request, RunService, identity, moment
+from holdfast.service.instants import Moment, moment
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
+from holdfast.service.starts import StartService
 from holdfast.store.schedules.operations import (
     BackfillSchedule,
     PauseSchedule,
@@ -81,6 +84,7 @@ class ScheduleService:
     def __init__(self, client: RunService) -> None:
         self._client = client
         self._store = client.store
+        self._starts = StartService(client)
 
     # Creating
 
@@ -136,7 +140,7 @@ class ScheduleService:
                 schedule=name, zone=zone, why="give the name of a zone such as Europe/Berlin"
             )
         rule = self._rule(name, options, zone, stored)
-        route = self._client.route(workflow, options)
+        route = self._starts.route(workflow, options)
         data = self._input(workflow, options, stored)
         paused = _pause_reason(options.get("paused"))
         schedule = Schedule(
@@ -188,7 +192,7 @@ class ScheduleService:
             raise BadOption(
                 option="kwargs", value=kwargs, why='give names and values, such as {"limit": 5}'
             )
-        return self._client.input_of(workflow, tuple(checked_many("args", args)), dict(kwargs))
+        return self._starts.encode_input(workflow, tuple(checked_many("args", args)), dict(kwargs))
 
     def _check_name(self, name: Any) -> None:
         if (

@@ -95,11 +95,11 @@ class StreamService:
 
     def _value(self, frame: StoredFrame, stream: StreamRecord) -> Any:
         label = f"frame {frame.seq} of run {stream.run_id}"
-        plain = self.sealer.values.output(
+        plain = self.sealer.values.open_output(
             frame.data, label, associated_data.frame(stream.run_id, stream.source, frame.at)
         )
         if plain is None:
-            return self.sealer.hidden(frame.data)
+            return self.sealer.display.placeholder(frame.data)
         return self.codec.decode(
             plain, bytes if frame.kind == FrameKind.BLOB else Any, what="a frame"
         )
@@ -108,7 +108,7 @@ class StreamService:
         if frame.nulls is None:
             return None
         label = f"frame {frame.seq} of run {stream.run_id}"
-        plain = self.sealer.values.output(
+        plain = self.sealer.values.open_output(
             frame.nulls, label, associated_data.nulls(stream.run_id, stream.source, frame.at)
         )
         return None if plain is None else self.codec.decode(plain, what=label)
@@ -119,11 +119,11 @@ class StreamService:
         if stream.summary is None:
             return None
         place = associated_data.summary(stream.run_id, stream.source)
-        plain = self.sealer.values.output(
+        plain = self.sealer.values.open_output(
             stream.summary, f"the summary of run {stream.run_id}", place
         )
         if plain is None:
-            return self.sealer.hidden(stream.summary)
+            return self.sealer.display.placeholder(stream.summary)
         return self.codec.decode(plain, what="a summary")
 
     def progress(self, run_id: str) -> Progress | None:
@@ -134,7 +134,7 @@ class StreamService:
             return progress
         return Progress(
             progress.percent,
-            self.sealer.text_shown(progress.message, associated_data.progress(run_id)),
+            self.sealer.display.text(progress.message, associated_data.progress(run_id)),
             progress.at,
         )
 

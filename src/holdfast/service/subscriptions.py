@@ -34,7 +34,8 @@ from holdfast.core.validation import checked_string
 from holdfast.errors import BadOption, SubscriptionExists, SubscriptionNotFound
 from holdfast.errors.base import shown
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.runs import Request, RunService, identity
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
 from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import (
     AddSubscription,
@@ -147,7 +148,12 @@ class SubscriptionService:
 
         start = self.start(after, BEGINNING)
         op = Consume(
-            self._new(name), self._which(filters), start, batch, body, self.sealer.subscriber_event
+            self._new(name),
+            self._which(filters),
+            start,
+            batch,
+            body,
+            self.sealer.opener.subscriber_event,
         )
         return Request(op, identity)
 
@@ -240,7 +246,7 @@ class EventPages:
     def opened(self, event: RunEvent) -> RunEvent:
         """Return an event with its values opened. Call it event by event: the values may be large.
         Raises KeyMissing, BadData."""
-        return self._subscriptions.sealer.subscriber_event(event)
+        return self._subscriptions.sealer.opener.subscriber_event(event)
 
     def place_after(self, event: RunEvent) -> EventCursor:
         """Return the place right after an event."""

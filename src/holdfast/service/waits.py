@@ -18,7 +18,8 @@ from holdfast.core.tokens import Reveal, SigningKey, Token, current, sign_wait_t
 from holdfast.core.validation import checked_count, checked_flag, checked_string, checked_text
 from holdfast.core.waits import WaitRecord
 from holdfast.errors import BadOption, KeyMissing, TokenRefused, WaitNotFound
-from holdfast.service.runs import Request, RunService
+from holdfast.service.requests import Request
+from holdfast.service.runs import RunService
 from holdfast.store.store import Store
 from holdfast.store.waits.operations import BEFORE, RELEASABLE, DeliverSignal, ReleaseWait
 

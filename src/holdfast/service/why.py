@@ -167,11 +167,11 @@ def _explain(
 ) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes.all() if lane.name == run.lane), None)
-    signals = sealer.signals_shown(run.id, store.signals.of_run(run.id))
-    history = sealer.shown_events(run.id, live_events(store.runs.history(run.id)))
+    signals = sealer.display.signals(run.id, store.signals.of_run(run.id))
+    history = sealer.display.events(run.id, live_events(store.runs.history(run.id)))
     facts = RunFacts(
         now=store.now(),
-        run=sealer.shown(run),
+        run=sealer.display.run(run),
         history=history,
         workers=workers,
         waits=waits,

@@ -14,7 +14,7 @@ from holdfast.core.commands import ExtendGraph
 from holdfast.core.definitions import ref_to
 from holdfast.core.events import Event
 from holdfast.core.graphs.builder import Graph
-from holdfast.core.graphs.compile import GraphCompiler, encoded_unchecked
+from holdfast.core.graphs.compile import GraphCompiler, encode_unchecked
 from holdfast.core.graphs.model import graph_of, run_of
 from holdfast.core.program import is_definition
 from holdfast.core.runs import Route
@@ -51,10 +51,10 @@ def extend_call(program: ReplayProgram, graph: Graph) -> Call:
         )
         return data
 
-    def encode_unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        return encoded_unchecked(program.codec, _find_workflow(workflow), args, kwargs)
+    def encode_template(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        return encode_unchecked(program.codec, _find_workflow(workflow), args, kwargs)
 
-    patch, fingerprint = GraphCompiler(route, encode, encode_unchecked).patch(graph, graph_id)
+    patch, fingerprint = GraphCompiler(route, encode, encode_template).patch(graph, graph_id)
 
     def decode(event: Event) -> dict[str, str]:
         names = msgspec.json.decode(event.data or b"{}").get("members", [])

@@ -13,7 +13,7 @@ from holdfast.cli.params import MOMENT, STATUSES, many
 from holdfast.cli.progress import counting
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.status import FINAL
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 
 EPILOG = """\b
 Examples:

@@ -310,7 +310,7 @@ class RunPrinter:
         record = self._parts.store.runs.get(run_id)
         if record is None:
             return
-        run = views.of(self._parts.sealer.shown(record))
+        run = views.of(self._parts.sealer.display.run(record))
         took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
         error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
         log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)

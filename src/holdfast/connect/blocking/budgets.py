@@ -12,7 +12,7 @@ from holdfast.connect.components import Components
 from holdfast.core.budgets.model import Budget
 from holdfast.service import budgets as budget_service
 from holdfast.service.budgets import Spendings
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 
 Amounts = Mapping[str, int | float | str | Decimal | None]
 """Amounts by their dimension, such as ``{"tokens": 1000}``; in limits, None removes the limit."""

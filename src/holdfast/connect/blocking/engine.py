@@ -34,7 +34,8 @@ from holdfast.core.duration import Duration
 from holdfast.core.status import Status
 from holdfast.core.unset import UNSET
 from holdfast.payloads.value_format import INLINE_LIMIT
-from holdfast.service.runs import Moment, refuse_debounce
+from holdfast.service.instants import Moment
+from holdfast.service.starts import refuse_debounce
 from holdfast.store.clock import Clock
 from holdfast.store.waits.operations import MOST_SIGNALS
 
@@ -323,10 +324,10 @@ class Engine:
         if own_connection is not None:
             refuse_debounce(options)
             # The run gets no lease: it exists only after the commit of the caller.
-            runs, _ = parts.client.start(workflow, args, kwargs, options, _no_lease)
+            runs, _ = parts.starts.start(workflow, args, kwargs, options, _no_lease)
             started = self._calls.start_within(own_connection, runs)
             return Run(self._calls, started[0].id)
-        runs, request = parts.client.start(workflow, args, kwargs, options, parts.lease)
+        runs, request = parts.starts.start(workflow, args, kwargs, options, parts.lease)
         answers = self._calls.start(runs, request)
         return Run(self._calls, answers[0].id)
 

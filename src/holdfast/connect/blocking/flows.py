@@ -10,7 +10,7 @@ from holdfast.connect.calls import Calls
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
 from holdfast.service.flows import advancing, failing, patched
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 from holdfast.store.flows.operations import FlowsWoken
 from holdfast.views import flows as views
 from holdfast.views.flows import FlowEventView, FlowStepView, FlowView

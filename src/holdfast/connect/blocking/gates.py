@@ -12,7 +12,7 @@ from holdfast.core.gates.model import OPEN, Gate, GateEntry
 from holdfast.core.tokens import Token
 from holdfast.service import keys
 from holdfast.service.gates import LINK_LIVES, Names, Which
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 
 
 class Gates:

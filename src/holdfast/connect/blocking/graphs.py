@@ -17,7 +17,7 @@ from holdfast.core.graphs.model import GraphStatus
 from holdfast.core.validation import checked_many, checked_string
 from holdfast.errors import ResultTimeout
 from holdfast.service.export import export_graph
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 from holdfast.views import graphs as views
 from holdfast.views.graphs import GraphEventView, GraphView
 

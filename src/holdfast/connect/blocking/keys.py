@@ -11,7 +11,7 @@ from holdfast.core.duration import Duration
 from holdfast.payloads.rekey import Rekeyed, rekey
 from holdfast.service import keys
 from holdfast.service.keys import DEFAULT_GRACE
-from holdfast.service.runs import Request, identity
+from holdfast.service.requests import Request, identity
 from holdfast.views import keys as views
 from holdfast.views.keys import KeyRotationView, KeyView
 

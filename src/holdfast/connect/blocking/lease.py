@@ -14,7 +14,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.runs import RunRecord
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.waits import Signal
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded, WaitResult
 from holdfast.service.tasks.suspension import LeaseWait
 

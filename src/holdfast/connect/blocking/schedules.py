@@ -13,7 +13,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.schedules.model import Schedule, Tick
 from holdfast.core.unset import UNSET, named
 from holdfast.core.validation import checked_flag
-from holdfast.service.runs import Moment
+from holdfast.service.instants import Moment
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Blocker

@@ -14,6 +14,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.graphs.builder import OPTIONS, Graph, Member, with_places
 from holdfast.core.graphs.model import GraphPatch, MemberSpec, NewMember, run_of
 from holdfast.core.runs import Route
+from holdfast.core.signature import encode_arguments
 from holdfast.core.tasks.policy import policy_of
 from holdfast.core.validation import checked_tags, checked_text, priority_of
 from holdfast.errors import BadGraph, BadOption, HoldfastError
@@ -123,16 +124,13 @@ def _optional_duration(value: Any) -> int | None:
     return None if value is None else duration.parse(value)
 
 
-def encoded_unchecked(
+def encode_unchecked(
     codec: Codec, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bytes:
     """Return encoded arguments that may have placeholders, bound to the signature of the workflow
     if it is known. Their types are not checked."""
     signature = getattr(workflow, "signature", None)
     if signature is None:
-        return codec.encode(
-            {"args": list(args), "kwargs": dict(kwargs)} if kwargs else list(args),
-            what="the arguments",
-        )
+        return encode_arguments(codec, args, kwargs)
     data: bytes = signature.encode_args(codec, tuple(args), dict(kwargs))
     return data

@@ -61,7 +61,7 @@ def new_frame(
     data = codec.encode(value, what="a frame")
     if len(data) > stream_rules.LARGEST:
         raise FrameTooBig(bytes=len(data), run=run_id, step=source[0] or None)
-    seal = host.sealer.values.inline
+    seal = host.sealer.values.seal_inline
     now = host.store.now()
     paths = None
     if nulls:
@@ -135,7 +135,7 @@ def part_of(host: WorkerContext, run_id: str, stream: OpenStream) -> StreamPart:
         stream.patched = False
         document = host.codec.encode(stream.document, what="a summary")
         place = associated_data.summary(run_id, part.source)
-        part.summary = host.sealer.values.inline(document, place)
+        part.summary = host.sealer.values.seal_inline(document, place)
         part.version = stream.version
     return part
 

@@ -171,7 +171,7 @@ class OutputBuffer:
         """Emit the progress of the run."""
         if message is not None:
             place = associated_data.progress(self._run_id)
-            message = self._host.sealer.values.text(message, place)
+            message = self._host.sealer.values.seal_text(message, place)
         progress = Progress(percent, message, self._host.store.now())
         with self._guard:
             if code and self._must_defer():

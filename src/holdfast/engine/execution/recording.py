@@ -140,4 +140,4 @@ def _note_effects(run: Execution, op: Advance, answer: Any) -> None:
         if started.leased:
             run.context.adopt(child, answer.now)
     for member, created_at in answer.born:
-        run.context.adopt(run.context.sealer.new_run_opened(member), created_at)
+        run.context.adopt(run.context.sealer.opener.new_run(member), created_at)

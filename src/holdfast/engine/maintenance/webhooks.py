@@ -236,7 +236,7 @@ class WebhookDispatcher:
         try:
             if is_sealed(event.data) or is_sealed(event.error):
                 opened = await self._context.threads.run(
-                    partial(self._context.sealer.subscriber_event, event)
+                    partial(self._context.sealer.opener.subscriber_event, event)
                 )
         except (KeyMissing, BadData) as error:
             return str(error), bare_body_of(event)
@@ -260,7 +260,7 @@ class WebhookDispatcher:
         if not events:
             return letter.body
         del fields[LEFT_OUT]
-        (event,) = self._context.sealer.events(letter.run_id, events)
+        (event,) = self._context.sealer.opener.events(letter.run_id, events)
         return msgspec.json.encode(fields | _values(event))
 
     async def _redeliver(self, webhook: Subscription, letter: DeadLetter) -> None:

@@ -118,7 +118,7 @@ class Worker:
             writer,
             composer(self.sealer, codec),
             self.lease_member,
-            lambda run, created_at: self.adopt(self.sealer.new_run_opened(run), created_at),
+            lambda run, created_at: self.adopt(self.sealer.opener.new_run(run), created_at),
         )
         self.duties = Leader(
             store,

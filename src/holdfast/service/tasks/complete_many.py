@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, LeaseLost
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
 from holdfast.store.tasks.operations import CompleteLeases, TaskCompletion
 
@@ -40,19 +40,21 @@ class CompleteMany:
         self._others: list[int] = []
         self._late: list[int] = []
         self._foreign: list[int] = []
-        together, others = self._sorted()
-        self.requests = (
-            [Request(CompleteLeases(together), self._decode), *others] if together else others
-        )
+        together, others = self._sort()
+        self.requests: list[Request[Any]] = others
         """The requests to commit."""
+        if together:
+            self.requests = [Request(CompleteLeases(together), self._decode), *others]
 
-    def _sorted(self) -> tuple[list[TaskCompletion], list[Request[Any]]]:
+    def _sort(self) -> tuple[list[TaskCompletion], list[Request[Any]]]:
         together: list[TaskCompletion] = []
         others: list[Request[Any]] = []
         known: set[str] = set()
         encode = self._tasks.codec.encode
         is_small = self._tasks.is_small
-        over = {term: self._tasks.is_over(session_id, term) for term, session_id in self._terms()}
+        over = {
+            term: self._tasks.terms.is_over(session_id, term) for term, session_id in self._terms()
+        }
         for place, (held, result) in enumerate(self._done):
             data = encode(result, "the result")
             if held.run.namespace != self._tasks.namespace:
@@ -86,11 +88,11 @@ class CompleteMany:
         if self._plain:
             self._answer_plain(rest.pop(0), outcomes)
         for place, answer in zip(self._others, rest, strict=True):
-            outcomes[place] = (
-                self._explained(place, answer) if isinstance(answer, LeaseLost) else answer
-            )
+            if isinstance(answer, LeaseLost):
+                answer = self._explain(place, answer)
+            outcomes[place] = answer
         for place in self._late:
-            outcomes[place] = self._explained(place, LeaseLost(run=self._done[place][0].run.id))
+            outcomes[place] = self._explain(place, LeaseLost(run=self._done[place][0].run.id))
         for place in self._foreign:
             proof = self._done[place][0].proof
             outcomes[place] = LeaseLost(
@@ -105,16 +107,18 @@ class CompleteMany:
             return
         for (place, held), completed in zip(self._plain, answer, strict=True):
             if not completed:
-                outcomes[place] = self._explained(
+                outcomes[place] = self._explain(
                     place, LeaseLost(run=held.run.id, generation=held.proof.generation)
                 )
 
-    def _explained(self, place: int, refused: LeaseLost) -> Answer:
+    def _explain(self, place: int, refused: LeaseLost) -> Answer:
         """Return the first answer if the completion was made before, else the error with its
         reason."""
         held, result = self._done[place]
         try:
-            ended: RunEnded = self._tasks.explain(held, self._tasks.complete(held, result), refused)
+            ended: RunEnded = self._tasks.repeats.explain(
+                held, self._tasks.complete(held, result), refused
+            )
         except LeaseLost as lost:
             return lost
         return ended

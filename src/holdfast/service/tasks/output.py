@@ -20,7 +20,8 @@ from holdfast.core.streams.model import (
 from holdfast.core.text import is_one_of, is_storable
 from holdfast.core.validation import checked_text
 from holdfast.errors import BadOption, FrameTooBig
-from holdfast.service.runs import Request, RunService
+from holdfast.service.requests import Request
+from holdfast.service.runs import RunService
 from holdfast.service.tasks.lease_state import LeaseState
 from holdfast.store.streams.operations import AppendFrames
 
@@ -53,7 +54,7 @@ class TaskOutput:
             )
         sealed = None
         if message is not None:
-            sealed = self._sealer.values.text(message, associated_data.progress(held.run.id))
+            sealed = self._sealer.values.seal_text(message, associated_data.progress(held.run.id))
         progress = Progress(None if percent is None else float(percent), sealed, self._store.now())
         return self._request(held, Output([], [], progress))
 
@@ -115,13 +116,13 @@ class TaskOutput:
             frame = self._frame(held, part, FrameKind.EVENT, StreamMode.SUMMARY, changes, now, None)
             if nulls:
                 place = associated_data.nulls(held.run.id, part.source, now)
-                frame.nulls = self._sealer.values.inline(
+                frame.nulls = self._sealer.values.seal_inline(
                     self._codec.encode(nulls, what="paths"), place
                 )
             frame.version = version
             frames.append(frame)
         place = associated_data.summary(held.run.id, part.source)
-        part.summary = self._sealer.values.inline(
+        part.summary = self._sealer.values.seal_inline(
             self._codec.encode(document, what="a summary"), place
         )
         part.version = version
@@ -140,7 +141,7 @@ class TaskOutput:
         data = self._codec.encode(value, what="a frame")
         if len(data) > stream_rules.LARGEST:
             raise FrameTooBig(bytes=len(data), run=held.run.id)
-        sealed = self._sealer.values.inline(
+        sealed = self._sealer.values.seal_inline(
             data, associated_data.frame(held.run.id, part.source, now)
         )
         return NewFrame(0, kind, mode, sealed, now, name)

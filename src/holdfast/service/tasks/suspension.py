@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.core import history as run_history
 from holdfast.core import tokens
+from holdfast.core.codec import Codec
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import validation as condition_validation
 from holdfast.core.conditions.model import AnyOf, Condition, SignalToWait
@@ -37,10 +38,15 @@ from holdfast.core.validation import checked_name
 from holdfast.core.waits import Signal, WaitRecord
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitNotFound
-from holdfast.service.runs import Moment, Request, RunService, instant
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.service.instants import Moment, instant
+from holdfast.service.requests import Request
+from holdfast.service.runs import RunService
 from holdfast.service.tasks.lease_state import Deferred, LeaseState, WaitResult
+from holdfast.service.tasks.writes import write_as_holder
 from holdfast.store.effects import Effect
 from holdfast.store.signals.operations import TakeSignals
+from holdfast.store.store import Store
 from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import SetAttemptDeadline
 from holdfast.store.waits.operations import CloseWait, OpenWait
@@ -63,21 +69,14 @@ class LeaseWait:
 
 
 class Suspensions:
-    """The part of TaskService that suspends and resumes runs."""
+    """Suspends and resumes leased runs."""
 
-    horizon = suspension.HORIZON
-    """Microseconds for which a run may be suspended or delayed, at most."""
-
-    def __init__(self, client: RunService) -> None:
-        self._client = client
-        self.store = client.store
-        self.codec = client.codec
-        self.sealer = client.sealer
-
-    def _write(
-        self, held: LeaseState, events: list[Event], outcome: Any, **place: Any
-    ) -> Request[Any]:
-        raise NotImplementedError
+    def __init__(self, client: RunService, horizon: int) -> None:
+        self._store: Store = client.store
+        self._codec: Codec = client.codec
+        self._sealer: PayloadSealer = client.sealer
+        self._horizon: int = horizon
+        """Microseconds for which a run may be suspended, at most."""
 
     # Issued waits
 
@@ -86,19 +85,21 @@ class Suspensions:
         create it has the same answer."""
         open_waits = (
             wait
-            for wait in self.store.waits.find(held.run.id, limit=10_000)
+            for wait in self._store.waits.find(held.run.id, limit=10_000)
             if wait.id is not None and wait.name == name and wait.closed_at is None
         )
         wait = next(open_waits, None)
-        return None if wait is None else self._issued(wait)
+        if wait is None:
+            return None
+        return self._issued(wait)
 
     def create_wait(self, held: LeaseState, name: str, expires: Moment | None) -> Request[Any]:
         """Issue a wait. The answer is LeaseWait. The caller must have created a signing key.
         Raises BadOption, BadWait."""
         name = checked_name("name", name)
-        now = self.store.now()
+        now = self._store.now()
         until = self._until("expires", expires, now)
-        key = tokens.current(self.store.keys.all())
+        key = tokens.current(self._store.keys.all())
         assert key is not None, "the caller creates a signing key before"
         step = f"create {name} {held.proof.generation}.{held.seq + 1}"
         wait = WaitRecord(
@@ -112,25 +113,23 @@ class Suspensions:
         )
         data = {"id": wait.id, "name": name, "kid": key.kid, "until": until}
         event = Event(EventKind.WAIT_CREATED, step, msgspec.json.encode(data))
-        return self._write(held, [event], self._issued(wait), effects=[OpenWait(wait)])
+        return write_as_holder(held, [event], self._issued(wait), effects=[OpenWait(wait)])
 
     def _until(self, option: str, when: Moment | None, now: int) -> int | None:
         if when is None:
             return None
-        return suspension.checked_instant(option, instant(when, now), now, self.horizon)
+        return suspension.checked_instant(option, instant(when, now), now, self._horizon)
 
     def _issued(self, wait: WaitRecord) -> LeaseWait:
         assert wait.id is not None
         return LeaseWait(
-            wait, wait_token(self.store.keys.all(), wait.id, self.sealer.secrets.reveal)
+            wait, wait_token(self._store.keys.all(), wait.id, self._sealer.secrets.reveal)
         )
 
     def _open_wait(self, held: LeaseState, wait_id: str) -> SignalToWait:
-        wait = (
-            self.store.waits.get(wait_id)
-            if isinstance(wait_id, str) and is_storable(wait_id)
-            else None
-        )
+        wait = None
+        if isinstance(wait_id, str) and is_storable(wait_id):
+            wait = self._store.waits.get(wait_id)
         if wait is None or wait.id is None or wait.run_id != held.run.id:
             raise WaitNotFound(run=held.run.id, wait=wait_id)
         if wait.closed_at is not None:
@@ -152,10 +151,10 @@ class Suspensions:
             suspension.condition_of(member, lambda wait_id: self._open_wait(held, wait_id))
             for member in members
         ]
-        condition: Condition = (
-            parts[0] if len(parts) == 1 else condition_validation.checked(AnyOf(tuple(parts)))
-        )
-        now = self.store.now()
+        condition: Condition = parts[0]
+        if len(parts) > 1:
+            condition = condition_validation.checked(AnyOf(tuple(parts)))
+        now = self._store.now()
         until = self._until("timeout", timeout, now)
         expired = [
             wait.label
@@ -179,8 +178,8 @@ class Suspensions:
         """Suspend the run. Its next holder receives the outcome of the wait. The answer is
         Deferred, or RevisionChanged if something reached the run meanwhile."""
         event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.told())
-        run = self.store.runs.get(held.run.id)
-        now = self.store.now()
+        run = self._store.runs.get(held.run.id)
+        now = self._store.now()
         label = conditions.show(wanted.condition)[:500]
         row = WaitRecord(
             run_id=held.run.id,
@@ -190,10 +189,13 @@ class Suspensions:
             opened_at=now,
             until=wanted.until,
         )
-        revision = None if run is None else run.revision
-        effects = [OpenWait(row), CloseStreams(CloseReason.RELEASED)]
         return self._park(
-            held, wanted, self._addressed(held), [event], effects=effects, revision=revision
+            held,
+            wanted,
+            self._addressed(held),
+            [event],
+            effects=[OpenWait(row), CloseStreams(CloseReason.RELEASED)],
+            revision=None if run is None else run.revision,
         )
 
     def _park(
@@ -207,18 +209,20 @@ class Suspensions:
         revision: int | None = None,
     ) -> Request[Any]:
         """Park the run on its suspension, or leave it claimable if its condition is met already."""
-        now = self.store.now()
+        now = self._store.now()
         progress = conditions.ConditionProgress(wanted.condition, self._read(held)).offer_all(
             addressed
         )
         if progress.met:  # the signals came before the wait
             ready = Deferred(Status.PENDING, wanted.until)
-            return self._write(
+            return write_as_holder(
                 held, events, ready, status=Status.PENDING, release=True, effects=effects
             )
-        sealed = self.codec.name != "json" or self._client.sealer.cipher is not None
+        sealed = self._codec.name != "json" or self._sealer.cipher is not None
         due = wanted.due(now)
-        return self._write(
+        if due is not None:
+            effects = [*effects, SetAttemptDeadline(due)]
+        return write_as_holder(
             held,
             events,
             Deferred(Status.WAITING, wanted.until),
@@ -226,7 +230,7 @@ class Suspensions:
             release=True,
             revision=revision,
             waits=wanted.waits(now, sealed=sealed),
-            effects=effects if due is None else [*effects, SetAttemptDeadline(due)],
+            effects=effects,
         )
 
     # Resuming
@@ -236,7 +240,7 @@ class Suspensions:
         KeyMissing, BadData."""
         held.open, outcome = suspension.last_wait(run_history.live_events(history))
         if outcome is not None:
-            (opened,) = self._client.sealer.events(held.run.id, [outcome])
+            (opened,) = self._sealer.opener.events(held.run.id, [outcome])
             held.resumed = _resumed(opened)
 
     def judge(self, held: LeaseState, signals: Sequence[Signal]) -> Request[Any]:
@@ -248,7 +252,7 @@ class Suspensions:
         progress = conditions.ConditionProgress(wait.condition, self._read(held)).offer_all(
             addressed
         )
-        now = self.store.now()
+        now = self._store.now()
         if progress.met:
             consumed = [addressed[place] for place in progress.spent()]
             return self._end_wait(
@@ -296,9 +300,9 @@ class Suspensions:
         event = Event(
             kind,
             wait.step,
-            signals_as_data(self._client.sealer.signals(held.run.id, signals), **more),
+            signals_as_data(self._sealer.opener.signals(held.run.id, signals), **more),
         )
-        return self._write(
+        return write_as_holder(
             held,
             [event],
             _resumed(event),
@@ -310,16 +314,16 @@ class Suspensions:
 
     def _addressed(self, held: LeaseState) -> list[Signal]:
         """Return the signals of a run, without releases, which are addressed to a step."""
-        return [signal for signal in self.store.signals.of_run(held.run.id) if signal.step is None]
+        return [signal for signal in self._store.signals.of_run(held.run.id) if signal.step is None]
 
     def _read(self, held: LeaseState) -> conditions.Read:
         def read(signal: Signal) -> Any:
-            return self.codec.decode(self._client.sealer.signal(held.run.id, signal))
+            return self._codec.decode(self._sealer.opener.signal_payload(held.run.id, signal))
 
         return read
 
 
-class _Line(msgspec.Struct):
+class _ReceivedSignal(msgspec.Struct):
     """A signal, in the data of an event that ends a wait."""
 
     id: int
@@ -330,10 +334,10 @@ class _Line(msgspec.Struct):
     wait: str | None = None
 
 
-class _Told(msgspec.Struct):
+class _WaitEnd(msgspec.Struct):
     """The data of an event that ends a wait."""
 
-    signals: list[_Line] = []
+    signals: list[_ReceivedSignal] = []
 
 
 _HOW = {
@@ -344,7 +348,7 @@ _HOW = {
 
 
 def _resumed(event: Event) -> WaitResult:
-    data = msgspec.json.decode(event.data or b"{}", type=_Told)
+    data = msgspec.json.decode(event.data or b"{}", type=_WaitEnd)
     signals = [
         Signal(
             0, line.name, bytes(line.payload), line.at, None, True, line.id, line.wait, line.source

@@ -9,8 +9,10 @@ from holdfast.core.duration import Duration
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL
 from holdfast.core.tasks.policy import LeaseProof
+from holdfast.core.text import is_storable
 from holdfast.errors import BadOption, LeaseLost
-from holdfast.service.runs import Request
+from holdfast.service.requests import Request
+from holdfast.service.runs import RunService
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm
 from holdfast.store.store import Store
 from holdfast.store.tasks.operations import RenewLeases
@@ -27,12 +29,19 @@ def lifetime_of(ttl: Duration) -> int:
 
 
 class LeaseTerms:
-    """The part of TaskService that knows how long leases last."""
+    """Knows how long leases last, and why they have ended."""
 
-    store: Store
+    def __init__(self, client: RunService) -> None:
+        self._store: Store = client.store
+        self._namespace: str = client.namespace
 
-    def _run(self, proof: LeaseProof) -> RunRecord:
-        raise NotImplementedError
+    def find_run(self, proof: LeaseProof) -> RunRecord:
+        """Return the run of a lease, which may have ended. Raises LeaseLost if there is none."""
+        if is_storable(proof.run_id):
+            run = self._store.runs.get(proof.run_id)
+            if run is not None and run.namespace == self._namespace:
+                return run
+        raise LeaseLost(run=proof.run_id, generation=proof.generation, why="there is no such lease")
 
     def renew(
         self, session_id: str, ttl: Duration, term: LeaseTerm, held: LeaseState | None = None
@@ -57,21 +66,18 @@ class LeaseTerms:
     def is_over(self, session_id: str, term: LeaseTerm) -> bool:
         """Return whether the leases of a session have expired, even if no process has processed
         that yet."""
-        now = self.store.now()
+        now = self._store.now()
         # The stored expiry is read only now: saves a query per write while the lease is valid.
         if term.until < now:
-            term.until = self._expiry(session_id)
+            term.until = self.expiry(session_id)
         return term.until < now
 
-    def _expiry(self, session_id: str) -> int:
-        return next(
-            (
-                session.expires_at
-                for session in self.store.runs.sessions()
-                if session.id == session_id
-            ),
-            0,
-        )
+    def expiry(self, session_id: str) -> int:
+        """Return the stored expiry of the leases of a session; 0 if the session has ended."""
+        for session in self._store.runs.sessions():
+            if session.id == session_id:
+                return session.expires_at
+        return 0
 
     def late(self, held: LeaseState) -> LeaseLost | None:
         """Return the error that refuses a write of the holder if its lease has expired; None if it
@@ -83,7 +89,7 @@ class LeaseTerms:
     def lost(self, held: LeaseState) -> LeaseLost:
         """Return the error that says why a lease is no longer valid."""
         proof = held.proof
-        run = self._run(proof)
+        run = self.find_run(proof)
         why = "the lease was revoked, or expired"
         if run.status in FINAL:
             why = "the run has ended"
@@ -96,7 +102,7 @@ class LeaseTerms:
     def check_stands(self, held: LeaseState) -> None:
         """Raise LeaseLost if the lease is no longer valid. A lease that its holder has released,
         with no later holder, passes: a repeated call gets the answer of the first."""
-        run = self._run(held.proof)
+        run = self.find_run(held.proof)
         mine = run.generation == held.proof.generation and run.session_id in (
             None,
             held.proof.session_id,

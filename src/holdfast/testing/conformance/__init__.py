@@ -8,38 +8,39 @@ also checks the laws and fails if one is broken.
 
 from __future__ import annotations
 
-from holdfast.testing.conformance.advance import (
-    AdvanceConformance,
-    BatchConformance,
-    TransactionalStepFixture,
-)
+from holdfast.testing.conformance.advance import AdvanceConformance
+from holdfast.testing.conformance.batches import BatchConformance
 from holdfast.testing.conformance.budget_batches import BudgetBatchConformance
+from holdfast.testing.conformance.budget_room import BudgetRoomConformance
 from holdfast.testing.conformance.budgets import BudgetConformance
+from holdfast.testing.conformance.children import ChildConformance
 from holdfast.testing.conformance.claim import ClaimConformance, LaneLimitConformance
-from holdfast.testing.conformance.damage import DamageConformance, SetAsideConformance
+from holdfast.testing.conformance.copying import CopyConformance
+from holdfast.testing.conformance.damage import DamageConformance
+from holdfast.testing.conformance.damaged_schedules import DamagedScheduleConformance
 from holdfast.testing.conformance.fixture import SECOND, HandClock, OpenStore, StoreFixture
 from holdfast.testing.conformance.flows import FlowConformance
+from holdfast.testing.conformance.gate_inbox import GateInboxConformance
 from holdfast.testing.conformance.gates import GateConformance
 from holdfast.testing.conformance.graph_ends import GraphConformance
+from holdfast.testing.conformance.imports import ImportConformance
 from holdfast.testing.conformance.keys import KeyConformance
 from holdfast.testing.conformance.lanes import DebounceConformance, ShareConformance
 from holdfast.testing.conformance.large_inputs import LargeInputConformance
-from holdfast.testing.conformance.operations import (
-    CopyConformance,
-    OperatorConformance,
-    PruneConformance,
-)
+from holdfast.testing.conformance.operations import OperatorConformance
 from holdfast.testing.conformance.payloads import (
     PayloadConformance,
     PayloadLawConformance,
     ResealConformance,
-    RetentionConformance,
 )
+from holdfast.testing.conformance.pruning import PruneConformance
 from holdfast.testing.conformance.reading import ClockConformance, LawConformance, ReadConformance
 from holdfast.testing.conformance.replays import ChildReplayConformance
+from holdfast.testing.conformance.retention import RetentionConformance
 from holdfast.testing.conformance.schedules import ScheduleConformance
 from holdfast.testing.conformance.sealing import SealConformance
-from holdfast.testing.conformance.sessions import ChildConformance, SessionConformance
+from holdfast.testing.conformance.sessions import SessionConformance
+from holdfast.testing.conformance.set_aside import SetAsideConformance
 from holdfast.testing.conformance.signals import (
     CancelConformance,
     DeadlineConformance,
@@ -50,7 +51,9 @@ from holdfast.testing.conformance.streams import StreamConformance
 from holdfast.testing.conformance.subscriptions import SubscriptionConformance
 from holdfast.testing.conformance.suspensions import SuspensionConformance
 from holdfast.testing.conformance.tasks import TaskConformance
+from holdfast.testing.conformance.transactional_steps import TransactionalStepFixture
 from holdfast.testing.conformance.user_connections import UserConnectionConformance
+from holdfast.testing.conformance.wait_effects import WaitEffectConformance
 from holdfast.testing.conformance.waits import WaitConformance
 
 
@@ -63,12 +66,14 @@ class StoreContract(
     AdvanceConformance,
     SignalConformance,
     WaitConformance,
+    WaitEffectConformance,
     CancelConformance,
     DeadlineConformance,
     SessionConformance,
     ChildConformance,
     ChildReplayConformance,
     OperatorConformance,
+    ImportConformance,
     CopyConformance,
     SealConformance,
     PruneConformance,
@@ -78,6 +83,7 @@ class StoreContract(
     ClockConformance,
     BudgetBatchConformance,
     BudgetConformance,
+    BudgetRoomConformance,
     ShareConformance,
     DebounceConformance,
     LawConformance,
@@ -86,6 +92,7 @@ class StoreContract(
     TaskConformance,
     SuspensionConformance,
     GateConformance,
+    GateInboxConformance,
     KeyConformance,
     ScheduleConformance,
     StreamConformance,
@@ -96,6 +103,7 @@ class StoreContract(
     PayloadLawConformance,
     SetAsideConformance,
     DamageConformance,
+    DamagedScheduleConformance,
 ):
     """All tests that a store must pass."""
 
@@ -106,6 +114,7 @@ __all__ = [
     "BatchConformance",
     "BudgetBatchConformance",
     "BudgetConformance",
+    "BudgetRoomConformance",
     "CancelConformance",
     "ChildConformance",
     "ChildReplayConformance",
@@ -113,12 +122,15 @@ __all__ = [
     "ClockConformance",
     "CopyConformance",
     "DamageConformance",
+    "DamagedScheduleConformance",
     "DeadlineConformance",
     "DebounceConformance",
     "FlowConformance",
     "GateConformance",
+    "GateInboxConformance",
     "GraphConformance",
     "HandClock",
+    "ImportConformance",
     "KeyConformance",
     "LaneLimitConformance",
     "LargeInputConformance",
@@ -147,4 +159,5 @@ __all__ = [
     "TransactionalStepFixture",
     "UserTransactionConformance",
     "WaitConformance",
+    "WaitEffectConformance",
 ]

@@ -12,11 +12,11 @@ from holdfast.errors import LeaseLost
 from holdfast.store.budgets.operations import BudgetRefused, spending_effects
 from holdfast.store.runs.operations import Advance, Advanced
 from holdfast.store.store import Store
-from holdfast.testing.conformance.budgets import BudgetConformance
+from holdfast.testing.conformance.budget_fixture import BudgetFixture
 from holdfast.testing.conformance.fixture import MINUTE, HandClock
 
 
-class BudgetBatchConformance(BudgetConformance):
+class BudgetBatchConformance(BudgetFixture):
     """A step and its spending are both written or both refused, independently of the spending of
     other runs in the same commit."""
 

@@ -1,4 +1,4 @@
-"""Conformance of damaged rows: a row that cannot be read is set aside and delays no other row."""
+"""Conformance of damaged rows: a row that cannot be read delays no other row."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ from holdfast.store.lanes.operations import SetLane
 from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
-    Advance,
     EndSession,
     OpenSession,
     RequestCancel,
-    ResumeRun,
-    SetAside,
     StartRuns,
 )
-from holdfast.store.schedules.operations import FireSchedules, SetSchedule
+from holdfast.store.schedules.operations import SetSchedule
 from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import AddSubscription
 from holdfast.testing.conformance.fixture import (
@@ -43,19 +40,10 @@ from holdfast.testing.conformance.fixture import (
     StoreFixture,
 )
 
-_LARGEST = 2**63 - 1
-_YEAR_9000 = 221_845_392_000_000_000
+LARGEST = 2**63 - 1
 
 
-def damage(table: str, **place: object) -> RowDamaged:
-    """Return the error that a store raises for a damaged row of *table*."""
-    return RowDamaged(
-        table=table,
-        key=" ".join(map(str, place.values())),
-        column="priority",
-        why="it is text",
-        place=place,
-    )
+YEAR_9000 = 221_845_392_000_000_000
 
 
 def hourly_schedule(name: str) -> Schedule:
@@ -88,90 +76,17 @@ def new_flow(name: str) -> FlowRecord:
     )
 
 
-class SetAsideConformance(StoreFixture):
-    """``SetAside`` makes a damaged run stuck and pauses a damaged schedule; other rows stay."""
-
-    def test_a_damaged_run_is_stuck_and_says_why(self, store: Store) -> None:
-        self.start(store)
-
-        assert self.do(store, SetAside([damage("run", id="r1")])) == 1
-
-        run = self.get(store)
-        assert run.status is Status.STUCK
-        assert msgspec.json.decode(run.error or b"")["type"] == "RowDamaged"
-        assert self.kinds(store) == [EventKind.RUN_STUCK]
-
-    def test_other_runs_are_claimed_when_one_is_set_aside(self, store: Store) -> None:
-        self.start(store, "r1")
-        self.start(store, "r2")
-        self.do(store, SetAside([damage("run", id="r1")]))
-
-        assert self.claimed(store) == ["r2"]
-
-    def test_a_run_is_set_aside_once(self, store: Store) -> None:
-        self.start(store)
-        self.do(store, SetAside([damage("run", id="r1")]))
-
-        assert self.do(store, SetAside([damage("run", id="r1")])) == 0
-
-    def test_a_damaged_line_of_a_history_makes_its_run_stuck(self, store: Store) -> None:
-        self.hold(store)
-
-        assert self.do(store, SetAside([damage("event", run_id="r1", seq=1)])) == 1
-
-        assert self.status(store) is Status.STUCK
-
-    def test_the_holder_of_a_run_that_is_set_aside_can_no_longer_write(self, store: Store) -> None:
-        run = self.hold(store)
-        event = self.event(store)
-        self.do(store, SetAside([damage("run", id="r1")]))
-
-        (answer,) = store.apply([Advance(run_id=run.id, generation=run.generation, events=[event])])
-
-        assert isinstance(answer, Exception)
-
-    def test_a_finished_run_is_not_set_aside(self, store: Store) -> None:
-        run = self.hold(store)
-        self.finish(store, run)
-
-        assert self.do(store, SetAside([damage("run", id="r1")])) == 0
-
-        assert self.status(store) is Status.COMPLETED
-
-    def test_a_repaired_run_is_resumed(self, store: Store) -> None:
-        self.start(store)
-        self.do(store, SetAside([damage("run", id="r1")]))
-
-        self.do(store, ResumeRun("r1"))
-
-        assert self.claimed(store) == ["r1"]
-
-    def test_a_damaged_schedule_is_paused_and_says_why(self, store: Store) -> None:
-        self.do(store, SetSchedule(hourly_schedule("nightly")))
-
-        assert (
-            self.do(
-                store, SetAside([damage("schedule", namespace=ROUTE.namespace, name="nightly")])
-            )
-            == 1
-        )
-
-        schedule = store.schedules.get(ROUTE.namespace, "nightly")
-        assert schedule is not None
-        assert (schedule.paused, schedule.wake_at) == ("its row is damaged: it is text", None)
-
-
 class DamageConformance(StoreFixture):
     """A row that was damaged without the store is named, and all other rows are processed."""
 
     @pytest.mark.parametrize(
         ("column", "value"),
         [
-            ("generation", _LARGEST),
-            ("revision", _LARGEST),
-            ("priority", _LARGEST),
+            ("generation", LARGEST),
+            ("revision", LARGEST),
+            ("priority", LARGEST),
             ("created_at", -1),
-            ("started_at", _LARGEST),
+            ("started_at", LARGEST),
         ],
     )
     def test_a_damaged_run_does_not_keep_others_from_being_claimed(
@@ -205,7 +120,7 @@ class DamageConformance(StoreFixture):
     ) -> None:
         self.start(bare_store, "r1")
         self.start(bare_store, "r2")
-        self.execute(bare_store, f"UPDATE holdfast.run SET started_at = {_LARGEST} WHERE id = 'r1'")
+        self.execute(bare_store, f"UPDATE holdfast.run SET started_at = {LARGEST} WHERE id = 'r1'")
 
         refused, done = bare_store.apply([RequestCancel("r1", "no"), RequestCancel("r2", "no")])
 
@@ -228,118 +143,6 @@ class DamageConformance(StoreFixture):
         (lane,) = bare_store.lanes.all()
 
         assert (lane.name, lane.paused) == ("slow", True)
-
-    def test_a_damaged_schedule_is_paused_and_the_others_fire(
-        self, bare_store: Store, clock: HandClock
-    ) -> None:
-        for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(hourly_schedule(name)))
-        self.execute(
-            bare_store, "UPDATE holdfast.schedule SET misfire = 'perhaps' WHERE name = 'bad'"
-        )
-        clock.move(3601 * SECOND)
-
-        self.do(bare_store, FireSchedules(lambda: "tick"))
-
-        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["tick"]
-        assert [schedule.name for schedule in bare_store.schedules.all()] == ["good"]
-
-    @pytest.mark.parametrize("column", ["started", "skipped"])
-    def test_a_count_that_cannot_grow_pauses_its_own_schedule_alone(
-        self, bare_store: Store, clock: HandClock, column: str
-    ) -> None:
-        ids = iter(["first", "second", "third", "fourth"])
-        for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(hourly_schedule(name)))
-        clock.move(3601 * SECOND)
-        self.do(bare_store, FireSchedules(lambda: next(ids)))
-        if column == "started":
-            self.finish(bare_store, self.claim(bare_store)[0])
-        self.execute(
-            bare_store, f"UPDATE holdfast.schedule SET {column} = {_LARGEST} WHERE name = 'bad'"
-        )
-        clock.move(3600 * SECOND)
-
-        for _ in range(2):
-            self.do(bare_store, FireSchedules(lambda: next(ids)))
-
-        good = bare_store.schedules.get(ROUTE.namespace, "good")
-        assert good is not None
-        assert good.started + good.skipped == 2
-        assert any(
-            f"in schedule: {ROUTE.namespace} bad, column {column}:" in line
-            for line in bare_store.check()
-        )
-
-    @pytest.mark.parametrize(
-        "rule",
-        [
-            '{"interval":0}',
-            '{"interval":-5}',
-            '{"interval":1}',
-            '{"interval":true}',
-            '{"cron":"99 99 * * *"}',
-            '{"cron":7}',
-            "{}",
-            '{"dates":[]}',
-            '{"dates":[2,1]}',
-            '{"dates":["x"]}',
-            '{"repeat":"R/P0D"}',
-            '{"cron":"* * * * *","interval":9000000}',
-        ],
-    )
-    def test_a_rule_that_no_schedule_can_follow_pauses_its_own_schedule_alone(
-        self, bare_store: Store, clock: HandClock, rule: str
-    ) -> None:
-        for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(hourly_schedule(name)))
-        self.execute(bare_store, f"UPDATE holdfast.schedule SET rule = '{rule}' WHERE name = 'bad'")
-        clock.move(3601 * SECOND)
-
-        self.do(bare_store, FireSchedules(lambda: "tick"))
-
-        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["tick"]
-        assert [schedule.name for schedule in bare_store.schedules.all()] == ["good"]
-        assert any(
-            f"in schedule: {ROUTE.namespace} bad, column rule:" in line
-            for line in bare_store.check()
-        )
-
-    def test_a_schedule_in_a_zone_that_is_not_known_here_holds_no_other_up(
-        self, bare_store: Store, clock: HandClock
-    ) -> None:
-        for name in ("bad", "good"):
-            self.do(bare_store, SetSchedule(hourly_schedule(name)))
-        self.execute(
-            bare_store,
-            """UPDATE holdfast.schedule SET zone = 'Mars/Base', rule = '{"cron":"0 * * * *"}' WHERE
-            name = 'bad'""",
-        )
-        clock.move(3601 * SECOND)
-
-        self.do(bare_store, FireSchedules(lambda: "tick"))
-
-        assert [run.id for run in bare_store.runs.find(RunFilter())] == ["tick"]
-        assert any(
-            f"in schedule: {ROUTE.namespace} bad, column zone:" in line
-            for line in bare_store.check()
-        )
-
-    def test_an_absurd_jitter_or_number_of_ticks_takes_no_time(
-        self, bare_store: Store, clock: HandClock
-    ) -> None:
-        self.do(bare_store, SetSchedule(hourly_schedule("bad")))
-        self.execute(
-            bare_store,
-            """UPDATE holdfast.schedule SET rule = '{"interval":1000000}', anchor = 0, next_at = 0,
-            wake_at = 0, misfire = 'all',
-                      jitter = 4000000000000000000, catch_up = 4000000000000000000, overlap =
-                          'skip'""",
-        )
-
-        started = self.do(bare_store, FireSchedules(lambda: "tick"))
-
-        assert len(started) <= 1
 
     def test_a_damaged_stage_keeps_no_other_from_being_swept(self, bare_store: Store) -> None:
         self.execute(
@@ -376,7 +179,7 @@ class DamageConformance(StoreFixture):
     ) -> None:
         self.stuck(bare_store)
         self.open(bare_store)
-        self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {_YEAR_9000}")
+        self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {YEAR_9000}")
         clock = HandClock()
 
         with closing(open_store(clock)) as other:
@@ -406,7 +209,7 @@ class DamageConformance(StoreFixture):
         assert bare_store.check() == []
         table, column = place.split(".")
 
-        self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {_YEAR_9000}")
+        self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {YEAR_9000}")
 
         assert any(
             f"in {table}:" in line and f"column {column}:" in line for line in bare_store.check()
@@ -432,15 +235,6 @@ class DamageConformance(StoreFixture):
             store,
             "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('stage', 0,"
             f" {MORNING}, 0)",
-        )
-
-    def test_a_schedule_that_will_never_tick_again_is_named(self, bare_store: Store) -> None:
-        self.do(bare_store, SetSchedule(hourly_schedule("hourly")))
-
-        self.execute(bare_store, "UPDATE holdfast.schedule SET next_at = NULL, wake_at = NULL")
-
-        assert any(
-            "in schedule:" in line and "column next_at:" in line for line in bare_store.check()
         )
 
     def test_a_worker_that_is_said_to_live_longer_than_it_asked_for_is_named(
@@ -563,7 +357,7 @@ class DamageConformance(StoreFixture):
             self.do(bare_store, MoveFlow(flow_id=name, namespace=ROUTE.namespace, action=wait))
         self.execute(
             bare_store,
-            f"UPDATE holdfast.flow_event SET seq = {_LARGEST} WHERE flow_id = 'bad' AND seq = 1",
+            f"UPDATE holdfast.flow_event SET seq = {LARGEST} WHERE flow_id = 'bad' AND seq = 1",
         )
         clock.move(2 * SECOND)
 

@@ -12,13 +12,10 @@ from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, Prune
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, OpenStore
+from holdfast.testing.conformance.graph_fixture import GraphFixture, compose
 from holdfast.testing.conformance.graph_parts import GraphPortionConformance
-from holdfast.testing.conformance.graphs import (
-    GraphFixture,
-    GraphResolutionConformance,
-    GraphStageConformance,
-    compose,
-)
+from holdfast.testing.conformance.graph_resolution import GraphResolutionConformance
+from holdfast.testing.conformance.graphs import GraphStageConformance
 from holdfast.testing.conformance.reading import BROKEN
 
 

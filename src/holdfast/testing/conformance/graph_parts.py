@@ -32,7 +32,7 @@ from holdfast.store.lanes.operations import SetLane
 from holdfast.store.store import Store
 from holdfast.store.transitions.graphs import sweeping, work
 from holdfast.testing.conformance.fixture import HandClock, OpenStore
-from holdfast.testing.conformance.graphs import GraphFixture, compose
+from holdfast.testing.conformance.graph_fixture import GraphFixture, compose
 
 DAMAGE = {
     "the state of a member that ends": (

@@ -21,7 +21,7 @@ from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.store.waits.operations import OpenWait
 from holdfast.testing.conformance import schedules
-from holdfast.testing.conformance.budgets import BROKEN as BROKEN_BUDGETS
+from holdfast.testing.conformance.budget_fixture import BROKEN as BROKEN_BUDGETS
 from holdfast.testing.conformance.fixture import MINUTE, MORNING, HandClock, OpenStore, StoreFixture
 
 

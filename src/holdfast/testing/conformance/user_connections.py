@@ -13,7 +13,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.errors import BadOption
 from holdfast.store.runs.operations import Advance, Advanced, Body, StartRuns
 from holdfast.store.store import Store
-from holdfast.testing.conformance.advance import TransactionalStepFixture
+from holdfast.testing.conformance.transactional_steps import TransactionalStepFixture
 
 Misuse = Callable[[Any], object]
 

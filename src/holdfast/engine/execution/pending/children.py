@@ -57,7 +57,7 @@ class PendingChild(Pending):
 
     def _take(self, run: Execution, child: ChildRecord, events: list[Event]) -> None:
         if run.pending.take(self):
-            (opened,) = run.context.sealer.children([child])
+            (opened,) = run.context.sealer.opener.children([child])
             events.append(
                 Event(
                     EventKind.CHILD_ENDED,
@@ -168,7 +168,7 @@ class PendingMap(Pending):
 
     def _take(self, run: Execution, children: list[ChildRecord], events: list[Event]) -> None:
         if run.pending.take(self):
-            events.append(self.outcome(children, run.context.sealer.children))
+            events.append(self.outcome(children, run.context.sealer.opener.children))
             if self.ended < len(self.command.inputs):
                 sibling_failed = Cancellation("one of its siblings failed", CancelCause.PARENT)
                 self._cancel_rest(run, sibling_failed)
@@ -295,7 +295,7 @@ def new_child(
         budgets=budgets,
         limits=limits,
         share=options.get("share", parent.share),
-        same=run.context.sealer.is_same,
+        same=run.context.sealer.has_same_input,
     )
 
 

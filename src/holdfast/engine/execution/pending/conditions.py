@@ -217,11 +217,13 @@ class PendingCondition(Pending):
 
 
 def _read(run: Execution, signal: Signal) -> Any:
-    return run.context.codec.decode(run.context.sealer.signal(run.state.run.id, signal))
+    return run.context.codec.decode(
+        run.context.sealer.opener.signal_payload(run.state.run.id, signal)
+    )
 
 
 def _as_data(run: Execution, signals: Sequence[Signal], **more: object) -> bytes:
-    return signals_as_data(run.context.sealer.signals(run.state.run.id, signals), **more)
+    return signals_as_data(run.context.sealer.opener.signals(run.state.run.id, signals), **more)
 
 
 def _open(run: Execution, wait: WaitRecord) -> None:

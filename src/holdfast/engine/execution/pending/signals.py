@@ -88,7 +88,7 @@ def _deliver(run: Execution, name: str, events: list[Event]) -> None:
     if wait is not None and signal is not None:
         run.pending.take(wait)
         run.commit.take((signal.id,))
-        payload = run.context.sealer.signal(run.state.run.id, signal)
+        payload = run.context.sealer.opener.signal_payload(run.state.run.id, signal)
         events.append(Event(EventKind.SIGNAL_RECEIVED, wait.command.id, payload))
 
 

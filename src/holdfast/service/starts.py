@@ -1,0 +1,296 @@
+"""Requests that start runs: one, many, or one that absorbs further starts of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.core import associated_data, duration
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.payload import Fetch, Payload
+from holdfast.core.program import is_definition
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.signature import encode_arguments
+from holdfast.core.tasks.policy import policy_of
+from holdfast.core.validation import (
+    checked_capabilities,
+    checked_many,
+    checked_run_id,
+    checked_tags,
+    checked_text,
+    checked_version,
+    priority_of,
+)
+from holdfast.engine.runtime.ids import new_id
+from holdfast.errors import BadOption, UnknownWorkflow
+from holdfast.errors.base import shown
+from holdfast.service.instants import stored_instant
+from holdfast.service.requests import Request, identity
+from holdfast.service.runs import RunService
+from holdfast.store.database import Started
+from holdfast.store.runs.operations import DebounceStart, StartRuns
+
+PART = 2000
+"""Runs that one transaction starts, at most: all other writers wait meanwhile."""
+
+DEBOUNCE_OPTIONS = ("debounce", "max_wait", "batch", "within")
+
+Lease = Callable[[Route], str | None]
+"""Returns the session to which a new run is leased at its start; None to queue it."""
+
+StartOptions = Mapping[str, Any]
+
+StartRequest = tuple[list[NewRun], Request[list[Started]]]
+
+
+class StartService:
+    """Builds the operations that start runs."""
+
+    def __init__(self, client: RunService) -> None:
+        self._client: RunService = client
+
+    def start(
+        self,
+        workflow: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: StartOptions,
+        lease: Lease,
+    ) -> StartRequest:
+        """Start one run. The answer is its id. Raises BadOption, BadDuration, UnknownWorkflow."""
+        if any(options.get(name) is not None for name in DEBOUNCE_OPTIONS):
+            return self._debounce(workflow, args, kwargs, options)
+        runs = [self._new_run(workflow, args, kwargs, options, lease)]
+        return runs, Request(StartRuns(runs), identity)
+
+    def _debounce(
+        self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions
+    ) -> StartRequest:
+        """Start a run that absorbs further starts of its key until it begins."""
+        debounce = debounce_options(options)
+        if debounce.size is not None:
+            if len(args) != 1 or kwargs:
+                raise BadOption(
+                    option="batch",
+                    why="a start with batch has one argument, an item: the workflow receives the"
+                    " list of items",
+                )
+            args = ([args[0]],)
+        run = self._new_run(workflow, args, kwargs, {**options, "key": None}, _queue)
+        op = DebounceStart(
+            run=run,
+            key=debounce.key,
+            quiet=debounce.quiet,
+            longest=debounce.longest,
+            size=debounce.size,
+        )
+        if debounce.size is not None:
+            op.merge = self._merger(run.input)
+        return [run], Request(op, identity)
+
+    def _merger(self, new: bytes) -> Callable[[str, bytes, Fetch], tuple[bytes, Sequence[Payload]]]:
+        """Return a function that adds the items of the input *new* to a stored input."""
+        codec = self._client.codec
+
+        def add(old: bytes) -> bytes:
+            arguments = codec.decode(old)
+            arguments[0].extend(codec.decode(new)[0])
+            return codec.encode(arguments, what="the arguments")
+
+        def merge(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, Sequence[Payload]]:
+            place = associated_data.run_input(run_id)
+            return self._client.sealer.reseal_input(old, add, fetch, run_id, place=place)
+
+        return merge
+
+    def start_many(
+        self, workflow: Any, items: Iterable[Any], options: StartOptions, lease: Lease
+    ) -> list[StartRequest]:
+        """Start one run per item, in parts of at most PART runs. Each part is started as a whole or
+        not at all. The answers are the ids of the runs. Raises BadOption."""
+        if any(options.get(name) is not None for name in ("id", "key", *DEBOUNCE_OPTIONS)):
+            raise BadOption(
+                option="id", why="many runs cannot share an id or a key: start them one by one"
+            )
+        definition = self._client.definition_of(workflow)
+        runs: list[NewRun] = []
+        for item in checked_many("items", items):
+            if runs:
+                runs.append(_like(runs[0], self._encode(definition, (item,), {}), options))
+            else:
+                runs.append(self._new_run(workflow, (item,), {}, options, lease))
+        parts = [runs[first : first + PART] for first in range(0, len(runs), PART)]
+        return [(part, Request(StartRuns(part), identity)) for part in parts]
+
+    def _new_run(
+        self,
+        workflow: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: StartOptions,
+        lease: Lease,
+    ) -> NewRun:
+        route = self.route(workflow, options)
+        data = self.encode_input(workflow, args, kwargs)
+        now = self._client.store.now()
+        delay = options.get("delay")
+        run_id = checked_run_id(options.get("id")) or new_id()
+        budgets, limits = budget_rules.drawn_on(options.get("budget"), run_id)
+        return NewRun(
+            id=run_id,
+            route=route,
+            input=data,
+            priority=priority_of(options.get("priority", 0)),
+            key=checked_text("key", options.get("key")),
+            tags=checked_tags(options.get("tags")),
+            available_at=stored_instant(delay, now),
+            deadline=stored_instant(options.get("deadline"), now),
+            session_id=None if delay is not None else lease(route),
+            policy=_encode_policy(options.get("policy")),
+            budgets=budgets,
+            limits=limits,
+            share=checked_text("share", options.get("share")),
+            same=self._client.sealer.has_same_input,
+        )
+
+    def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
+        """Return the route of a run of this workflow: what a worker must offer to serve it. Raises
+        BadOption, UnknownWorkflow, NamespaceBound."""
+        definition = self._client.definition_of(workflow)
+        if definition is None:
+            name = _checked_workflow_name(workflow)
+            version = "1"
+            lane = "default"
+            capabilities: tuple[str, ...] = ()
+        elif is_definition(definition):
+            name = definition.name
+            version = definition.version
+            lane = definition.lane
+            capabilities = tuple(definition.capabilities)
+        else:
+            raise UnknownWorkflow(
+                workflow=getattr(definition, "__name__", shown(definition)),
+                why="this is not a workflow: decorate the function with @workflow",
+            )
+        namespace = self._client.within(checked_text("namespace", options.get("namespace")))
+        return Route(
+            namespace or self._client.namespace,
+            name,
+            _version(options.get("version"), version),
+            checked_text("lane", options.get("lane")) or lane,
+            _capabilities(options.get("capabilities"), capabilities),
+        )
+
+    def encode_input(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Return the encoded arguments of a run, checked against the signature of the workflow if
+        it is known here."""
+        return self._encode(self._client.definition_of(workflow), args, kwargs)
+
+    def _encode(self, definition: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        codec = self._client.codec
+        signature = getattr(definition, "signature", None)
+        if signature is None:
+            return encode_arguments(codec, args, kwargs)
+        data: bytes = signature.encode_checked(codec, tuple(args), dict(kwargs))
+        return data
+
+
+def _queue(route: Route) -> None:
+    """Queue a new run instead of leasing it: a ``Lease``."""
+    return None
+
+
+def _like(first: NewRun, data: bytes, options: StartOptions) -> NewRun:
+    """Return a new run with the options of *first* and another input: saves checking the options
+    for every run."""
+    run_id = new_id()
+    budgets = first.budgets
+    limits = None
+    if first.limits is not None:  # each run has a budget of its own
+        budgets, limits = budget_rules.drawn_on(options["budget"], run_id)
+    return msgspec.structs.replace(first, id=run_id, input=data, budgets=budgets, limits=limits)
+
+
+def _checked_workflow_name(workflow: Any) -> str:
+    """Return the name of a workflow that this process does not know. Raises UnknownWorkflow,
+    BadOption."""
+    if workflow is None:
+        raise UnknownWorkflow(workflow=None, why="give a workflow or its name")
+    name: str = workflow
+    if not name.strip() or not checked_text("workflow", name):
+        raise BadOption(option="workflow", value=name, why="give the name of a workflow")
+    return name
+
+
+def _version(version: Any, own: str) -> str:
+    if version is None:
+        return own
+    return checked_text("version", checked_version("version", version)) or ""
+
+
+def _capabilities(capabilities: Any, own: tuple[str, ...]) -> tuple[str, ...]:
+    if capabilities is None:
+        return own
+    return checked_capabilities(capabilities)
+
+
+def _encode_policy(policy: Any) -> bytes | None:
+    if policy is None:
+        return None
+    return msgspec.json.encode(policy_of(policy))
+
+
+class DebounceOptions(NamedTuple):
+    """The options of a debounced start. ``quiet`` and ``longest`` are in microseconds: the run
+    begins when no start came for ``quiet``, or ``longest`` after the first one, or when ``size``
+    starts have come."""
+
+    key: str
+    quiet: int
+    longest: int
+    size: int | None
+
+
+def refuse_debounce(options: StartOptions) -> None:
+    """Raise BadOption for options that debounce a start, which is impossible in a transaction of
+    the caller."""
+    for name in DEBOUNCE_OPTIONS:
+        if options.get(name) is not None:
+            raise BadOption(
+                option=name, why="a start within your own transaction cannot be debounced"
+            )
+
+
+def debounce_options(options: StartOptions) -> DebounceOptions:
+    """Return the checked options of a debounced start. Raises BadOption, BadDuration."""
+    key = checked_text("key", options.get("key"))
+    debounce = options.get("debounce")
+    size = options.get("batch")
+    if key is None:
+        raise BadOption(
+            option="key", why="debounced starts need a key: starts of a key share a run"
+        )
+    if (debounce is None) == (size is None):
+        raise BadOption(
+            option="debounce", why="give either debounce (with max_wait) or batch (with within)"
+        )
+    if options.get("id") is not None or options.get("delay") is not None:
+        raise BadOption(option="delay", why="a debounced start has neither an id nor a delay")
+    if debounce is not None:
+        quiet = duration.parse(debounce)
+        longest = 10 * quiet
+        if options.get("max_wait") is not None:
+            longest = duration.parse(options["max_wait"])
+        return DebounceOptions(key, quiet, longest, None)
+    within = options.get("within")
+    is_count = isinstance(size, int) and not isinstance(size, bool) and size >= 1
+    if not is_count or within is None:
+        raise BadOption(
+            option="batch",
+            value=size,
+            why='give a number of starts, and within="2s" for the time to collect them',
+        )
+    window = duration.parse(within)
+    return DebounceOptions(key, window, window, size)
