@@ -1,4 +1,5 @@
-"""Fixtures and hooks for all tests: the PostgreSQL server, and tools that a machine may lack.
+"""Fixtures and hooks for all tests: the PostgreSQL server, tools that a machine may lack, and the
+end of all that a failed test leaves behind.
 
 A test that needs a program from outside Python carries ``@pytest.mark.needs_tool(name)``. Where the
 program is missing, the test is skipped and the end of the run lists it with the command that
@@ -8,9 +9,12 @@ installs it. With ``HOLDFAST_STRICT=1`` (``make test STRICT=1``) it fails instea
 import os
 import shutil
 import sys
+import uuid
 from collections import Counter
 
 import pytest
+
+from tests import leftovers
 
 TOOLS = {
     "pgbouncer": "apt-get install pgbouncer",
@@ -27,12 +31,16 @@ SYSTEM_PATH = os.pathsep.join(
     ]
 )
 MISSING = "missing tool: "
+FAILED = pytest.StashKey[bool]()
+SERVERS = pytest.StashKey[list]()
 
 
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "needs_tool(name): the test needs a program that may be missing"
     )
+    config.stash[SERVERS] = []
+    os.environ[leftovers.RUN] = uuid.uuid4().hex
 
 
 def pytest_runtest_setup(item):
@@ -45,6 +53,30 @@ def pytest_runtest_setup(item):
             pytest.skip(message)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """After the fixtures of a failed test, end what they do not know."""
+    try:
+        return (yield)
+    except BaseException:
+        item.stash[FAILED] = True
+        raise
+    finally:
+        if item.stash.get(FAILED, False):
+            leftovers.end_processes(item.nodeid)
+            leftovers.end_engines()
+            for server in item.config.stash[SERVERS]:
+                server.forget_lent()
+
+
 def pytest_terminal_summary(terminalreporter):
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
     missing = Counter(reason.split(MISSING)[1] for reason in reasons if MISSING in reason)
@@ -53,12 +85,14 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(scope="session")
-def postgres_server():
+def postgres_server(request):
     """A PostgreSQL server for all tests of the process, started when the first test requests it."""
     from holdfast.testing.postgres import postgres
 
     with postgres() as server:
+        request.config.stash[SERVERS].append(server)
         yield server
+        request.config.stash[SERVERS].remove(server)
 
 
 @pytest.fixture(scope="session")

@@ -63,12 +63,11 @@ class Stage:
             assert store.dead
             self._notice()
             return False
-        with suppress(Crash, EngineClosed):
-            lab.settle()
-            while self.done < len(self.script) and not (store.dead or store.lost):
-                self.script[self.done](lab)
-                lab.settle()
-                self.done += not (store.dead or store.lost)
+        try:
+            self._play_script(lab, store)
+        except BaseException:
+            lab.abandon()  # an engine left open would write to the folder while it is removed
+            raise
         if store.spare():
             lab.close()
             return True
@@ -78,6 +77,14 @@ class Stage:
         else:
             self.zombies.append(lab)
         return False
+
+    def _play_script(self, lab: Lab, store: FaultyStore) -> None:
+        with suppress(Crash, EngineClosed):
+            lab.settle()
+            while self.done < len(self.script) and not (store.dead or store.lost):
+                self.script[self.done](lab)
+                lab.settle()
+                self.done += not (store.dead or store.lost)
 
     def _notice(self) -> None:
         """End the sessions of the dead at once: how soon others notice by themselves is tested

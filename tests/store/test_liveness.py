@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.store.sqlite import SqliteDatabase, liveness
 from holdfast.store.store import Store
-from tests.store.test_sqlite import processes
+from tests.store.sqlite.helpers import processes
 
 pytestmark = pytest.mark.skipif(
     not os.path.isdir("/proc/self/fd"), reason="the system does not tell what is open"

@@ -12,7 +12,15 @@ import pytest
 from holdfast import Fail, info, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import LeaseLost, RunExpired, RunFailed
 from holdfast.store.runs.operations import Advance, Advanced
-from holdfast.testing import BrokenPromise, Lab, NeverEnds, NotIdle, VirtualClock, crash_everywhere
+from holdfast.testing import (
+    BrokenPromise,
+    Lab,
+    NeverEnds,
+    NotIdle,
+    VirtualClock,
+    crash_everywhere,
+    internals,
+)
 from tests.store.helpers import wait_until
 
 calls: list[str] = []
@@ -82,6 +90,12 @@ async def failing() -> None:
 
 
 # The clock
+
+
+def test_a_lab_does_not_wait_for_the_disk(lab):
+    database = internals(lab.engine).store.database
+
+    assert database._db.rows("PRAGMA synchronous")[0]["synchronous"] == 0
 
 
 def test_the_clock_stands_still_until_it_is_moved():

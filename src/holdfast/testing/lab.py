@@ -19,6 +19,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.events import Event
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.worker.worker import Worker
+from holdfast.store.sqlite import SqliteDatabase
 from holdfast.testing import idle
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.engine_internals import internals
@@ -206,7 +207,7 @@ def hasty_store(path: str, clock: VirtualClock, codec: str = "json") -> Any:
     """Open a store that does not wait for the disk, because the data of a test need not survive a
     power failure."""
     store: Any = open_store(path, clock=clock, codec=codec)
-    if hasattr(store, "_db"):
+    if isinstance(store.database, SqliteDatabase):
         store.database._db.rows("PRAGMA synchronous = OFF")
     return store
 

@@ -159,6 +159,11 @@ class Server:
         self.execute(_WIPE, url)
         self._lendable.append(url)
 
+    def forget_lent(self) -> None:
+        """Lend no database again that was lent before, because something of a failed test may still
+        be connected to it."""
+        self._lendable.clear()
+
     def execute(self, sql: str, url: str = "") -> list[tuple[Any, ...]]:
         """Execute a statement as the superuser and return its rows; an empty list if it has
         none."""

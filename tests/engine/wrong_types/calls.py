@@ -1,131 +1,14 @@
-"""Values of wrong types, given to everything that users can call: each is refused by name, or it
-works.
-
-Every call is made again and again with sound arguments, of which one is replaced by something odd.
-A Python error may only say that a call does not fit its signature, and none of these is of that
-kind.
-"""
+"""Everything that users can call, with the arguments with which it makes sense."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import inspect
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from datetime import datetime, timedelta, timezone
-from decimal import Decimal
-from typing import Any, NamedTuple
-
-import pytest
+from collections.abc import Callable
+from typing import Any
 
 import holdfast
-from holdfast import AsyncEngine, Engine, Graph, workflow
-from holdfast.codecs import Compressed, Encrypted
-from holdfast.errors import HoldfastError
-from holdfast.errors.base import shown
-
-
-class Odd:
-    """Nothing that could be stored."""
-
-    def __repr__(self) -> str:
-        return "Odd()"
-
-
-class Vague:
-    """Answers neither what it is, nor whether it is true or the same as something else: as arrays
-    of numpy do."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        raise ValueError("no repr")
-
-    def __bool__(self) -> bool:
-        raise ValueError("ambiguous")
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError("ambiguous")
-
-
-class Word(str):
-    """A text of a class of its own, as that of numpy."""
-
-
-EAST, WEST = timezone(timedelta(hours=23)), timezone(timedelta(hours=-23))
-
-ODD: tuple[Any, ...] = (
-    None,
-    b"bytes",
-    float("nan"),
-    float("inf"),
-    1.5,
-    2**70,
-    -(2**70),
-    -1,
-    0,
-    True,
-    [1],
-    {"a": 1},
-    {1: 2},
-    (),
-    {7},
-    Odd(),
-    "\ud800",
-    "a\0b",
-    "",
-    "x" * 100_000,
-    datetime(2030, 1, 1),
-    len,
-    [None],
-    ["\ud800"],
-    {"a": Odd()},
-    Vague(),
-    [Vague()],
-    Word("word"),
-    [[]],
-    10**5000,
-    {"a": 10**5000},
-    datetime.max.replace(tzinfo=WEST),
-    datetime.min.replace(tzinfo=EAST),
-    datetime.max,
-    datetime.min,
-    [datetime.max.replace(tzinfo=WEST)],
-    Decimal("sNaN"),
-    timedelta.max,
-)
-
-
-@workflow(name="odd_plain")
-async def plain(n: Any = 1) -> Any:
-    return n
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    """A text is the path of a database, which an engine creates."""
-    monkeypatch.chdir(tmp_path)
-
-
-class Call(NamedTuple):
-    """Something that can be called, and the arguments with which it makes sense, one of which is
-    replaced."""
-
-    name: str
-    function: Callable[..., Any]
-    sound: dict[str, Any]
-    also: tuple[str, ...] = ()
-    """Options that are replaced, too, and have no place among the sound ones."""
-
-    def tries(self) -> Iterator[tuple[str, Any]]:
-        for option in (*self.sound, *self.also):
-            for value in ODD:
-                says_that_it_waits = value is None or isinstance(value, bool | float)
-                if option not in ("timeout", "wait") or not says_that_it_waits:
-                    yield option, value
-
+from holdfast import Engine, Graph
+from tests.engine.wrong_types.probing import Awaited, Call
+from tests.engine.wrong_types.values import plain
 
 START = (
     "id",
@@ -146,11 +29,13 @@ START = (
     "batch",
     "within",
 )
+
 START_MANY = tuple(
     option
     for option in START
     if option not in ("id", "key", "debounce", "max_wait", "batch", "within")
 )
+
 RUNS = (
     "status",
     "workflow",
@@ -162,6 +47,7 @@ RUNS = (
     "parent_id",
     "roots",
 )
+
 SCHEDULES = (
     "cron",
     "dates",
@@ -544,186 +430,6 @@ def after(other: Any, **given: Any) -> None:
     graph.add(plain, name="b").after(other, **given)
 
 
-async def nothing() -> None:
-    """Do nothing."""
-
-
-def declared(**given: Any) -> None:
-    """Declare a schedule, and forget it: engines of other tests would write it."""
-    try:
-        holdfast.schedule(**given)(plain)
-    finally:
-        plain.schedules.clear()
-
-
-DECORATORS = [
-    Call(
-        "workflow",
-        lambda **given: holdfast.workflow(**given)(nothing),
-        {},
-        ("name", "version", "lane", "capabilities", "serves", "stop_undoing_on_failure"),
-    ),
-    Call(
-        "step",
-        lambda **given: holdfast.step(**given)(nothing),
-        {},
-        (
-            "name",
-            "retries",
-            "delay",
-            "factor",
-            "cap",
-            "jitter",
-            "when",
-            "timeout",
-            "transactional",
-            "capture",
-        ),
-    ),
-    Call(
-        "task",
-        lambda **given: holdfast.task(**given)(nothing),
-        {},
-        (
-            "name",
-            "version",
-            "lane",
-            "capabilities",
-            "serves",
-            "retries",
-            "delay",
-            "factor",
-            "cap",
-            "jitter",
-            "when",
-            "timeout",
-            "transactional",
-        ),
-    ),
-    Call("schedules.set", declared, {"interval": "1h"}, (*SCHEDULES, "name")),
-]
-
-
-def raw(call: Callable[..., Any], **given: Any) -> str | None:
-    """Return what a call raises that has no name of ours."""
-    try:
-        call(**given)
-    except HoldfastError:
-        return None
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:120]}"
-    return None
-
-
-def faults(calls: list[Call]) -> list[str]:
-    found = []
-    for call in calls:
-        accepted = inspect.signature(call.function).parameters
-        takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
-        for option, value in call.tries():
-            assert takes_all or option in accepted, f"{call.name} has no {option}"
-            error = raw(call.function, **{**call.sound, option: value})
-            if error is not None:
-                found.append(f"{call.name}({option}={shown(value)[:20]}): {error}")
-    return found
-
-
-class Awaited:
-    """Something asynchronous whose calls are awaited on a loop, so that any thread can make
-    them."""
-
-    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._target, self._loop = target, loop
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._target, name)
-        if not callable(value):
-            return self._told(value)
-
-        @functools.wraps(value)
-        def call(*args: Any, **given: Any) -> Any:
-            return self._wait(self._made(value, args, given))
-
-        return call
-
-    def __enter__(self) -> Any:
-        return self._wait(self._target.__aenter__())
-
-    def __exit__(self, *error: object) -> None:
-        self._wait(self._target.__aexit__(*error))
-
-    def _wait(self, made: Any) -> Any:
-        return self._told(asyncio.run_coroutine_threadsafe(made, self._loop).result())
-
-    async def _made(self, call: Callable[..., Any], args: Any, given: Any) -> Any:
-        made = call(*_bare(args), **_bare(given))
-        if hasattr(made, "__aiter__") and not hasattr(made, "page"):
-            return [one async for one in made]
-        return await made if inspect.isawaitable(made) else made
-
-    def _told(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self._told(one) for one in value]
-        return Awaited(value, self._loop) if type(value).__name__.startswith("Async") else value
-
-
-def _bare(value: Any) -> Any:
-    """Return a value without what awaits its calls."""
-    if isinstance(value, Awaited):
-        return value._target
-    if type(value) in (list, tuple):
-        return type(value)(map(_bare, value))
-    return {name: _bare(one) for name, one in value.items()} if type(value) is dict else value
-
-
-@contextmanager
-def blocking_engine(database: str) -> Iterator[Any]:
-    with closing(Engine(database, workflows=[plain])) as engine:
-        yield engine
-
-
-@contextmanager
-def async_engine(database: str) -> Iterator[Any]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        with closing(Awaited(AsyncEngine(database, workflows=[plain]), loop)) as engine:
-            yield engine
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-@pytest.mark.parametrize("opened", [blocking_engine, async_engine])
-def test_an_engine_refuses_odd_values_by_name(database, opened):
-    with opened(database) as engine:
-        engine.start(plain, id="run")
-        engine.flows.create("c", "g", owner="o", id="flow")
-        engine.graphs.start(graph_of(), id="graph")
-        engine.budgets.set("b", {"money": 1})
-
-        assert faults(calls_of(engine)) == []
-        assert engine.database.check() == []
-
-
-@pytest.mark.parametrize("opened", [blocking_engine, async_engine])
-def test_a_lease_refuses_odd_values_by_name(database, opened):
-    with (
-        opened(database) as engine,
-        engine.tasks.worker("holder", workflows=["odd_leased"], ttl="1d") as leases,
-    ):
-
-        def lease() -> Any:
-            engine.start("odd_leased", 1)
-            (claimed,) = leases.claim()
-            return claimed
-
-        assert faults(calls_of_leases(lease, leases)) == []
-        assert engine.database.check() == []
-
-
 def calls_of_leases(lease: Callable[[], Any], leases: Any) -> list[Call]:
     """Everything that the holder of a lease can say."""
 
@@ -751,124 +457,3 @@ def calls_of_leases(lease: Callable[[], Any], leases: Any) -> list[Call]:
             {"result": 1},
         ),
     ]
-
-
-NO_OPTIONS = {
-    "budgets.list",
-    "close",
-    "database.check",
-    "events.subscriptions",
-    "flows.finish",
-    "flows.request_cancel",
-    "flows.wake",
-    "flows.why",
-    "graphs.export",
-    "graphs.extend",
-    "graphs.open",
-    "graphs.status",
-    "keys.list",
-    "lanes.drain",
-    "lanes.list",
-    "lanes.pause",
-    "lanes.resume",
-    "retention.list",
-    "retention.preview",
-    "schedules.list",
-    "streams.list",
-    "streams.progress",
-    "webhooks.list",
-    "work",
-    "workers.list",
-    "workers.unserved",
-}
-"""Calls of an engine that take no options, or the options of another one, or an id only."""
-
-
-def test_every_call_of_an_engine_is_walked(tmp_path):
-    with closing(Engine(tmp_path / "odd.db")) as engine:
-        walked = {call.name.split()[0] for call in calls_of(engine)}
-        named = public_methods(engine) | {
-            f"{name}.{verb}"
-            for name, namespace in vars(engine).items()
-            if not name.startswith("_")
-            for verb in public_methods(namespace)
-        }
-
-    assert named - walked - NO_OPTIONS == set()
-
-
-def public_methods(handle: Any) -> set[str]:
-    return {
-        name
-        for name, value in inspect.getmembers(type(handle))
-        if callable(value) and not name.startswith("_")
-    }
-
-
-def test_codecs_and_errors_refuse_odd_values_by_name():
-    keys = {"k1": b"1" * 32}
-
-    assert (
-        faults(
-            [
-                Call("Compressed", Compressed, {"over": 1, "level": 1, "codec": None}),
-                Call("Encrypted", Encrypted, {"keys": keys, "current": "k1", "codec": None}),
-                Call(
-                    "Encrypted key",
-                    lambda value: Encrypted({"k1": value}, "k1"),
-                    {"value": b"1" * 32},
-                ),
-                Call(
-                    "Retry", lambda after: repr(holdfast.Retry("again", after=after)), {"after": 1}
-                ),
-                Call("Fail", lambda message: repr(holdfast.Fail(message)), {"message": "no"}),
-            ]
-        )
-        == []
-    )
-
-
-def test_decorators_refuse_odd_values_by_name():
-    assert faults(DECORATORS) == []
-
-
-ENGINE = (
-    "workflows",
-    "namespace",
-    "codec",
-    "max_signals",
-    "inline_limit",
-    "concurrency",
-    "threads",
-    "lanes",
-    "capabilities",
-    "name",
-    "session_ttl",
-    "shutdown_timeout",
-    "poll",
-    "retention_interval",
-    "crash_limit",
-    "idle_timeout",
-    "stream_window",
-    "poll_interval",
-    "idle_poll_interval",
-    "schedules",
-    "capture",
-    "webhook_hosts",
-    "clock",
-    "driver",
-)
-
-
-def opened(path: Any, **given: Any) -> None:
-    engine = Engine(path, **given)
-    try:
-        engine.work()
-    finally:
-        engine.close(shutdown_timeout=0)
-
-
-def test_an_engine_is_not_opened_with_odd_values(tmp_path):
-    call = Call("Engine", opened, {"path": str(tmp_path / "odd.db")}, ENGINE)
-
-    assert faults([Call(call.name, call.function, call.sound, ENGINE)]) == []

@@ -14,8 +14,8 @@ from holdfast import Engine, Fail, Retry, errors, step, sync, workflow
 from holdfast.authoring.python import api_async, api_shared, api_sync
 from holdfast.errors import HoldfastError
 from holdfast.errors.base import shown
-from tests.engine.test_wrong_types import ODD, plain
 from tests.engine.waiting import wait_until
+from tests.engine.wrong_types.values import ODD, plain
 
 CHILD = (
     "id",
@@ -260,7 +260,6 @@ NO_VERBS = {
     "workflow",
 }
 """What is no verb of a workflow, or takes nothing; decorators and engines are walked elsewhere."""
-
 
 CALLED = {("map", "call"), ("gather", "calls"), ("first", "calls")}
 """Where a function is called: what it raises is its own."""

@@ -1,0 +1,92 @@
+"""Gates with a deadline, reminders and escalation."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Engine
+from holdfast.errors import GateClosed, GateExpired, RunFailed
+from tests.engine.gates.workflows import ask, ended, later, opened, waits
+from tests.store.helpers import wait_until
+
+
+def test_a_deadline_is_counted_from_the_opening_and_survives_restarts(database, clock):
+    options = {"poll": "1h", "session_ttl": "36500d", "idle_timeout": "0s", "clock": clock}
+    with Engine(database, **options) as engine:
+        run = engine.start(ask, {"timeout": "2h"})
+        found = opened(engine, run)
+        waits(engine, run)
+    clock.advance("90m")
+    with Engine(database, **options) as engine:
+        assert engine.gates.get(found.id).deadline == found.opened_at + 7200 * 10**6
+        clock.advance("31m")
+        with pytest.raises(RunFailed, match=GateExpired.__name__):
+            ended(clock, engine.run(run.id))
+        with pytest.raises(GateClosed, match="expired"):
+            engine.gates.approve(found, by="ann")
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        ({"on_timeout": "continue"}, [None, "", False]),
+        ({"on_timeout": "no", "options": ["yes", "no"]}, ["no", "no", False]),
+    ],
+)
+def test_when_time_is_over_the_workflow_may_go_on(timed, clock, options, answer):
+    run = timed.start(ask, {"timeout": "2d", **options})
+    waits(timed, run)
+    clock.advance("2d")
+
+    found = ended(clock, run)
+    assert [found["choice"], found["answer"], found["approved"]] == answer
+    assert (found["expired"], found["by"]) == (True, None)
+
+
+def test_people_are_reminded_and_it_is_escalated(timed, clock):
+    run = timed.start(
+        ask,
+        {
+            "assignees": ["ann"],
+            "remind": ["1h", "5h"],
+            "escalate": [{"after": "3h", "assignees": ["boss"], "roles": ["head"]}],
+        },
+    )
+    waits(timed, run)
+    assert timed.gates.list(overdue=True) == timed.gates.list(mine="boss") == []
+    clock.advance("1h")
+    found = later(clock, lambda: timed.gates.list(overdue=True))[0]
+    assert (found.reminded, found.assignees) == (1, ("ann",))
+    clock.advance("2h")
+    found = later(clock, lambda: timed.gates.list(mine="boss"))[0]
+    assert (found.escalated, found.assignees, found.roles) == (1, ("ann", "boss"), ("head",))
+    waits(timed, run)
+    clock.advance("10h")
+    later(clock, lambda: timed.gates.get(found).reminded == 2)
+    timed.gates.approve(found, by="boss")
+
+    assert run.result(timeout=10)["by"] == "boss"
+    kinds = [event.kind for event in run.history()]
+    assert kinds == [
+        "gate_opened",
+        "gate_reminded",
+        "gate_escalated",
+        "gate_reminded",
+        "gate_closed",
+        "run_completed",
+    ]
+    assert [entry.kind for entry in timed.gates.entries(found)] == [
+        "reminded",
+        "escalated",
+        "reminded",
+        "decided",
+    ]
+
+
+def test_a_parked_run_costs_no_memory_and_wakes_for_a_decision(timed):
+    run = timed.start(ask)
+    wait_until(lambda: run.record.session_id is None and run.record.waits is not None)
+
+    timed.gates.approve(run.id)
+
+    assert run.result(timeout=10)["choice"] == "approve"

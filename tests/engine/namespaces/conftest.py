@@ -1,0 +1,62 @@
+"""An engine of one namespace, with one thing of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import Engine, Graph, gate, workflow
+from tests.engine.namespaces.things import Things, idling, whispering
+from tests.engine.waiting import wait_until
+
+
+@workflow
+async def asking_hushed() -> object:
+    return await gate("hush: ship it?", assignees=["hush-ann"])
+
+
+@pytest.fixture
+def theirs(database) -> Iterator[Engine]:
+    with Engine(
+        database, namespace="hush-theirs", name="hush-worker", shutdown_timeout=1
+    ) as engine:
+        yield engine
+
+
+@pytest.fixture
+def things(theirs) -> Things:
+    """Let somebody else have one of each."""
+    done = theirs.start(whispering, id="hush-done", tags={"hush": "hush"})
+    assert done.result(timeout=30) == "hush"
+    asked = theirs.start(asking_hushed, id="hush-asked")
+    idle = theirs.start(idling, id="hush-idle")
+    wait_until(
+        theirs,
+        lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits.list(),
+    )
+    (open_gate,) = theirs.gates.list()
+    (wait,) = (one.id for one in theirs.waits.list(idle.id) if one.id is not None)
+    theirs.start("hush-spending", id="hush-spender", budget={"tokens": 5})
+    flow = theirs.flows.create("hush-controller", "hush-goal", owner="hush-owner", id="hush-flow")
+    graph = Graph("hush-graph-name")
+    graph.add(idling, name="hush-later").after(graph.add(idling, name="hush-member"))
+    theirs.graphs.start(graph, id="hush-graph")
+    theirs.schedules.set("hush-schedule", whispering, cron="0 0 1 1 *")
+    theirs.webhooks.set("hush-hook", "https://example.org/hush")
+    list(theirs.events.read(name="hush-reader"))
+    theirs.start("hush-task", 1, id="hush-leased")
+    with_proof = theirs.tasks.worker("hush-holder", workflows=["hush-task"], ttl="1h")
+    (lease,) = with_proof.claim()
+    link = theirs.gates.link(open_gate, "approve", by="hush-ann")
+    return Things(
+        run=idle.id,
+        done=done.id,
+        gate=open_gate.id,
+        link=str(link),
+        wait=wait,
+        token=str(theirs.waits.token(wait)),
+        flow=flow.id,
+        graph="hush-graph",
+        proof=lease.proof,
+    )

@@ -1,0 +1,154 @@
+"""Every command respects the namespace that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from click.testing import CliRunner
+
+from holdfast.cli.main import cli
+from tests.engine.namespaces.things import theirs_stored
+
+COMMANDS = {
+    "": "",
+    "runs": "",
+    "show": "{run}",
+    "why": "{run}",
+    "tail": "{done}",
+    "events": "",
+    "events subscriptions": "",
+    "events unsubscribe": "hush-reader --yes",
+    "events webhooks": "",
+    "events webhooks set": "hush-hook https://example.org/hush",
+    "events webhooks dead-letters": "hush-hook",
+    "events webhooks remove": "hush-hook --yes",
+    "events webhooks redeliver": "hush-hook",
+    "signal": "{run} hush-signal",
+    "gates": "",
+    "gates answer": "{link}",
+    "gates link": "{gate} approve --by hush-ann",
+    "gates show": "{gate}",
+    "gates update": "{gate} 1",
+    "gates withdraw": "{gate}",
+    "approve": "{gate} --by hush-ann",
+    "reject": "{gate} --by hush-ann",
+    "gates decide": "{gate} approve --by hush-ann",
+    "gates delegate": "{gate} --to bob --by hush-ann",
+    "gates reassign": "{gate} --to bob",
+    "waits": "--run {run}",
+    "waits token": "{wait}",
+    "waits release": "{run}",
+    "cancel": "{run}",
+    "resume": "{run}",
+    "replay": "{done}",
+    "fork": "{done}",
+    "db export": "{done} {folder}/cli.db",
+    "db prune": "--older-than 0s --yes",
+    "schedules": "",
+    "schedules backfill": "hush-schedule --since 1d",
+    "schedules next": "hush-schedule",
+    "schedules pause": "hush-schedule",
+    "schedules remove": "hush-schedule --yes",
+    "schedules resume": "hush-schedule",
+    "schedules show": "hush-schedule",
+    "schedules trigger": "hush-schedule",
+    "db retention": "",
+    "db retention apply": "--yes",
+    "db retention remove": "x --yes",
+    "db retention set": "x --older-than 1d",
+    "lanes": "",
+    "lanes set": "default --pause",
+    "budgets": "",
+    "budgets raise": "x tokens=1",
+    "budgets usage": "{done}",
+    "budgets reset": "x",
+    "budgets set": "x tokens=1",
+    "budgets show": "x",
+    "budgets spend": "x tokens=1",
+    "workers": "",
+    "tasks cancel": "{proof}",
+    "tasks claim": "--workflow hush-task",
+    "tasks complete": "{proof}",
+    "tasks delay": "{proof} 1m",
+    "tasks emit": "{proof} 1",
+    "tasks fail": "{proof} permanent x",
+    "tasks override": "{run} x",
+    "tasks priority": "{run} 1",
+    "tasks progress": "{proof} 1",
+    "tasks reclaim": "{run}",
+    "tasks renew": "{proof}",
+    "tasks revoke": "{run}",
+    "tasks submit": "ours-task",
+    "tasks suspend": "{proof} x",
+    "tasks wait": "{proof} x",
+    "flows": "",
+    "flows advance": "{flow} {{}}",
+    "flows cancel": "{flow}",
+    "flows create": "c g --owner o",
+    "flows deliver": "{flow} topic correlation",
+    "flows fail": "{flow} x",
+    "flows finish": "{flow}",
+    "flows observe": "{flow} name running --task x",
+    "flows prune": "--older-than 0s --yes",
+    "flows resume": "{flow}",
+    "flows show": "{flow}",
+    "flows start": "{flow}",
+    "flows wait": "{flow} --until 1h",
+    "flows wake": "",
+    "graphs": "",
+    "graphs cancel": "{graph}",
+    "graphs events": "{graph}",
+    "graphs extend": "{graph} {folder}/graph.json",
+    "graphs prune": "--older-than 0s --yes",
+    "graphs replay": "{graph} hush-member",
+    "graphs show": "{graph}",
+    "graphs start": "{folder}/graph.json",
+    "graphs wait": "{graph} --timeout 1s",
+    "graphs why": "{graph} hush-member",
+    "db keys": "",
+    "db keys rotate": "",
+    "db": "",
+    "db check": "",
+    "db copy": "{database} {folder}/copy.db",
+    "db info": "",
+    "db rekey": "",
+    "db unseal": "",
+    "doctor": "",
+}
+
+BY_CODE = {"demo", "run", "worker", "bench", "schedules set"}
+"""The commands that open an engine with that namespace and run code of the user, or need no
+database."""
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield " ".join(path)
+
+
+def test_every_command_respects_the_namespace_that_is_named(database, things, tmp_path):
+    before = theirs_stored(database)
+    (tmp_path / "graph.json").write_text('{"members": {"only": {"workflow": "ours-task"}}}')
+    assert set(commands(cli)) == set(COMMANDS) | BY_CODE
+    leaks = []
+    for command, text in COMMANDS.items():
+        given = text.format(**things._asdict(), folder=tmp_path, database=database).split()
+        done = CliRunner().invoke(
+            cli, ["--db", database, "--namespace", "ours", *command.split(), *given]
+        )
+        said = done.output
+        for one in sorted([*given, database, things.proof.split(".")[0]], key=len, reverse=True):
+            said = said.replace(one, "...")
+        crashed = done.exception is not None and not isinstance(done.exception, SystemExit)
+        misused = done.exit_code == 2 and command not in ("", "db")
+        if crashed or misused or "hush" in said:
+            leaks.append(f"{command}: {done.output} {done.exception!r}")
+
+    assert "\n".join(leaks) == ""
+    assert theirs_stored(database) == before
