@@ -18,6 +18,7 @@ from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfC
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service import graphs
 from holdfast.service.export import export_graph
+from holdfast.store.graphs import resolution
 from holdfast.store.graphs.operations import (
     AddMembers,
     CancelGraph,
@@ -29,7 +30,6 @@ from holdfast.store.graphs.operations import (
 )
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.store import Store
-from holdfast.store.transitions.graphs import work
 from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Crash, Fault, has_effect
@@ -263,8 +263,8 @@ def test_a_graph_that_is_written_in_parts_ends_the_same_wherever_whoever_dies(
     kind, name, request, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(graph_stages, "PART", 4)
-    monkeypatch.setattr(work, "PORTION", 2)
-    monkeypatch.setattr(work, "LINKS", 2)
+    monkeypatch.setattr(resolution, "PORTION", 2)
+    monkeypatch.setattr(resolution, "LINKS", 2)
     monkeypatch.setattr(graphs, "ROOTS", 1)
 
     ends_the_same(kind, LARGE[name], request, tmp_path)

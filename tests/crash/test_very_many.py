@@ -19,7 +19,12 @@ from holdfast.service import fork as fork_service
 from holdfast.service import graph_stages as graph_stage_service
 from holdfast.service import replay as replay_service
 from holdfast.service import starts as start_service
+from holdfast.store.graphs import prune as graph_prune
+from holdfast.store.graphs import sweep as graph_sweep
 from holdfast.store.graphs.operations import SweepStages
+from holdfast.store.runs import advance as run_advance
+from holdfast.store.runs import cancel as run_cancel
+from holdfast.store.runs import sessions, trees
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Advance,
@@ -33,8 +38,6 @@ from holdfast.store.runs.operations import (
     StartRuns,
 )
 from holdfast.store.store import Store
-from holdfast.store.transitions import advancing, sessions, stopping, trees
-from holdfast.store.transitions.graphs import pruning, sweeping
 from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, Fault, has_effect
@@ -132,13 +135,13 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(start_service, "PART", 2)
     monkeypatch.setattr(graph_stages, "PART", 4)
     monkeypatch.setattr(fork_service, "PART", 2)
-    monkeypatch.setattr(pruning, "ROWS", 3)
-    monkeypatch.setattr(sweeping, "PORTION", 2)
+    monkeypatch.setattr(graph_prune, "ROWS", 3)
+    monkeypatch.setattr(graph_sweep, "PORTION", 2)
     monkeypatch.setattr(trees, "RUNS", 2)
     monkeypatch.setattr(commits, "PORTION", 2)
     monkeypatch.setattr(replay_service, "PORTION", 2)
-    monkeypatch.setattr(stopping, "PORTION", 2)
-    monkeypatch.setattr(advancing, "PORTION", 2)
+    monkeypatch.setattr(run_cancel, "PORTION", 2)
+    monkeypatch.setattr(run_advance, "PORTION", 2)
     monkeypatch.setattr(sessions, "PORTION", 2)
 
 

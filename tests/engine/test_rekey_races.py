@@ -8,8 +8,9 @@ import pytest
 from holdfast import Engine, Graph, map, start, step, wait_signal, workflow
 from holdfast.codecs import Encrypted
 from holdfast.payloads import rekey
-from holdfast.store.transitions import payloads, starting
-from holdfast.store.transitions.graphs import work
+from holdfast.store.graphs import resolution
+from holdfast.store.payloads import apply as payloads
+from holdfast.store.runs import start as run_start
 from holdfast.testing import internals
 from holdfast.waits import all_of, wait_for
 from tests.engine.waiting import wait_for as wait_for_status
@@ -217,7 +218,7 @@ def test_the_result_of_a_member_that_is_rekeyed_while_the_next_member_is_made(
         wait_for_status(engine, engine.run("g::last"), "waiting")
         engine.run("g::early").signal("go")
         engine.run("g::early").result(timeout=20)
-        done = rekey_within(monkeypatch, work, lambda: rekey_one(other, "g::early"))
+        done = rekey_within(monkeypatch, resolution, lambda: rekey_one(other, "g::early"))
         engine.run("g::last").signal("go")
         assert run.result(timeout=20) == {"joined": len(BIG) + 1}
         assert done
@@ -228,7 +229,7 @@ def test_a_start_of_a_run_that_is_there_and_is_rekeyed_at_that_moment(database, 
         pytest.skip("a transaction of SQLite excludes all other writers")
     run_id = finished(database)
     engine = engine_of(database)
-    done = rekey_within(monkeypatch, starting, lambda: other.keys.rekey().values)
+    done = rekey_within(monkeypatch, run_start, lambda: other.keys.rekey().values)
     assert engine.start(keeping, BIG, id=run_id).id == run_id
     assert done[0] > 0
     engine.close()

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-import holdfast.store.transitions  # noqa: F401  its import registers the effects
+import holdfast.store.batch  # noqa: F401  its import registers the effects
 from holdfast.core import commands
 from holdfast.store.effects import Commit, Effect, Phase, applies, registered
 from holdfast.store.runs.operations import Advanced

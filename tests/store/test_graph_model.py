@@ -17,12 +17,12 @@ from holdfast.core.graphs.builder import PLACE
 from holdfast.core.graphs.model import NewGroup, RemainderPolicy
 from holdfast.core.status import Status
 from holdfast.errors import GraphFinished
+from holdfast.store.graphs import resolution
 from holdfast.store.graphs.operations import ResolveGraphs
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import Advance, RequestCancel
 from holdfast.store.sqlite import SqliteDatabase
 from holdfast.store.store import Store
-from holdfast.store.transitions.graphs import work
 from holdfast.testing.conformance import HandClock
 from holdfast.testing.conformance.graph_fixture import GraphFixture, compose
 
@@ -382,8 +382,8 @@ class PortionedPlay(Play):
 
 @pytest.fixture
 def small_portions(monkeypatch):
-    monkeypatch.setattr(work, "PORTION", 1)
-    monkeypatch.setattr(work, "LINKS", 2)
+    monkeypatch.setattr(resolution, "PORTION", 1)
+    monkeypatch.setattr(resolution, "LINKS", 2)
 
 
 def explore(store, numbers, play=Play):

@@ -36,7 +36,7 @@ from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.instants import Moment
 from holdfast.service.starts import refuse_debounce
 from holdfast.store.clock import Clock
-from holdfast.store.waits.operations import MOST_SIGNALS
+from holdfast.store.signals.operations import MOST_SIGNALS
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why

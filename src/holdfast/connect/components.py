@@ -51,9 +51,10 @@ from holdfast.service.tasks.service import TaskService
 from holdfast.store.clear_values import GUARDED
 from holdfast.store.clock import Clock
 from holdfast.store.database import CheckProgress, Operation
-from holdfast.store.payloads.operations import ENCRYPTION, EncryptStore
+from holdfast.store.installation import ENCRYPTION
+from holdfast.store.payloads.operations import EncryptStore
 from holdfast.store.schedules.operations import PauseSchedule, SetSchedule
-from holdfast.store.waits.operations import MOST_SIGNALS
+from holdfast.store.signals.operations import MOST_SIGNALS
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why

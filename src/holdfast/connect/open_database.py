@@ -34,7 +34,7 @@ from holdfast.service.instants import Moment, moment
 from holdfast.service.why import at_work, look_at_workers, unserved, why
 from holdfast.store.database import CheckProgress
 from holdfast.store.gates.operations import GateFilter
-from holdfast.store.payloads.operations import ENCRYPTION
+from holdfast.store.installation import ENCRYPTION
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.store import Store
 from holdfast.views import (

@@ -26,8 +26,9 @@ from holdfast.errors import BadData, BadOption, StoreHalfCopied, StoreInUse, Sto
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.verify import digests
 from holdfast.store.database import Operation
+from holdfast.store.installation import ENCRYPTION, HALF_COPIED
 from holdfast.store.liveness import session_is_dead
-from holdfast.store.payloads.operations import ENCRYPTION, HALF_COPIED, CopyPayloads, SaveSetting
+from holdfast.store.payloads.operations import CopyPayloads, SaveSetting
 from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, EndSession, SealStore
 from holdfast.store.sealing import store_sealed
 from holdfast.store.store import Store

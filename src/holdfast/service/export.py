@@ -29,8 +29,9 @@ from holdfast.errors import (
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.copy import in_use, release_dead_sessions
 from holdfast.store.graphs.operations import ImportGraph
+from holdfast.store.installation import ENCRYPTION
 from holdfast.store.keys.operations import NeedKey
-from holdfast.store.payloads.operations import ENCRYPTION, SaveSetting
+from holdfast.store.payloads.operations import SaveSetting
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import BeginImport, EndCopy, ImportRun
 from holdfast.store.store import Store, View

@@ -46,9 +46,8 @@ from holdfast.store.runs.operations import (
     RequestCancel,
     ResumeRun,
 )
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import MOST_SIGNALS, SignalRun, WaitDelivery
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import MOST_SIGNALS, WaitDelivery
 
 PAGE = 500
 """Runs that one query reads by their ids."""

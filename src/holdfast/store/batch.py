@@ -1,13 +1,279 @@
-"""What both adapters need to apply a batch: restore a transaction, and collect its hints."""
+"""Apply a batch of operations: the dispatch table, and what both adapters need around it.
+
+Invariants:
+- Operations run inside a transaction that the adapter commits, usually many in one.
+- An operation that must be refused is refused before its first write and its first hint, or runs
+  inside a savepoint (`needs_savepoint`).
+- Importing this module registers the effects of all features, because it imports the modules that
+  apply their operations.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Container
+from typing import Any, Protocol
 
 from holdfast.core.runs import Route
-from holdfast.store.database import NO_HINTS, Hints, Transaction
+from holdfast.store.budgets import apply as budgets
+from holdfast.store.budgets import effects as budget_effects  # noqa: F401  registers effects
+from holdfast.store.budgets import reservations, spend
+from holdfast.store.budgets.operations import (
+    RaiseBudget,
+    ReserveBudget,
+    ResetBudget,
+    SetBudget,
+    SpendBudget,
+    SpendRunBudget,
+)
+from holdfast.store.database import NO_HINTS, Hints, Operation, Transaction
+from holdfast.store.flows import apply as flows
+from holdfast.store.flows.operations import (
+    CreateFlow,
+    DeliverFlowEvent,
+    MoveFlow,
+    ObserveFlowStep,
+    PruneFlows,
+    WakeFlows,
+)
+from holdfast.store.gates import apply as gates
+from holdfast.store.gates.operations import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
+from holdfast.store.graphs import cancel as graphs_cancel
+from holdfast.store.graphs import copy as graphs_copy
+from holdfast.store.graphs import prune as graphs_prune
+from holdfast.store.graphs import replay as graphs_replay
+from holdfast.store.graphs import resolve as graphs_resolve
+from holdfast.store.graphs import stage as graphs_stage
+from holdfast.store.graphs import sweep as graphs_sweep
+from holdfast.store.graphs.operations import (
+    AddMembers,
+    CancelGraph,
+    ImportGraph,
+    PruneGraphs,
+    ReplayMember,
+    ResealMember,
+    ResolveGraphs,
+    StageGraphs,
+    SweepStages,
+    WriteStagePart,
+)
+from holdfast.store.keys import apply as keys
+from holdfast.store.keys.operations import NeedKey, ResealKey, RotateKey
+from holdfast.store.lanes import apply as lanes
+from holdfast.store.lanes.operations import SetLane
+from holdfast.store.payloads import apply as payloads
+from holdfast.store.payloads import encrypt
+from holdfast.store.payloads.operations import CopyPayloads, EncryptStore, Reseal, SaveSetting
+from holdfast.store.retention import apply as retention
+from holdfast.store.retention.operations import (
+    EndMaintenance,
+    Forget,
+    RemoveRetention,
+    SaveRetention,
+    TakeMaintenanceLock,
+)
+from holdfast.store.runs import (
+    advance,
+    cancel,
+    claim,
+    copy,
+    debounce,
+    operate,
+    sessions,
+    set_aside,
+    start,
+)
+from holdfast.store.runs.operations import (
+    Advance,
+    BeginCopy,
+    BeginImport,
+    Claim,
+    CopyRuns,
+    DebounceStart,
+    EndCopy,
+    EndSession,
+    ExpireRuns,
+    Heartbeat,
+    ImportRun,
+    OpenSession,
+    Prune,
+    ReplayRun,
+    ReplayRuns,
+    RequestCancel,
+    ResumeRun,
+    SealStore,
+    SetAside,
+    StageEvents,
+    StartRuns,
+    UnsealStore,
+)
+from holdfast.store.schedules import apply as schedules
+from holdfast.store.schedules.operations import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
+from holdfast.store.signals import apply as signals
+from holdfast.store.signals.operations import SignalRun
+from holdfast.store.streams import apply as streams
+from holdfast.store.streams.operations import AppendFrames
+from holdfast.store.subscriptions import apply as subscriptions
+from holdfast.store.subscriptions.operations import (
+    AddSubscription,
+    ClaimWebhooks,
+    Consume,
+    MoveCursor,
+    RecordDelivery,
+    RedeliverDeadLetters,
+    RemoveSubscription,
+    ResealWebhook,
+)
+from holdfast.store.tasks import apply as tasks
+from holdfast.store.tasks.operations import (
+    ClaimLeases,
+    CompleteLeases,
+    ExpireAttempts,
+    OverrideRun,
+    RenewLeases,
+    RevokeLease,
+    SetPriority,
+)
+from holdfast.store.waits import apply as waits
+from holdfast.store.waits import effects as wait_effects  # noqa: F401  registers effects
+from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
+
+APPLY: dict[type, Callable[[Any, Any], Any]] = {
+    # runs
+    StartRuns: start.start_runs,
+    DebounceStart: debounce.debounce_start,
+    Advance: advance.advance,
+    Claim: claim.claim,
+    OpenSession: sessions.open_session,
+    Heartbeat: sessions.heartbeat,
+    EndSession: sessions.end_session,
+    ExpireRuns: cancel.expire_runs,
+    RequestCancel: cancel.request_cancel,
+    ResumeRun: operate.resume_run,
+    ReplayRun: operate.replay_run,
+    ReplayRuns: operate.replay_runs,
+    Prune: graphs_prune.prune,
+    SetAside: set_aside.set_aside,
+    StageEvents: copy.stage_events,
+    ImportRun: copy.import_run,
+    BeginCopy: copy.begin_copy,
+    BeginImport: copy.begin_import,
+    CopyRuns: copy.copy_runs,
+    EndCopy: copy.end_copy,
+    SealStore: copy.seal_store,
+    UnsealStore: copy.unseal_store,
+    # tasks
+    ClaimLeases: tasks.claim_leases,
+    RenewLeases: tasks.renew_leases,
+    CompleteLeases: tasks.complete_leases,
+    ExpireAttempts: tasks.expire_attempts,
+    RevokeLease: tasks.revoke_lease,
+    SetPriority: tasks.set_priority,
+    OverrideRun: tasks.override_run,
+    # graphs
+    WriteStagePart: graphs_stage.stage_part,
+    SweepStages: graphs_sweep.sweep_stages,
+    StageGraphs: graphs_stage.stage_graphs,
+    AddMembers: graphs_stage.extend_graph,
+    ResolveGraphs: graphs_resolve.resolve_graphs,
+    CancelGraph: graphs_cancel.cancel_graph,
+    ReplayMember: graphs_replay.replay_member,
+    PruneGraphs: graphs_prune.prune_graphs,
+    ResealMember: graphs_stage.reseal_member,
+    ImportGraph: graphs_copy.import_graph,
+    # schedules
+    SetSchedule: schedules.set_schedule,
+    PauseSchedule: schedules.pause_schedule,
+    ResumeSchedule: schedules.resume_schedule,
+    RemoveSchedule: schedules.remove_schedule,
+    FireSchedules: schedules.fire_schedules,
+    TriggerSchedule: schedules.trigger_schedule,
+    BackfillSchedule: schedules.backfill_schedule,
+    # retention
+    Forget: retention.forget,
+    SaveRetention: retention.save_retention,
+    RemoveRetention: retention.remove_retention,
+    TakeMaintenanceLock: retention.take_maintenance,
+    EndMaintenance: retention.end_maintenance,
+    # signals
+    SignalRun: signals.signal_run,
+    # waits
+    DeliverSignal: waits.deliver_signal,
+    ReleaseWait: waits.release_wait,
+    # gates
+    DecideGate: gates.decide_gate,
+    DelegateGate: gates.delegate_gate,
+    ReassignGate: gates.reassign_gate,
+    UpdateGate: gates.update_gate,
+    WithdrawGate: gates.withdraw_gate,
+    ExpireGates: gates.expire_gates,
+    # lanes
+    SetLane: lanes.set_lane,
+    # budgets
+    SetBudget: budgets.set_budget,
+    RaiseBudget: budgets.raise_budget,
+    ResetBudget: budgets.reset_budget,
+    SpendBudget: spend.spend_budget,
+    SpendRunBudget: spend.spend_from_run,
+    ReserveBudget: reservations.reserve,
+    # streams
+    AppendFrames: streams.append_frames,
+    # subscriptions
+    AddSubscription: subscriptions.subscribe,
+    RemoveSubscription: subscriptions.unsubscribe,
+    MoveCursor: subscriptions.move_cursor,
+    Consume: subscriptions.consume,
+    ClaimWebhooks: subscriptions.claim_webhooks,
+    RecordDelivery: subscriptions.settle_delivery,
+    RedeliverDeadLetters: subscriptions.replay_letters,
+    ResealWebhook: subscriptions.reseal_webhook,
+    # payloads
+    EncryptStore: encrypt.encrypt_store,
+    CopyPayloads: payloads.copy_payloads,
+    Reseal: payloads.reseal,
+    SaveSetting: payloads.save_setting,
+    # keys
+    NeedKey: keys.need_key,
+    RotateKey: keys.rotate_key,
+    ResealKey: keys.reseal_key,
+    # flows
+    CreateFlow: flows.create_flow,
+    MoveFlow: flows.move_flow,
+    DeliverFlowEvent: flows.deliver_flow_event,
+    ObserveFlowStep: flows.observe_flow_step,
+    WakeFlows: flows.wake_flows,
+    PruneFlows: flows.prune_flows,
+}
+"""The function that applies each kind of operation."""
+
+
+def needs_savepoint(op: Operation, routes: Container[Route]) -> bool:
+    """Return whether *op* can be refused after its first write, so that it needs a savepoint.
+
+    *routes* are the routes that are known to exist: a start on another one writes its route first.
+    """
+    if type(op) is Advance:
+        if op.body is not None:
+            return True
+        return bool(op.effects) and any(effect.may_refuse_late for effect in op.effects)
+    if type(op) is StartRuns:
+        return len(op.runs) != 1 or op.runs[0].route not in routes
+    return op.may_refuse_late
 
 
 class RouteTransaction(Transaction, Protocol):

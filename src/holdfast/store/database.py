@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,6 +35,9 @@ class Operation(msgspec.Struct):
 
     Its docstring lists its answers and the errors that refuse it.
     """
+
+    may_refuse_late: ClassVar[bool] = False
+    """Whether applying it may raise after a write, so that it needs a savepoint."""
 
 
 CheckProgress = Callable[[int, int], None]

@@ -1,16 +1,18 @@
 """Effects: rows that are written together with a run's progress, one class per kind.
 
 An `Advance` carries a list of effects. A feature declares its effects beside its operations, and
-registers beside its transitions the function that writes them (`@applies`), so that `advance` knows
-no feature by name.
+registers in its package the function that writes them (`@applies`), so that `advance` knows no
+feature by name.
 
 Invariants:
 - All effects of one kind are applied by one call, so that their rows are written together.
 - Kinds are applied in the order of their phases. This order is a lock order: rows of the run, other
-  runs, graphs, budget lines. Within a phase, the order of the registry holds: a wait that is opened
-  and closed by one commit is closed.
+  runs, graphs, budget lines. Within a phase, the features come in the order of their names, and
+  the kinds of a feature in the order of their functions: a wait that is opened and closed by one
+  commit is closed. The order in which modules happen to be imported has no influence.
 - Only effects of the phase BEFORE_EVENTS refuse a commit by their answer, and they do so before its
-  first write. An effect that may raise after a write has ``may_refuse``, and needs a savepoint.
+  first write. An effect that may raise after a write has ``may_refuse_late``, and needs a
+  savepoint.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Effect(msgspec.Struct):
     """Rows that are written together with a run's progress."""
 
     phase: ClassVar[Phase] = Phase.OWN_ROWS
-    may_refuse: ClassVar[bool] = False
+    may_refuse_late: ClassVar[bool] = False
     """Whether applying it may raise after a write, so that the commit needs a savepoint."""
     answers: ClassVar[str | None] = None
     """The field of `Advanced` that the apply function returns."""
@@ -67,7 +69,7 @@ Apply = Callable[[Any, "Commit", Sequence[Any]], Any]
 F = TypeVar("F", bound=Apply)
 
 _APPLY: dict[type[Effect], Apply] = {}
-_ORDER: dict[type[Effect], tuple[Phase, int]] = {}
+_ORDER: dict[type[Effect], tuple[Phase, str, int]] = {}
 
 
 def applies(kind: type[Effect]) -> Callable[[F], F]:
@@ -76,7 +78,7 @@ def applies(kind: type[Effect]) -> Callable[[F], F]:
     def register(function: F) -> F:
         assert kind not in _APPLY, f"{kind.__name__} is applied by two functions"
         _APPLY[kind] = function
-        _ORDER[kind] = (kind.phase, len(_ORDER))
+        _ORDER[kind] = (kind.phase, kind.__module__, len(_ORDER))
         return function
 
     return register

@@ -7,11 +7,21 @@ import msgspec
 from holdfast.core.payload import Seal
 from holdfast.core.runs import Cell
 from holdfast.errors import RowDamaged
-from holdfast.store.payloads.operations import HALF_COPIED, SEALED
 from holdfast.store.reader import Reader
 from holdfast.store.rows import cells_by_table
 from holdfast.store.soundness import whole
 from holdfast.store.tables import STANDING
+
+ENCRYPTION = "encryption"
+"""The setting of a database that is encrypted."""
+
+
+HALF_COPIED = "half_copied"
+"""The setting of a database into which a copy has begun and not ended."""
+
+
+SEALED = "sealed"
+"""The setting of a database that refuses all writes."""
 
 
 class InstallationQueries:

@@ -19,8 +19,8 @@ from holdfast.core.schedules import rules
 from holdfast.core.subscriptions import LONGEST_PAUSE
 from holdfast.core.tokens import LONGEST_GRACE
 from holdfast.errors import HoldfastError, RowDamaged
+from holdfast.store.runs.operations import STAGE_TTL
 from holdfast.store.soundness import UNREADABLE, damaged, place_of, schema
-from holdfast.store.transitions.graphs.sweeping import STALE
 
 WRITTEN_AT: Mapping[str, tuple[str, ...]] = {
     "event": ("at",),
@@ -142,7 +142,7 @@ _DUE: Mapping[str, Callable[[Mapping[str, Any], int], Wrong]] = {
     "lane": _within("free_at", lambda row: row["rate_per"]),
     "subscription": _within("next_at", lambda row: LONGEST_PAUSE),
     "maintenance_lock": _within("until", lambda row: DECADE),
-    "graph_stage": _within("due_at", lambda row: STALE),
+    "graph_stage": _within("due_at", lambda row: STAGE_TTL),
     "budget": _resets,
     "schedule": _ticks,
 }

@@ -9,10 +9,14 @@ from holdfast.engine.execution.pending import children
 from holdfast.engine.runtime import graph_stages
 from holdfast.service import replay as replay_service
 from holdfast.service import starts as start_service
+from holdfast.store.graphs import prune as graph_prune
+from holdfast.store.graphs import resolution
+from holdfast.store.graphs import sweep as graph_sweep
 from holdfast.store.graphs.operations import AddMembers, ResolvedGraphs, WriteStagePart
+from holdfast.store.runs import advance as run_advance
+from holdfast.store.runs import cancel as run_cancel
+from holdfast.store.runs import sessions
 from holdfast.store.runs.operations import Advance, StartRuns
-from holdfast.store.transitions import advancing, sessions, stopping
-from holdfast.store.transitions.graphs import pruning, sweeping, work
 from holdfast.testing import internals
 
 
@@ -23,13 +27,13 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(children, "PORTION", 3)
     monkeypatch.setattr(commits, "PORTION", 3)
     monkeypatch.setattr(replay_service, "PORTION", 3)
-    monkeypatch.setattr(stopping, "PORTION", 4)
-    monkeypatch.setattr(advancing, "PORTION", 4)
+    monkeypatch.setattr(run_cancel, "PORTION", 4)
+    monkeypatch.setattr(run_advance, "PORTION", 4)
     monkeypatch.setattr(sessions, "PORTION", 3)
-    monkeypatch.setattr(work, "PORTION", 4)
-    monkeypatch.setattr(work, "LINKS", 5)
-    monkeypatch.setattr(sweeping, "PORTION", 4)
-    monkeypatch.setattr(pruning, "ROWS", 5)
+    monkeypatch.setattr(resolution, "PORTION", 4)
+    monkeypatch.setattr(resolution, "LINKS", 5)
+    monkeypatch.setattr(graph_sweep, "PORTION", 4)
+    monkeypatch.setattr(graph_prune, "ROWS", 5)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from holdfast.errors import GraphFailed, RunExists, RunFailed, StageGone
 from holdfast.service import fork as fork_service
 from holdfast.service import graphs
 from holdfast.service import replay as replay_service
-from holdfast.store import transitions
+from holdfast.store import batch
 from holdfast.store.graphs.operations import ReplayMember, SweepStages
 from holdfast.store.postgres import batch as postgres_writing
 from holdfast.store.runs.operations import ImportRun, ReplayRun, ReplayRuns, StageEvents
@@ -179,7 +179,7 @@ def statements(monkeypatch):
 
         return counted
 
-    for applied in (transitions.APPLY, postgres_writing._APPLY):
+    for applied in (batch.APPLY, postgres_writing._APPLY):
         for kind in (ReplayRuns, ReplayRun):
             monkeypatch.setitem(applied, kind, counting(applied[kind]))
     return found

@@ -14,9 +14,10 @@ from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
 from holdfast.errors import LaneDraining, RunCancelled, StartIncomplete
 from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs import advance as run_advance
+from holdfast.store.runs import cancel as run_cancel
 from holdfast.store.runs.operations import Advance, EndSession, Heartbeat, OpenSession, StartRuns
 from holdfast.store.store import Store
-from holdfast.store.transitions import advancing, stopping
 from holdfast.testing import internals
 from tests.engine.very_many.workflows import leaf
 from tests.engine.waiting import wait_until
@@ -211,14 +212,14 @@ def _end_in_portions(store: Store) -> None:
 def watch_stops(monkeypatch) -> list[int]:
     """Return how many runs each transaction asks to stop."""
     stopped: list[int] = []
-    cancel_children = stopping.cancel_children
+    cancel_children = run_cancel.cancel_children
 
     def counted(tx, run_id, reason, below=None, **details):
-        room = details.pop("room", stopping.PORTION)
+        room = details.pop("room", run_cancel.PORTION)
         left = cancel_children(tx, run_id, reason, below, room=room, **details)
         stopped.append(room - left)
         return left
 
-    monkeypatch.setattr(stopping, "cancel_children", counted)
-    monkeypatch.setattr(advancing, "cancel_children", counted)
+    monkeypatch.setattr(run_cancel, "cancel_children", counted)
+    monkeypatch.setattr(run_advance, "cancel_children", counted)
     return stopped

@@ -10,10 +10,9 @@ import pytest
 from holdfast.core.events import Event, EventKind
 from holdfast.errors import BadOption, StoreBusy, StoreError, StoreFull
 from holdfast.store.runs.operations import Advance, Advanced, Body, StartRuns
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import SignalRun, WaitDelivery
 from holdfast.store.sqlite import SqliteDatabase
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import WaitDelivery
 from tests.store.sqlite.helpers import connect, new, open_session, start, transaction
 
 

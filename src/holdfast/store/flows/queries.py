@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.flows.model import FlowEventRecord, FlowRecord, FlowStepRecord
+from holdfast.store.flows.apply import flow_from, step_from
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.flows import flow_from, step_from
 
 
 class FlowQueries:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.core.gates.model import ANYONE, EXCLUDED, PERSON, ROLE, Gate, GateEntry, entry_of
+from holdfast.store.gates.apply import gate_from
 from holdfast.store.gates.operations import GateFilter
 from holdfast.store.reader import Reader
 from holdfast.store.sql_files import common
-from holdfast.store.transitions.gates import gate_from
 
 _COLUMNS = common()["gate"].split(" WHERE ")[0]
 _WHERE = {

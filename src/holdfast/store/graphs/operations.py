@@ -69,7 +69,7 @@ class AddMembers(Operation, Effect, kw_only=True):
     """
 
     phase: ClassVar[Phase] = Phase.GRAPH
-    may_refuse: ClassVar[bool] = True
+    may_refuse_late: ClassVar[bool] = True
     answers: ClassVar[str | None] = "born"
 
     graph_id: str
@@ -109,6 +109,8 @@ class WriteStagePart(Operation, kw_only=True):
         MemberExists     a member exists
         MemberElsewhere  there is a run with the id of a member that is not in a graph
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     stage_id: str
     namespace: str
@@ -163,6 +165,8 @@ class StageGraphs(Operation, kw_only=True):
                               the structure is not that of a graph, or a member exists
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     stages: Sequence[GraphStage]
     compose: Compose
     lease: Lease | None = None
@@ -181,6 +185,8 @@ class ResolveGraphs(Operation, kw_only=True):
     Answers:
         ResolvedGraphs
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     compose: Compose
     lease: Lease | None = None
@@ -233,6 +239,8 @@ class ReplayMember(Operation, kw_only=True):
                         are still being resolved
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     graph_id: str
     namespace: str
     name: str
@@ -276,6 +284,8 @@ class ImportGraph(Operation):
     Raises:
         GraphExists  there is a graph of this id
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     whole: GraphSnapshot
     trail: Sequence[GraphEvent]

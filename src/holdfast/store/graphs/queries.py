@@ -17,9 +17,9 @@ from holdfast.core.graphs.model import (
 from holdfast.core.runs import RunRecord
 from holdfast.errors import RowDamaged
 from holdfast.store.graphs.operations import NeededResult
+from holdfast.store.graphs.rows import graph_from, group_from, member_from
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.graphs.rows import graph_from, group_from, member_from
-from holdfast.store.transitions.transaction import run_from
+from holdfast.store.rows import run_from
 
 _LAST = "\U0010ffff"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from holdfast.core.tokens import Reveal, in_clear
@@ -38,6 +40,8 @@ class RotateKey(Operation):
     Raises:
         KeyExists  there is a key of this id with another secret
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     key: OfferedKey
     grace: int

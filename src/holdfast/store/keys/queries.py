@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.core.tokens import SigningKey
+from holdfast.store.keys.apply import key_from
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.keys import key_from
 
 
 class KeyQueries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.sessions import Lane
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.transaction import lane_from, lanes_from
+from holdfast.store.rows import lane_from, lanes_from
 
 
 class LaneQueries:

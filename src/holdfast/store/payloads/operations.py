@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -42,6 +43,8 @@ class Reseal(Operation):
         BadOption  a change names a column that holds no sealed values
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     run_id: str
     changes: Sequence[ValueChange]
     payloads: Sequence[Payload] = ()
@@ -55,15 +58,7 @@ class EncryptStore(Operation):
         bool  whether it refuses them: only the owner of the tables can create the triggers for that
     """
 
-
-ENCRYPTION = "encryption"
-"""The setting of a database that is encrypted."""
-
-HALF_COPIED = "half_copied"
-"""The setting of a database into which a copy has begun and not ended."""
-
-SEALED = "sealed"
-"""The setting of a database that refuses all writes."""
+    may_refuse_late: ClassVar[bool] = True
 
 
 class SaveSetting(Operation):

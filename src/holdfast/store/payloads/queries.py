@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.core.payload import Payload
+from holdfast.store.payloads.apply import fetch
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.payloads import fetch
 
 
 class PayloadQueries:

@@ -20,7 +20,7 @@ import psycopg
 from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
-from holdfast.store import process_fork, transitions
+from holdfast.store import process_fork
 from holdfast.store.batch import CollectedHints, forget_missing_routes
 from holdfast.store.clock import Clock
 from holdfast.store.damage import DamageBypass
@@ -57,6 +57,7 @@ from holdfast.store.postgres.planned_writes import (
 from holdfast.store.postgres.reader import DIALECT, PostgresReader, PostgresSnapshot, info
 from holdfast.store.postgres.user_transaction import PostgresUserTransaction
 from holdfast.store.runs.operations import Claim, ClaimedRuns, StartRuns
+from holdfast.store.runs.start import start_runs
 from holdfast.store.tasks.operations import ClaimLeases
 
 FORK_PATIENCE = 5.0
@@ -487,7 +488,7 @@ class PostgresDatabase:
         with PostgresUserTransaction(
             connection, self.address.shown, self.identity, self._now()
         ) as tx:
-            return transitions.start_runs(tx, StartRuns(unleased))
+            return start_runs(tx, StartRuns(unleased))
 
     # Liveness
 

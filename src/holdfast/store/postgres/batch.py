@@ -17,7 +17,7 @@ import psycopg
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, RowDamaged, StoreError
-from holdfast.store.batch import RestorePoint
+from holdfast.store.batch import APPLY, RestorePoint, needs_savepoint
 from holdfast.store.budgets.operations import ReserveBudget, SpendRunBudget
 from holdfast.store.database import Hints, Operation
 from holdfast.store.gates.operations import (
@@ -29,6 +29,7 @@ from holdfast.store.gates.operations import (
     WithdrawGate,
 )
 from holdfast.store.graphs.operations import ReplayMember, ResolvedGraphs, ResolveGraphs
+from holdfast.store.graphs.resolve import resolve_graphs
 from holdfast.store.payloads.operations import Reseal
 from holdfast.store.postgres import claim, prune
 from holdfast.store.postgres.connection import Connection
@@ -54,6 +55,7 @@ from holdfast.store.runs.operations import (
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
+from holdfast.store.streams.apply import append_all
 from holdfast.store.streams.operations import AppendFrames
 from holdfast.store.subscriptions.operations import Consume
 from holdfast.store.tasks.operations import (
@@ -63,10 +65,8 @@ from holdfast.store.tasks.operations import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.transitions import APPLY, may_refuse_late, write_outbox
-from holdfast.store.transitions.graphs import resolve_graphs
-from holdfast.store.transitions.streaming import append_all
 from holdfast.store.waits.operations import ReleaseWait
+from holdfast.store.wakeup import write_outbox
 
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     **APPLY,
@@ -285,7 +285,7 @@ class BatchAttempt:
         op = self.ops[place]
         if isinstance(op, ResolveGraphs):
             return self._resolve_graphs(op)
-        if may_refuse_late(op, self._routes):
+        if needs_savepoint(op, self._routes):
             return self._apply_carefully(op)
         try:
             return _APPLY[type(op)](self.tx, op)
@@ -327,7 +327,7 @@ class BatchAttempt:
             return _APPLY[type(op)](self.tx, op)
         except Exception as refused:
             raise_if_passing(refused)
-            if not isinstance(refused, HoldfastError) and not may_refuse_late(op, self._routes):
+            if not isinstance(refused, HoldfastError) and not needs_savepoint(op, self._routes):
                 raise
             self.rolled_back = True
             self.tx.hints = Hints()

@@ -19,25 +19,25 @@ from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.core.waits import Signal
 from holdfast.errors import LeaseLost
 from holdfast.store.database import Row
-from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
-from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.dialect import SQL
-from holdfast.store.postgres.planned_writes import LINES, plan_write
-from holdfast.store.postgres.transaction import Kinds, PostgresTransaction, columns
-from holdfast.store.runs.operations import Advance, Claim, ClaimedRuns
-from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, LeasedTask
-from holdfast.store.transitions import leases, run_from
-from holdfast.store.transitions.admitting import Admissions, RateWindows, free
-from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN, holds_suspect
-from holdfast.store.transitions.ending import RunEnd, end_runs
-from holdfast.store.transitions.sharing import (
+from holdfast.store.lanes.fair_queue import (
     LaneUsage,
     choose,
     enter_usage,
     latest_turns,
     move_clocks,
 )
-from holdfast.store.transitions.transaction import lane_from
+from holdfast.store.lanes.rate_limits import Admissions, RateWindows, free
+from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.dialect import SQL
+from holdfast.store.postgres.planned_writes import LINES, plan_write
+from holdfast.store.postgres.transaction import Kinds, PostgresTransaction, columns
+from holdfast.store.rows import lane_from, run_from
+from holdfast.store.runs.claim import PROMOTED_AT_ONCE, WOKEN, holds_suspect
+from holdfast.store.runs.ending import RunEnd, end_runs
+from holdfast.store.runs.operations import Advance, Claim, ClaimedRuns
+from holdfast.store.tasks import apply as tasks
+from holdfast.store.tasks.operations import ClaimLeases, CompleteLeases, LeasedTask
 
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
 _BESIDE = (
@@ -186,20 +186,20 @@ def _admission_columns(admissions: Admissions, turns: Mapping[str, int]) -> dict
 
 def claim_leases(tx: PostgresTransaction, op: ClaimLeases) -> list[LeasedTask]:
     """Lease ready runs to a remote worker."""
-    return leases.claim_leases(tx, op, leases.ClaimStrategy(_lease_best, _advance_all))
+    return tasks.claim_leases(tx, op, tasks.ClaimStrategy(_lease_best, _advance_all))
 
 
-def _lease_best(tx: PostgresTransaction, op: ClaimLeases) -> list[leases.LeasedRun]:
+def _lease_best(tx: PostgresTransaction, op: ClaimLeases) -> list[tasks.LeasedRun]:
     """Lease the best ranked runs and read their facts in one statement.
 
     Only if no lane has a limit, no run is a suspect and nothing is due; else step by step.
     """
     if op.run_id is not None:
-        return leases.lease_each(tx, op, claim, _lease)
+        return tasks.lease_each(tx, op, claim, _lease)
     rows = tx.rows("lease_ready", limit=op.limit, **_question(op, tx.now), **CLAIM)
     state = rows[0]
     if state["limited"] or state["suspect"] or state["due"]:
-        return leases.lease_each(tx, op, claim, _lease)
+        return tasks.lease_each(tx, op, claim, _lease)
     if state["id"] is None:
         return []
     ranks = [row["rank"] for row in rows]
@@ -208,7 +208,7 @@ def _lease_best(tx: PostgresTransaction, op: ClaimLeases) -> list[leases.LeasedR
     return leased
 
 
-def _leased_run(row: Row) -> leases.LeasedRun:
+def _leased_run(row: Row) -> tasks.LeasedRun:
     seq = row["seq"]
     policy = row["policy"]
     history = row["history"]
@@ -216,7 +216,7 @@ def _leased_run(row: Row) -> leases.LeasedRun:
     for name in _BESIDE:
         del row[name]
     events = [] if history is None else _HISTORY.decode(history)
-    return leases.LeasedRun(
+    return tasks.LeasedRun(
         LeasedTask(run_from(row), seq or 0, policy),
         events,
         lambda: [] if signals is None else _SIGNALS.decode(signals),
@@ -235,7 +235,7 @@ def _advance_all(tx: PostgresTransaction, changes: Sequence[Advance]) -> None:
     ]
     extras = [extra for write in plain for extra in write.extras]
     if len(plain) < len(changes) or any(query != "close_wait" for query, _ in extras):
-        leases.PLAIN.write(tx, changes)
+        tasks.PLAIN.write(tx, changes)
         return
     values = columns(_LEASE, [write.row for write in plain]) | columns(
         LINES, [line for write in plain for line in write.lines], "line_"

@@ -19,8 +19,7 @@ from holdfast.store.database import Hints, Operation, SignalArrived
 from holdfast.store.postgres.claim import WAKE
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import CHANNEL, SQL
-from holdfast.store.signals.operations import SignalRun
-from holdfast.store.waits.operations import WaitDelivery
+from holdfast.store.signals.operations import SignalRun, WaitDelivery
 
 
 class Announcer(NamedTuple):

@@ -19,6 +19,7 @@ from holdfast.core.budgets.model import SpendEntry
 from holdfast.core.runs import Route
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
+from holdfast.store.batch import APPLY
 from holdfast.store.budgets.operations import ChargeBudget, RecordSpending
 from holdfast.store.database import Hints, MemberOutcome, Operation
 from holdfast.store.effects import Effect
@@ -32,22 +33,21 @@ from holdfast.store.postgres.transaction import (
     PostgresTransaction,
     columns,
 )
+from holdfast.store.runs.advance import (
+    end_row,
+    event_row,
+    guarded_row,
+    is_end,
+    is_one_event,
+    plain_end,
+)
+from holdfast.store.runs.ending import end_runs
 from holdfast.store.runs.operations import Advance, Advanced, EndRun, StartRuns
 from holdfast.store.signals.operations import TakeSignals
 from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import SetAttemptDeadline
-from holdfast.store.transitions import (
-    APPLY,
-    end_runs,
-    ended,
-    guarded,
-    is_end,
-    is_one_event,
-    line,
-    plain_end,
-)
-from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.waits.operations import CloseWait, EscalateWait, OpenWait, ReopenWait
+from holdfast.store.wakeup import notify_or_wake
 
 _PLACE: Kinds = {
     "run_id": Texts,
@@ -322,12 +322,12 @@ def _plan_plain(op: Advance, now: int, routes: dict[Route, int]) -> PlannedWrite
     planned.answer = Advanced(now=now)
     if op.status is None:
         planned.head = "append_guarded"
-        planned.row = guarded(op, op.events[0], now)
+        planned.row = guarded_row(op, op.events[0], now)
         planned.lines = [planned.row]
         return planned
     planned.head = "finish_run"
-    planned.row = ended(op, now)
-    planned.lines = [line(op, event, now) for event in op.events]
+    planned.row = end_row(op, now)
+    planned.lines = [event_row(op, event, now) for event in op.events]
     plan: Any = planned  # it stands in for the transaction
     end_runs(plan, [plain_end(op)])
     return planned

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.store.database import Row
+from holdfast.store.graphs.prune import prune_of
+from holdfast.store.payloads.apply import collect, forget_history
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.runs import trees
 from holdfast.store.runs.operations import Prune, Pruned
+from holdfast.store.runs.trees import cut, sizes_of
 from holdfast.store.tables import BELOW_RUNS
-from holdfast.store.transitions import trees
-from holdfast.store.transitions.graphs import prune_of
-from holdfast.store.transitions.payloads import collect, forget_history
-from holdfast.store.transitions.trees import cut, sizes_of
 
 _BELOW = (
     "delete_events_of",
@@ -40,7 +40,8 @@ def prune(tx: PostgresTransaction, op: Prune) -> Pruned:
         limit=op.limit,
     )
     roots = [row["id"] for row in rows]
-    chosen = cut(roots, sizes_of(tx, "tree_sizes", roots, op.before), op)
+    sizes = sizes_of(tx, "tree_sizes", roots, op.before)
+    chosen = cut(roots, sizes, after=op.after, limit=op.limit)
     if chosen.part is not None:
         return _prune_part(tx, op, chosen.part, chosen.last)
     descendants = tx.rows("lock_descendants", run_ids=Texts(chosen.whole)) if chosen.whole else []

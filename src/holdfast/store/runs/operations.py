@@ -62,6 +62,8 @@ class DebounceStart(Operation, kw_only=True):
         what StartRuns raises
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     run: NewRun
     key: str
     quiet: int
@@ -131,7 +133,7 @@ class StartChildren(Effect):
     """Start children of the run, and count those of its maps."""
 
     phase: ClassVar[Phase] = Phase.NEW_RUNS
-    may_refuse: ClassVar[bool] = True
+    may_refuse_late: ClassVar[bool] = True
     answers: ClassVar[str | None] = "started"
 
     children: Sequence[NewRun] = ()
@@ -363,6 +365,8 @@ class ReplayRun(Operation):
         NotReclaimable  the policy of the task allows no further replay
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     run_id: str
     void: Sequence[int]
     seen: int | None = None
@@ -387,6 +391,8 @@ class ReplayRuns(Operation):
     Raises:
         what ReplayRun raises
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     replays: Sequence[ReplayRun]
 
@@ -427,6 +433,10 @@ class SetAside(Operation):
     damages: Sequence[RowDamaged]
 
 
+STAGE_TTL = 600_000_000
+"""Microseconds after the last write until a stage is discarded: its writer has died."""
+
+
 class StageEvents(Operation):
     """Write the next events of a stage: a history that no reader sees until ImportRun copies it to
     a run. Events that the stage already has are not written again.
@@ -436,6 +446,8 @@ class StageEvents(Operation):
     Raises:
         StageGone  the stage was discarded
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     stage_id: str
     events: Sequence[Event]
@@ -461,6 +473,8 @@ class ImportRun(Operation):
         RunNotFound  a payload does not exist any more
         StageGone    the staged events are not complete
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     run: RunRecord
     tags: dict[str, str]
@@ -514,6 +528,8 @@ class CopyRuns(Operation):
         RunExists  one of the runs exists
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     runs: Sequence[RunSnapshot]
 
 
@@ -535,6 +551,8 @@ class SealStore(Operation):
         bool  what ``check`` returned
     """
 
+    may_refuse_late: ClassVar[bool] = True
+
     seal: Seal
     check: Callable[[], bool]
 
@@ -546,3 +564,5 @@ class UnsealStore(Operation):
         Seal  the seal that was removed
         None  the store was not sealed
     """
+
+    may_refuse_late: ClassVar[bool] = True

@@ -14,17 +14,12 @@ from holdfast.core.status import Status
 from holdfast.core.waits import Signal
 from holdfast.store.lanes.queries import LaneQueries
 from holdfast.store.reader import Reader
-from holdfast.store.rows import cells, cells_by_table
+from holdfast.store.rows import cells, cells_by_table, damaged_session, run_from, session_from
 from holdfast.store.runs import list_query
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.signals.queries import signal_from
 from holdfast.store.soundness import whole, without_route
 from holdfast.store.tables import BELOW_RUNS
-from holdfast.store.transitions import run_from
-from holdfast.store.transitions.transaction import (
-    damaged_session,
-    session_from,
-)
 
 _DUE = ("wake_at", "deadline", "schedule", "flow_at", "attempt_until", "news_at", "stage_at")
 """The columns of ``next_due``, in the order of the fields of NextDue."""

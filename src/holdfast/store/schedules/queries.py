@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from holdfast.core.schedules.model import Schedule, Tick, key_of
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.schedules import schedule_from
-from holdfast.store.transitions.starting import stored_key
+from holdfast.store.runs.start import stored_key
+from holdfast.store.schedules.apply import schedule_from
 
 
 class ScheduleQueries:

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
+
 from holdfast.core.payload import Payload
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect, Phase
-from holdfast.store.waits.operations import MOST_SIGNALS
+
+MOST_SIGNALS = 10_000
+"""The default limit of signals that a run may have had."""
+
+
+class WaitDelivery(msgspec.Struct):
+    """A stored signal: its number within the run, and its effect (a value of SignalEffect). ``new``
+    is false if its key was used before; then the other fields are those of the first answer."""
+
+    number: int
+    effect: str
+    new: bool = True
 
 
 class SignalRun(Operation):

@@ -34,14 +34,28 @@ from holdfast.errors import (
     StoreGone,
     WriteConflict,
 )
-from holdfast.store import process_fork, transitions
-from holdfast.store.batch import CollectedHints, RestorePoint, forget_missing_routes
+from holdfast.store import process_fork
+from holdfast.store.batch import (
+    APPLY,
+    CollectedHints,
+    RestorePoint,
+    forget_missing_routes,
+    needs_savepoint,
+)
 from holdfast.store.clock import Clock, WallClock
 from holdfast.store.damage import DamageBypass
 from holdfast.store.database import Database, Hints, MemberOutcome, Operation, Started
 from holdfast.store.instants import newest
+from holdfast.store.runs.advance import (
+    append_single_events,
+    end_each,
+    guarded_row,
+    is_end,
+    is_one_event,
+)
 from holdfast.store.runs.operations import Advance, Advanced, StartRuns
 from holdfast.store.runs.queries import route_values
+from holdfast.store.runs.start import start_runs
 from holdfast.store.sealing import refusal
 from holdfast.store.soundness import checked, sifted
 from holdfast.store.sqlite import clear_values, inspection, library_check, migrate, sealing
@@ -63,6 +77,7 @@ from holdfast.store.sqlite.reader import DIALECT, SqliteReader, SqliteSnapshot
 from holdfast.store.sqlite.user_connection import LoanBroken
 from holdfast.store.sqlite.user_transaction import SqliteUserTransaction
 from holdfast.store.unstorable import translate_error
+from holdfast.store.wakeup import write_outbox
 
 LOCK_PATIENCE = 30.0
 """Seconds for which a process tries to get the write lock before it raises StoreBusy."""
@@ -79,9 +94,9 @@ _EVENT, _END, _OTHER = range(3)
 
 
 def _kind(op: Operation) -> int:
-    if transitions.is_end(op):
+    if is_end(op):
         return _END
-    return _EVENT if transitions.is_one_event(op) else _OTHER
+    return _EVENT if is_one_event(op) else _OTHER
 
 
 class SqliteTransaction:
@@ -250,7 +265,7 @@ class SqliteDatabase:
                 op = batch[0] if len(batch) == 1 else None
                 return (
                     self._append(op)
-                    if op is not None and transitions.is_one_event(op)
+                    if op is not None and is_one_event(op)
                     else self._transaction(batch)
                 )
             except WriteConflict:
@@ -279,9 +294,7 @@ class SqliteDatabase:
         """
         now = self._now()
         sql, in_order = numbered("append_guarded")
-        if not self._take_write_lock(
-            self._db, sql, in_order(transitions.guarded(op, op.events[0], now))
-        ):
+        if not self._take_write_lock(self._db, sql, in_order(guarded_row(op, op.events[0], now))):
             return [LeaseLost(run=op.run_id, generation=op.generation)]
         self._refuse_when_gone()  # before the commit is acknowledged
         self.commits += 1
@@ -324,7 +337,7 @@ class SqliteDatabase:
             tx = SqliteTransaction(self._db, self._now(), self._routes)
             answers = self._answers(tx, batch)
             if tx.news:
-                transitions.write_outbox(tx)
+                write_outbox(tx)
             self._db.change(COMMIT)
         except BaseException as error:
             self._roll_back()
@@ -344,7 +357,7 @@ class SqliteDatabase:
         for kind, group in groupby(batch, _kind):
             ops: list[Any] = list(group)
             if kind == _EVENT:
-                answers += transitions.append_each(tx, ops)
+                answers += append_single_events(tx, ops)
             else:
                 ended = self._end_all(tx, ops) if kind == _END and len(ops) >= FEW else None
                 answers += [self._answer(tx, op) for op in ops] if ended is None else ended
@@ -354,7 +367,7 @@ class SqliteDatabase:
         """End all of these runs and return the answers; end none and return None if one of them
         must not be ended in this way."""
         self._db.change(SAVEPOINT % "holdfast_many")
-        answers = transitions.end_each(tx, ops)
+        answers = end_each(tx, ops)
         self._db.change(
             ROLLBACK_TO % "holdfast_many" if answers is None else RELEASE % "holdfast_many"
         )
@@ -363,9 +376,9 @@ class SqliteDatabase:
     def _answer(self, tx: SqliteTransaction, op: Operation) -> Any:
         """Apply one operation; a refused one leaves no trace in the transaction."""
         try:
-            if transitions.may_refuse_late(op, self._routes):
+            if needs_savepoint(op, self._routes):
                 return self._answer_in_savepoint(tx, op)
-            return transitions.APPLY[type(op)](tx, op)
+            return APPLY[type(op)](tx, op)
         except (StoreError, StoreGone, RowDamaged, WriteConflict):
             # After RowDamaged or WriteConflict, a part of the operation may be written: the whole
             # transaction is rolled back.
@@ -381,7 +394,7 @@ class SqliteDatabase:
         restore_point = RestorePoint(tx)
         self._db.change(SAVEPOINT % "holdfast_op")
         try:
-            answer = transitions.APPLY[type(op)](tx, op)
+            answer = APPLY[type(op)](tx, op)
         except (StoreError, RowDamaged, LoanBroken):
             raise
         except Exception as refused:
@@ -479,7 +492,7 @@ class SqliteDatabase:
         self._reader.refuse_when_closed()
         self._refuse_when_gone()
         with SqliteUserTransaction(connection, self._db, self._now()) as tx:
-            return transitions.start_runs(tx, StartRuns(unleased))
+            return start_runs(tx, StartRuns(unleased))
 
     def is_alive(self, session: Session) -> bool | None:
         """Return whether the process of a session is alive; None if it is on another host."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ class AddSubscription(Operation):
     Raises:
         SubscriptionExists  the name belongs to a subscription with another kind, filter or URL
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     name: str
     kind: str
@@ -66,6 +68,8 @@ class Consume(Operation):
     Raises:
         SubscriptionExists  the name belongs to a subscription with another kind or filter
     """
+
+    may_refuse_late: ClassVar[bool] = True
 
     name: str
     which: EventFilter

@@ -14,7 +14,7 @@ from holdfast.core.subscriptions import (
 )
 from holdfast.store.installation import InstallationQueries
 from holdfast.store.reader import Reader
-from holdfast.store.transitions.subscribing import page, subscription_from
+from holdfast.store.subscriptions.apply import page, subscription_from
 
 
 class SubscriptionQueries:

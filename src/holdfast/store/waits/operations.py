@@ -7,26 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from holdfast.core.payload import Payload
 from holdfast.core.runs import CHILDREN_END
 from holdfast.core.tokens import Reveal, in_clear
 from holdfast.core.waits import WaitRecord
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
-
-MOST_SIGNALS = 10_000
-"""The default limit of signals that a run may have had."""
-
-
-class WaitDelivery(msgspec.Struct):
-    """A stored signal: its number within the run, and its effect (a value of SignalEffect). ``new``
-    is false if its key was used before; then the other fields are those of the first answer."""
-
-    number: int
-    effect: str
-    new: bool = True
+from holdfast.store.signals.operations import MOST_SIGNALS
 
 
 class DeliverSignal(Operation, kw_only=True):

@@ -19,6 +19,7 @@ from holdfast.errors import (
     LaneDraining,
     MemberElsewhere,
 )
+from holdfast.store.graphs import resolution, sweep
 from holdfast.store.graphs.operations import (
     AddMembers,
     GraphStage,
@@ -29,8 +30,8 @@ from holdfast.store.graphs.operations import (
     WriteStagePart,
 )
 from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.operations import STAGE_TTL
 from holdfast.store.store import Store
-from holdfast.store.transitions.graphs import sweeping, work
 from holdfast.testing.conformance.fixture import HandClock, OpenStore
 from holdfast.testing.conformance.graph_fixture import GraphFixture, compose
 
@@ -198,7 +199,7 @@ class GraphPortionConformance(GraphFixture):
         with pytest.raises(GraphBusy):
             self.stage_graph(store, self.new_member("a"))
         assert store.graphs.get("g") is None
-        clock.move(sweeping.STALE + 1)
+        clock.move(STAGE_TTL + 1)
         look = store.runs.next_due()
 
         assert look.stage is not None and look.stage < clock.now()
@@ -215,7 +216,7 @@ class GraphPortionConformance(GraphFixture):
     def test_a_stage_that_is_being_deleted_must_be_started_from_the_beginning(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sweeping, "PORTION", 1)
+        monkeypatch.setattr(sweep, "PORTION", 1)
         self.stage_part(store, self.new_member("a"), self.new_member("b"))
         self.do(store, SweepStages("g::stage", give_up=True))
 
@@ -292,7 +293,7 @@ class GraphPortionConformance(GraphFixture):
     def test_very_many_members_start_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(work, "PORTION", 2)
+        monkeypatch.setattr(resolution, "PORTION", 2)
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(5)))
 
         assert list(self.member_states(store).values()).count("started") == 2
@@ -301,7 +302,7 @@ class GraphPortionConformance(GraphFixture):
     def test_an_outcome_with_very_many_dependents_is_resolved_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(work, "LINKS", 2)
+        monkeypatch.setattr(resolution, "LINKS", 2)
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(
             store, self.new_member("a"), *below, self.new_member("z", [(["a"], 1), (["m0"], 1)])
@@ -325,16 +326,16 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(
             store, self.new_member("a"), *below, *others, self.new_member("z", [(["b0"], 1)])
         )
-        monkeypatch.setattr(work, "LINKS", 15)
-        monkeypatch.setattr(work, "PORTION", 10)
+        monkeypatch.setattr(resolution, "LINKS", 15)
+        monkeypatch.setattr(resolution, "PORTION", 10)
         asked: list[str] = []
-        ask = work.GraphResolution.ask
+        ask = resolution.GraphResolution.ask
 
-        def counted(resolution: work.GraphResolution, query: str, **values: object) -> Any:
+        def counted(resolution: resolution.GraphResolution, query: str, **values: object) -> Any:
             asked.append(query)
             return ask(resolution, query, **values)
 
-        monkeypatch.setattr(work.GraphResolution, "ask", counted)
+        monkeypatch.setattr(resolution.GraphResolution, "ask", counted)
         self.end_members(store, "a", *(f"b{number}" for number in range(8)))
         self.resolve_all(store)
 
@@ -352,8 +353,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), *below, last)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(work, "PORTION", 2)
-        monkeypatch.setattr(work, "LINKS", 4)
+        monkeypatch.setattr(resolution, "PORTION", 2)
+        monkeypatch.setattr(resolution, "LINKS", 4)
         self.replay_member(store, "z")
         counts = [self.replayed_count(store)]
         while self.resolve_graphs(store).more:
@@ -380,8 +381,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below, both)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(work, "PORTION", 1)
-        monkeypatch.setattr(work, "LINKS", 2)
+        monkeypatch.setattr(resolution, "PORTION", 1)
+        monkeypatch.setattr(resolution, "LINKS", 2)
         self.replay_member(store, "a")
         (run,) = [run for run in self.claim(store) if run.id == "g::a"]
         self.finish(store, run, status=again)
@@ -402,8 +403,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), *below)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(work, "PORTION", 1)
-        monkeypatch.setattr(work, "LINKS", 1)
+        monkeypatch.setattr(resolution, "PORTION", 1)
+        monkeypatch.setattr(resolution, "LINKS", 1)
         self.replay_member(store, "a")
         for run in self.claim(store):
             self.finish(store, run, status=Status.FAILED)
@@ -421,8 +422,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(work, "PORTION", 1)
-        monkeypatch.setattr(work, "LINKS", 1)
+        monkeypatch.setattr(resolution, "PORTION", 1)
+        monkeypatch.setattr(resolution, "LINKS", 1)
         self.replay_member(store, "a")
         self.extend_graph(
             store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)])
@@ -453,8 +454,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), *below)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(work, "PORTION", 1)
-        monkeypatch.setattr(work, "LINKS", 1)
+        monkeypatch.setattr(resolution, "PORTION", 1)
+        monkeypatch.setattr(resolution, "LINKS", 1)
         self.replay_member(store, "a")
         self.cancel_graph(store)
 

@@ -14,6 +14,7 @@ from holdfast.errors import (
     RunExists,
     StageGone,
 )
+from holdfast.store.graphs import sweep
 from holdfast.store.graphs.operations import SweepStages
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
@@ -23,7 +24,6 @@ from holdfast.store.runs.operations import (
 )
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
-from holdfast.store.transitions.graphs import sweeping
 from holdfast.testing.conformance.fixture import (
     MINUTE,
     ROUTE,
@@ -217,7 +217,7 @@ class ImportConformance(StoreFixture):
     def test_a_stage_of_events_that_was_given_up_is_deleted_and_takes_no_more(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sweeping, "PORTION", 1)
+        monkeypatch.setattr(sweep, "PORTION", 1)
         self.do(
             store,
             StageEvents(

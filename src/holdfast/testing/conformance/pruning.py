@@ -10,6 +10,7 @@ from holdfast.core.events import EventKind
 from holdfast.core.runs import Route
 from holdfast.core.status import Status
 from holdfast.store.retention.operations import Forget
+from holdfast.store.runs import trees
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Prune,
@@ -18,7 +19,6 @@ from holdfast.store.runs.operations import (
 )
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
-from holdfast.store.transitions import trees
 from holdfast.testing.conformance.fixture import (
     HandClock,
     StoreFixture,

@@ -11,8 +11,8 @@ from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, StoreInUse, StoreSealed
 from holdfast.store.database import Operation
+from holdfast.store.installation import HALF_COPIED
 from holdfast.store.lanes.operations import SetLane
-from holdfast.store.payloads.operations import HALF_COPIED
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Advance,

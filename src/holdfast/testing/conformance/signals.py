@@ -10,9 +10,8 @@ from holdfast.core.status import Status
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
 from holdfast.store.database import Hints
 from holdfast.store.runs.operations import ExpireRuns, RequestCancel, StartChildren
-from holdfast.store.signals.operations import SignalRun, TakeSignals
+from holdfast.store.signals.operations import SignalRun, TakeSignals, WaitDelivery
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import WaitDelivery
 from holdfast.testing.conformance.fixture import MINUTE, STUCK, WAITS, HandClock, StoreFixture
 
 

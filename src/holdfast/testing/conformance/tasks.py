@@ -12,6 +12,7 @@ from holdfast.core.status import Status
 from holdfast.core.streams.model import NewFrame, Output, StreamPart
 from holdfast.core.tasks.policy import TaskPolicy
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
+from holdfast.store.runs.cancel import PORTION
 from holdfast.store.runs.operations import (
     Advance,
     EndSession,
@@ -33,7 +34,6 @@ from holdfast.store.tasks.operations import (
     SetPriority,
     TaskCompletion,
 )
-from holdfast.store.transitions.stopping import PORTION
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 
 

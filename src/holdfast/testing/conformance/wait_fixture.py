@@ -13,13 +13,9 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.tokens import WAIT_TOKEN
 from holdfast.core.waits import WaitRecord
 from holdfast.store.keys.operations import NeedKey, OfferedKey
-from holdfast.store.signals.operations import SignalRun
+from holdfast.store.signals.operations import SignalRun, WaitDelivery
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import (
-    DeliverSignal,
-    OpenWait,
-    WaitDelivery,
-)
+from holdfast.store.waits.operations import DeliverSignal, OpenWait
 from holdfast.testing.conformance.fixture import StoreFixture
 
 KEY = OfferedKey("k1", b"a secret of 16 bytes or more")

@@ -14,14 +14,9 @@ from holdfast.errors import (
     WaitNotFound,
 )
 from holdfast.store.keys.operations import RotateKey
-from holdfast.store.signals.operations import SignalRun, TakeSignals
+from holdfast.store.signals.operations import SignalRun, TakeSignals, WaitDelivery
 from holdfast.store.store import Store
-from holdfast.store.waits.operations import (
-    CloseWait,
-    DeliverSignal,
-    ReleaseWait,
-    WaitDelivery,
-)
+from holdfast.store.waits.operations import CloseWait, DeliverSignal, ReleaseWait
 from holdfast.testing.conformance.fixture import SECOND, HandClock
 from holdfast.testing.conformance.wait_fixture import OTHER, WaitFixture
 

@@ -1,0 +1,223 @@
+"""Apply the operations on subscriptions: a cursor moves in the transaction that processed the
+events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.core.subscriptions import (
+    BEGINNING,
+    CURSOR,
+    WEBHOOK,
+    EventCursor,
+    EventFilter,
+    RunEvent,
+    Subscription,
+    cursor_of,
+)
+from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
+from holdfast.store.database import Row, Transaction
+from holdfast.store.payloads.apply import fetch
+from holdfast.store.subscriptions.operations import (
+    AddSubscription,
+    ClaimWebhooks,
+    Consume,
+    Consumed,
+    MoveCursor,
+    RecordDelivery,
+    RedeliverDeadLetters,
+    RemoveSubscription,
+    ResealWebhook,
+)
+
+
+def subscribe(tx: Transaction, op: AddSubscription) -> Subscription:
+    """Create a subscription, or recognise an equal one. Raises SubscriptionExists."""
+    return _opened(tx, op)
+
+
+def _opened(tx: Transaction, op: AddSubscription) -> Subscription:
+    rows = tx.rows("lock_subscription", name=op.name)
+    if not rows:
+        place = place_for(tx, op.start)
+        tx.change(
+            "insert_subscription",
+            name=op.name,
+            kind=op.kind,
+            which=msgspec.json.encode(op.which),
+            after_tx=place.tx,
+            after_id=place.id,
+            created_at=tx.now,
+            url=op.url,
+            secret=op.secret,
+            attempt_limit=op.attempt_limit,
+        )
+        tx.hints.subscriptions = tx.hints.subscriptions or op.kind == WEBHOOK
+        rows = tx.rows("lock_subscription", name=op.name)
+    stored = subscription_from(rows[0])
+    if (stored.kind, stored.which, stored.url) != (op.kind, op.which, op.url):
+        raise SubscriptionExists(subscription=op.name, kind=stored.kind)
+    return stored
+
+
+def place_for(tx: Transaction, start: EventCursor | str) -> EventCursor:
+    """Return the cursor that ``beginning`` or ``now`` means."""
+    if isinstance(start, EventCursor):
+        return start
+    row = tx.rows("first_place" if start == BEGINNING else "last_place")[0]
+    return EventCursor(row["tx"], row["id"])
+
+
+def unsubscribe(tx: Transaction, op: RemoveSubscription) -> None:
+    """Delete a subscription and its dead letters. Raises SubscriptionNotFound."""
+    if not tx.change("delete_subscription", name=op.name):
+        raise SubscriptionNotFound(subscription=op.name)
+    tx.change("delete_letters", name=op.name)
+
+
+def move_cursor(tx: Transaction, op: MoveCursor) -> None:
+    """Record how far a subscriber has read. Raises SubscriptionNotFound."""
+    moved = tx.change(
+        "move_cursor", name=op.name, after_tx=op.place.tx, after_id=op.place.id, now=tx.now
+    )
+    if not moved and not tx.rows("subscription", name=op.name):
+        raise SubscriptionNotFound(subscription=op.name)
+
+
+def consume(tx: Transaction, op: Consume) -> Consumed:
+    """Pass the next events to a function, in the transaction that moves the cursor."""
+    stored = _opened(tx, AddSubscription(op.name, CURSOR, op.which, op.start))
+    events, edge = page(tx, stored.place, op.which, op.limit)
+    if edge == stored.place:
+        return Consumed(0, more=False)
+    if events:
+        if op.open is not None:
+            events = [op.open(event, partial(fetch, tx.rows)) for event in events]
+        tx.call(lambda connection: _run_body(op, connection, events))
+    tx.change("move_cursor", name=op.name, after_tx=edge.tx, after_id=edge.id, now=tx.now)
+    return Consumed(len(events), more=True)
+
+
+def _run_body(op: Consume, connection: Any, events: list[RunEvent]) -> bytes:
+    op.body(connection, events)
+    return b""
+
+
+def page(
+    tx: Any, after: EventCursor, which: EventFilter, window: int, installation: str = ""
+) -> tuple[list[RunEvent], EventCursor]:
+    """Return the next events that match, and the cursor to read on from.
+
+    *tx* is any object that runs named queries.
+    """
+    edges = tx.rows("events_edge", after_tx=after.tx, after_id=after.id, window=window)
+    if not edges:
+        return [], after
+    edge = EventCursor(edges[0]["tx"], edges[0]["id"])
+    span = {
+        "after_tx": after.tx,
+        "after_id": after.id,
+        "edge_tx": edge.tx,
+        "edge_id": edge.id,
+        "window": window,
+        "workflow": which.workflow,
+        "namespace": which.namespace,
+        "run_id": which.run_id,
+        "kinds": None if which.kinds is None else tx.as_list(which.kinds),
+    }
+    if which.tags:
+        rows = tx.rows(
+            "tagged_events_between", **span, tags=msgspec.json.encode(which.tags).decode()
+        )
+    else:
+        rows = tx.rows("events_between", **span)
+    installation = installation or str(tx.rows("setting", name="installation")[0]["value"])
+    return [event_from(row, installation) for row in rows], edge
+
+
+def event_from(row: Row, installation: str) -> RunEvent:
+    """Return the event of a row."""
+    return RunEvent(
+        run_id=row["run_id"],
+        namespace=row["namespace"],
+        workflow=row["workflow"],
+        seq=row["seq"],
+        kind=row["kind"],
+        step=row["step"],
+        attempt=row["attempt"],
+        data=_bytes(row["data"]),
+        error=_bytes(row["error"]),
+        started_at=row["started_at"],
+        at=row["at"],
+        role=row["role"],
+        cursor=cursor_of(EventCursor(row["tx"], row["id"]), installation),
+    )
+
+
+def subscription_from(row: Row) -> Subscription:
+    """Return the subscription of a row."""
+    values = dict(row)
+    place = EventCursor(values.pop("after_tx"), values.pop("after_id"))
+    which = msgspec.json.decode(bytes(values.pop("which")), type=EventFilter)
+    return Subscription(**values, place=place, which=which)
+
+
+def claim_webhooks(tx: Transaction, op: ClaimWebhooks) -> list[str]:
+    """Assign webhooks without a deliverer to a session. Return all webhooks of the session."""
+    for name in (None,) if op.names is None else op.names:
+        tx.change("claim_webhooks", session_id=op.session_id, name=name)
+    return [row["name"] for row in tx.rows("webhooks_of", session_id=op.session_id)]
+
+
+def settle_delivery(tx: Transaction, op: RecordDelivery) -> None:
+    """Record the outcome of a delivery. Raises LeaseLost if another session delivers the webhook
+    now."""
+    written = tx.change(
+        "settle_delivery",
+        name=op.name,
+        session_id=op.session_id,
+        after_tx=op.place.tx,
+        after_id=op.place.id,
+        attempts=op.attempts,
+        next_at=op.next_at,
+        error=op.error,
+        now=tx.now,
+    )
+    if not written:
+        raise LeaseLost(subscription=op.name, session=op.session_id)
+    if op.letter is not None:
+        dead_letter = op.letter
+        tx.change(
+            "insert_letter",
+            subscription=op.name,
+            run_id=dead_letter.run_id,
+            seq=dead_letter.seq,
+            body=dead_letter.body,
+            attempts=dead_letter.attempts,
+            error=dead_letter.error,
+            at=tx.now,
+        )
+    if op.delivered is not None:
+        tx.change(
+            "delete_letter", subscription=op.name, run_id=op.delivered.run_id, seq=op.delivered.seq
+        )
+
+
+def replay_letters(tx: Transaction, op: RedeliverDeadLetters) -> int:
+    """Make the dead letters of a webhook due again. Return how many."""
+    if not tx.rows("subscription", name=op.name):
+        raise SubscriptionNotFound(subscription=op.name)
+    tx.hints.subscriptions = True
+    return tx.change("replay_letters", name=op.name)
+
+
+def reseal_webhook(tx: Transaction, op: ResealWebhook) -> bool:
+    """Replace the sealed secret of a webhook by the same secret under another seal."""
+    return bool(tx.change("reseal_webhook", name=op.name, old=op.old, new=op.new))
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
