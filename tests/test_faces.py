@@ -182,9 +182,9 @@ def test_a_setter_keeps_the_settings_that_a_call_does_not_name(tmp_path):
         engine.schedules.set("often", priority=7)
         schedule = engine.schedules.get("often")
 
-    assert (lane.concurrency, lane.rate_limit, lane.paused) == (None, 10, True)
+    assert (lane.concurrency, lane.rate, lane.paused) == (None, "10/s", True)
     assert (rule.older_than, rule.keep_last) == (timedelta(days=30), None)
-    assert (schedule.priority, schedule.overlap, schedule.input) == (7, "queue", b'["k"]')
+    assert (schedule.priority, schedule.overlap, schedule.arguments) == (7, "queue", ["k"])
     assert "interval" in schedule.rule
 
 

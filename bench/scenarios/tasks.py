@@ -133,7 +133,7 @@ def _routed(engine: Any, place: Place) -> dict[str, float]:
         ) as leases:
             while found := leases.claim(1):
                 for lease in found:
-                    began.add(lease.run.id)
+                    began.add(lease.run_id)
                     lease.complete({"ok": True})
 
     with place.meter() as meter:

@@ -62,7 +62,7 @@ def main(path: str = "token_budget.db") -> None:
         print(run.why().reason.replace(run.id, "RUN"))
         engine.budgets.raise_limits(f"tree:{run.id}", {"tokens": 1000})
         print(run.result())
-        print(engine.budgets.usage(run.id).total)
+        print(engine.budgets.usage(run.id).total["tokens"])
 
 
 if __name__ == "__main__":

@@ -422,7 +422,7 @@ def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     holdfast_lab.settle()
     for gate_ in holdfast_lab.engine.gates.list(run=started.id):
         assert gate_.prompt == "May calculator call buy?"
-        if b"tea" in holdfast_lab.engine.gates.get(gate_.id).data:
+        if "tea" in str(holdfast_lab.engine.gates.get(gate_.id).data):
             holdfast_lab.engine.gates.approve(gate_.id, by="ann")
         else:
             holdfast_lab.engine.gates.reject(gate_.id, by="ann", feedback="too dear")

@@ -384,7 +384,7 @@ def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     assert [gate.prompt for gate in gates] == ["May buyer call buy?", "May buyer call buy?"]
 
     for gate in gates:
-        if b"tea" in holdfast_lab.engine.gates.get(gate.id).data:
+        if "tea" in str(holdfast_lab.engine.gates.get(gate.id).data):
             holdfast_lab.engine.gates.approve(gate.id, by="ann")
         else:
             holdfast_lab.engine.gates.reject(gate.id, by="ann", feedback="too dear")

@@ -356,9 +356,8 @@ def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     assert [gate.prompt for gate in gates] == ["May buyer call buy?", "May buyer call buy?"]
     assert not world["buy tea"]
 
-    by_what = {holdfast_lab.engine.gates.get(gate.id).data: gate for gate in gates}
-    for data, gate in by_what.items():
-        if b"tea" in (data or b""):
+    for gate in gates:
+        if "tea" in str(gate.data):
             holdfast_lab.engine.gates.approve(gate.id, by="ann")
         else:
             holdfast_lab.engine.gates.reject(gate.id, by="ann", feedback="too dear")

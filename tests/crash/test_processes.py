@@ -228,7 +228,7 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
     hanging = workers.start(session_ttl="1s")
     runs = [engine.start("patient", "go") for _ in range(5)]
     until(lambda: len(workers.effects()) == 5, what="all at work")
-    old = {session.id for session in engine.workers.list()}
+    old = {session.session for session in engine.workers.list()}
     workers.stop(hanging)
 
     other = workers.start(session_ttl="1h")  # however slow the machine is, nobody takes it for dead
@@ -240,7 +240,8 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
     assert all(sum(event.kind == "step_completed" for event in run.history()) == 1 for run in runs)
     until(
         lambda: (
-            {s.pid for s in engine.workers.list() if s.id not in old} == {hanging.pid, other.pid}
+            {s.pid for s in engine.workers.list() if s.session not in old}
+            == {hanging.pid, other.pid}
         ),
         what="new session",
     )
@@ -348,17 +349,16 @@ def kill_the_holder(workers, engine):
         for _ in range(2)
     ]
     until(lambda: len(workers.effects()) == 1, what="one at work")
-    assert [line.reserved for line in engine.budgets.list()[0].lines] == [60_000_000]
+    assert [line.reserved for line in engine.budgets.list()[0].dimensions.values()] == [60]
 
     workers.kill(first)
     second = workers.start()
     until(lambda: len(workers.effects()) == 2, what="takeover")
-    assert [line.reserved for line in engine.budgets.list()[0].lines] == [60_000_000]
+    assert [line.reserved for line in engine.budgets.list()[0].dimensions.values()] == [60]
     assert sorted(run.status for run in runs) == ["pending", "running"]
     workers.tell("go")
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [second.pid] * 2
-    assert [(line.used, line.reserved) for line in engine.budgets.list()[0].lines] == [
-        (10_000_000, 0)
-    ]
+    (line,) = engine.budgets.list()[0].dimensions.values()
+    assert (line.used, line.reserved) == (10, 0)
     assert engine.database.check() == []

@@ -21,7 +21,7 @@ from holdfast.store.schedules.operations import (
     SetSchedule,
     TriggerSchedule,
 )
-from holdfast.testing import Lab
+from holdfast.testing import Lab, internals
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault, has_effect
 from holdfast.testing.recorder import CommitRecorder
@@ -179,7 +179,7 @@ def _kill_and_count(workers: Workers, engine: Engine) -> None:
         catch_up=1000,
         overlap="allow",
     )
-    made = engine.schedules.get("each second")
+    made = internals(engine).schedules.get("each second")
     for _ in range(6):
         pause.wait(0.9)
         replace_one(workers)

@@ -17,10 +17,19 @@ from holdfast.connect.blocking.runs import RunQuery
 from holdfast.connect.start_options import START_OPTIONS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import RunRecord as Record
-from holdfast.core.schedules.model import Schedule, Tick
-from holdfast.core.sessions import Lane, Session
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.service.schedules import OPTIONS as SCHEDULE_OPTIONS
+from holdfast.views import (
+    budgets,
+    events,
+    gates,
+    lanes,
+    schedules,
+    streams,
+    subscriptions,
+    waits,
+    workers,
+)
 from tests.docs.pages import REFERENCE, ROOT
 
 TEXT = "\n".join(page.read_text("utf-8") for page in REFERENCE)
@@ -29,6 +38,25 @@ HEADINGS = set(
 )
 ERRORS = [name for name, one in vars(errors).items() if inspect.isclass(one)]
 NAMESPACES = [name for name in holdfast._NAMESPACES if holdfast._NAMESPACES[name]]
+RECORDS = [
+    record
+    for feature in (
+        budgets,
+        events,
+        gates,
+        lanes,
+        schedules,
+        streams,
+        subscriptions,
+        waits,
+        workers,
+    )
+    for record in vars(feature).values()
+    if inspect.isclass(record) and record.__module__ == feature.__name__
+    if record not in (budgets.ReservationView, events.EventView)
+]
+"""The records that the namespaces of an engine return."""
+
 HANDLES = [holdfast.Engine, holdfast.Run, RunQuery]
 
 
@@ -117,7 +145,7 @@ def test_every_setting_of_a_worker_is_described(setting):
     assert f"`{setting}`" in guide("workers")
 
 
-@pytest.mark.parametrize("record", [Record, Event, Session, Lane, Schedule, Tick])
+@pytest.mark.parametrize("record", [Record, Event, *RECORDS])
 def test_every_field_of_a_record_is_described(record):
     fields = [field.name for field in msgspec.structs.fields(record)]
 

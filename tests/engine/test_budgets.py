@@ -579,7 +579,9 @@ def test_bad_limits_amounts_and_rhythms_are_refused_and_nothing_is_written(engin
             call()
 
     (found,) = engine.budgets.list()
-    assert [(line.hard, line.used) for line in found.lines] == [(10_000_000, 0)]
+    assert {name: (line.hard, line.used) for name, line in found.dimensions.items()} == {
+        "tokens": (10, 0)
+    }
 
 
 def test_a_step_that_spends_what_nobody_counts_fails_by_name(engine):
@@ -623,7 +625,7 @@ async def drive(database):
 def test_an_asynchronous_engine_offers_the_same(database):
     found = asyncio.run(drive(database))
 
-    assert (found.soft_breaches, found.reset_count, found.lines[0].hard) == (1, 1, 101_000_000)
+    assert (found.soft_breaches, found.reset_count, found.dimensions["tokens"].hard) == (1, 1, 101)
 
 
 def test_a_step_that_spends_costs_one_statement_more(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import step, workflow
 from holdfast.errors import BadOption, LaneDraining
+from holdfast.testing import internals
 from holdfast.testing.lab import Lab
 
 began: list[str] = []
@@ -149,7 +150,7 @@ def test_limits_that_make_no_sense_are_refused(lab, settings):
     with pytest.raises(BadOption):
         lab.engine.lanes.set("shared", **settings)
 
-    assert lab.engine.lanes.list() == []
+    assert internals(lab.engine).store.lanes.all() == []
 
 
 def test_items_that_are_too_large_for_a_row_are_gathered_too(lab):

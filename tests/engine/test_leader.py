@@ -247,7 +247,7 @@ def test_two_beats_that_find_the_session_gone_open_one_session(database):
 
         asyncio.run_coroutine_threadsafe(beat_twice(), worker.loop).result(20)
 
-        assert [session.id for session in engine.workers.list()] == [worker.session_id]
+        assert [worker_.session for worker_ in engine.workers.list()] == [worker.session_id]
 
 
 @workflow(name="duties.counting")

@@ -118,7 +118,7 @@ def test_what_people_and_programs_say_is_checked_before_it_is_sent(idle):
         idle.signal(7, "paid")
     assert [event.kind for event in run.history()] == before
     assert (
-        idle.lanes.list() == []
+        internals(idle).store.lanes.all() == []
         and idle.retention.list() == []
         and idle.events.subscriptions() == []
         and idle.runs().count() == 1

@@ -323,7 +323,7 @@ def test_what_a_step_cannot_pay_is_refused_when_it_ends(database):
                 with pytest.raises(RunFailed) as raised:
                     await (await engine.start(one, budget="small")).result(timeout=60)
                 assert BudgetExceeded.__name__ in str(raised.value)
-            return (await engine.budgets.list())[0].lines[0].used
+            return (await engine.budgets.list())[0].dimensions["tokens"].used
 
     assert asyncio.run(main()) == 0
 

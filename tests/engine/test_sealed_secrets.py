@@ -101,7 +101,7 @@ def test_tokens_are_signed_with_the_secret_itself(database):
         )
         question = engine.start(asking)
         wait_for_status(engine, question, "waiting")
-        (open_gate,) = [one for one in engine.gates.list() if one.run_id == question.id]
+        (open_gate,) = [one for one in engine.gates.list() if one.run == question.id]
         link = engine.gates.link(open_gate, "yes", by="ann")
         engine.start("secrets.render")
         with engine.tasks.worker(workflows=["secrets.render"], ttl="1d") as leases:

@@ -296,7 +296,7 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
         assert isinstance(refused, LeaseLost)
         engine.signal(run.id, "go", 5)
         assert run.result(timeout=20) == 5
-        assert [worker.id for worker in engine.workers.list()] != [session]
+        assert [worker.session for worker in engine.workers.list()] != [session]
         assert engine.database.check() == []
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
-from holdfast.core.budgets.model import Budget
 from holdfast.service import budgets as budget_service
-from holdfast.service.budgets import Spendings
 from holdfast.service.requests import Request
+from holdfast.views import budgets as views
+from holdfast.views.budgets import BudgetView, SpendingView
 
 Amounts = Mapping[str, int | float | str | Decimal | None]
 """Amounts by their dimension, such as ``{"tokens": 1000}``; in limits, None removes the limit."""
@@ -50,22 +50,21 @@ class AsyncBudgets:
 
         await self._calls.commit(make_request)
 
-    async def get(self, name: str) -> Budget:
-        """Return a budget. Amounts are in millionths. Raises BudgetNotFound, NamespaceBound."""
+    async def get(self, name: str) -> BudgetView:
+        """Return a budget. Raises BudgetNotFound, NamespaceBound."""
 
-        def read(parts: Components) -> Budget:
+        def read(parts: Components) -> BudgetView:
             parts.client.unbound("budgets.get")
-            return budget_service.get_budget(parts.store, name)
+            return views.of(budget_service.get_budget(parts.store, name))
 
         return await self._calls.call(read)
 
-    async def list(self) -> list[Budget]:
-        """Return all budgets, including the budgets of run trees. Amounts are in millionths. Raises
-        NamespaceBound."""
+    async def list(self) -> list[BudgetView]:
+        """Return all budgets, including the budgets of run trees. Raises NamespaceBound."""
 
-        def read(parts: Components) -> list[Budget]:
+        def read(parts: Components) -> list[BudgetView]:
             parts.client.unbound("budgets.list")
-            return parts.store.budgets.all()
+            return [views.of(budget) for budget in parts.store.budgets.all()]
 
         return await self._calls.call(read)
 
@@ -101,8 +100,11 @@ class AsyncBudgets:
 
         return await self._calls.commit(make_request)
 
-    async def usage(self, run_id: str) -> Spendings:
+    async def usage(self, run_id: str) -> SpendingView:
         """Return the amounts that a run and its descendants have spent. Raises RunNotFound."""
-        return await self._calls.call(
-            lambda parts: budget_service.spending(parts.store, parts.client.get(run_id).id)
-        )
+
+        def read(parts: Components) -> SpendingView:
+            run = parts.client.get(run_id)
+            return views.spending_of(run.id, parts.store.budgets.spending(run.id))
+
+        return await self._calls.call(read)

@@ -19,7 +19,6 @@ from holdfast.core.duration import Duration
 from holdfast.core.program import Definition, is_definition, is_workflow_code
 from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.schedules.model import GONE
-from holdfast.core.sessions import Session
 from holdfast.core.text import is_one_of
 from holdfast.core.validation import (
     checked_capabilities,
@@ -58,7 +57,7 @@ from holdfast.store.signals.operations import MOST_SIGNALS
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why
-    from holdfast.core.why.workers import UnservedRoute
+    from holdfast.views.workers import UnservedView, WorkerView
 
 T = TypeVar("T")
 
@@ -190,21 +189,24 @@ class Components:
         damaged = self.store.damaged_values() if self.codec.name == JsonCodec.name else []
         return damaged + self.store.check(progress)
 
-    def unserved(self) -> list[UnservedRoute]:
+    def unserved(self) -> list[UnservedView]:
         """Return the routes with claimable runs that no live worker serves."""
         from holdfast.service.why import unserved
+        from holdfast.views.workers import unserved_of
 
-        return unserved(self.store, only=self.client.only)
+        return [unserved_of(route) for route in unserved(self.store, only=self.client.only)]
 
-    def workers(self) -> list[Session]:
-        """Return the sessions of the workers that serve the namespace of this engine; without a
-        namespace, all sessions."""
+    def workers(self) -> list[WorkerView]:
+        """Return the workers that serve the namespace of this engine, alive or dead; without a
+        namespace, all workers."""
         from holdfast.service.why import look_at_workers
+        from holdfast.views import workers as views
 
-        only = self.client.only
-        if only is None:
-            return self.store.runs.sessions()
-        return [seen.session for seen in look_at_workers(self.store, only)]
+        at_work = self.store.runs.at_work()
+        workers = look_at_workers(self.store, self.client.only)
+        for worker in workers:
+            worker.at_work = at_work.get(worker.session.id, 0)
+        return [views.of(worker) for worker in workers]
 
     def reader_of(self, run_id: str) -> Callable[[], RunRecord]:
         """Return a function that reads a run for a caller that waits for its end. It logs once,

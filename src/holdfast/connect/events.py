@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls, AsyncPrepared
 from holdfast.connect.components import Components, seconds_of
+from holdfast.connect.subscription_reads import subscriptions_of
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import is_sealed
-from holdfast.core.subscriptions import EventCursor, RunEvent, Subscription
+from holdfast.core.subscriptions import EventCursor, RunEvent
 from holdfast.core.unset import UNSET, named
 from holdfast.core.validation import checked_flag
 from holdfast.errors import EngineClosed
-from holdfast.service.subscriptions import Callback, EventPages
+from holdfast.service.subscriptions import EventPages
+from holdfast.views import events as views
+from holdfast.views.events import RunEventView
+from holdfast.views.subscriptions import SubscriptionView
+
+Callback = Callable[[list[RunEventView], Any], object]
+"""Called with events and the connection of the transaction in which the cursor moves."""
 
 
 class AsyncEvents:
@@ -34,7 +41,7 @@ class AsyncEvents:
         run: str | None = UNSET,
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncIterator[RunEventView]:
         """Yield the events of all runs so far, each at least once; the events of one run are in
         order.
 
@@ -60,7 +67,7 @@ class AsyncEvents:
         run: str | None = UNSET,
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncIterator[RunEventView]:
         """Yield the events of all runs, as ``read`` does, and wait for further events, without end
         or until none arrives for *timeout*. Raises BadCursor."""
         filters = named(
@@ -77,7 +84,7 @@ class AsyncEvents:
         *,
         follow: bool,
         seconds: float | None,
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncIterator[RunEventView]:
         reader = await prepared.get()
         consumed: EventCursor | None = None
         async with self._calls.listen() as listener:
@@ -88,9 +95,9 @@ class AsyncEvents:
                     for event in events:
                         # Only sealed values are read from the store: this saves a call for others.
                         if is_sealed(event.data) or is_sealed(event.error):
-                            yield await self._opened(reader, event)
+                            yield views.of_run(await self._opened(reader, event))
                         else:
-                            yield event
+                            yield views.of_run(event)
                         # After the yield, not before: the caller has processed an event only when
                         # it requests the next one.
                         consumed = reader.place_after(event)
@@ -150,7 +157,9 @@ class AsyncEvents:
             last_event = time.monotonic()
             while True:
                 done = await self._calls.commit(
-                    lambda parts: parts.subscriptions.consume(name, callback, after, batch, filters)
+                    lambda parts: parts.subscriptions.consume(
+                        name, _with_views(callback), after, batch, filters
+                    )
                 )
                 total += done.events
                 if done.more:
@@ -165,13 +174,24 @@ class AsyncEvents:
                 else:
                     return total
 
-    async def subscriptions(self) -> Sequence[Subscription]:
+    async def subscriptions(self) -> Sequence[SubscriptionView]:
         """Return all subscriptions, named cursors and webhooks, with their positions."""
-        return await self._calls.call(lambda parts: parts.subscriptions.all())
+        return await self._calls.call(subscriptions_of)
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a named cursor. Raises SubscriptionNotFound."""
         await self._calls.commit(lambda parts: parts.subscriptions.remove(name))
+
+
+def _with_views(callback: Callback) -> Callable[[list[RunEvent], Any], object]:
+    """Return a function that calls *callback* with the views of events."""
+    if not callable(callback):
+        return callback  # the service refuses it
+
+    def call(events: list[RunEvent], connection: Any) -> object:
+        return callback([views.of_run(event) for event in events], connection)
+
+    return call
 
 
 def _reader(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
-from holdfast.core.gates.model import OPEN, Gate, GateEntry
+from holdfast.core.gates.model import OPEN, Gate
 from holdfast.core.tokens import Token
 from holdfast.service import keys
-from holdfast.service.gates import LINK_LIVES, Names, Which
+from holdfast.service.gates import LINK_LIVES, Names
 from holdfast.service.instants import Moment
+from holdfast.service.requests import Request
+from holdfast.views import gates as views
+from holdfast.views.gates import GateEntryView, GateView
+
+Which = GateView | str
+"""A gate, its id, or the id of a run that has one open gate."""
 
 
 class AsyncGates:
@@ -32,7 +38,7 @@ class AsyncGates:
         overdue: bool = False,
         after: str | None = None,
         limit: int = 100,
-    ) -> list[Gate]:
+    ) -> list[GateView]:
         """Return the gates that match, oldest first; without *status*, only open gates.
 
         *status* is one or several of "open", "approved", "rejected", "expired", "withdrawn",
@@ -40,8 +46,9 @@ class AsyncGates:
         not decided. *role* is one role or several. ``after`` (the id of the last gate of the
         previous page) and ``limit`` select a page. Raises BadOption.
         """
-        return await self._calls.call(
-            lambda parts: parts.gates.find(
+
+        def read(parts: Components) -> list[GateView]:
+            page = parts.gates.find(
                 status=status,
                 mine=mine,
                 role=role,
@@ -52,18 +59,24 @@ class AsyncGates:
                 after=after,
                 limit=limit,
             )
-        )
+            entries = parts.store.gates.entries_of(gate.id for gate in page)
+            return [views.of(gate, entries.get(gate.id, [])) for gate in page]
 
-    async def get(self, gate: Which) -> Gate:
+        return await self._calls.call(read)
+
+    async def get(self, gate: Which) -> GateView:
         """Return a gate by its id, or the gate of a run. Raises GateNotFound."""
-        return await self._calls.call(lambda parts: parts.gates.get(gate))
+        return await self._calls.call(lambda parts: _view(parts, parts.gates.get(_id(gate))))
 
-    async def entries(self, gate: Which) -> Sequence[GateEntry]:
+    async def entries(self, gate: Which) -> Sequence[GateEntryView]:
         """Return the entries of a gate, in order: decisions, delegations, reminders. Raises
         GateNotFound."""
-        return await self._calls.call(
-            lambda parts: parts.store.gates.entries(parts.gates.get(gate).id)
-        )
+
+        def read(parts: Components) -> list[GateEntryView]:
+            entries = parts.store.gates.entries(parts.gates.get(_id(gate)).id)
+            return [views.entry_of(entry) for entry in entries]
+
+        return await self._calls.call(read)
 
     async def decide(
         self,
@@ -76,7 +89,7 @@ class AsyncGates:
         selections: Names = (),
         form: Any = None,
         expect: str | None = None,
-    ) -> Gate:
+    ) -> GateView:
         """Record the decision of one person on a gate, and return the gate after it. *gate* is a
         gate, its id, or the id of a run with one open gate.
 
@@ -85,9 +98,9 @@ class AsyncGates:
         that hash. Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged,
         UnknownChoice or WrongAnswer; then nothing is written.
         """
-        return await self._calls.commit(
+        return await self._committed(
             lambda parts: parts.gates.decide(
-                gate,
+                _id(gate),
                 choice,
                 by=by,
                 roles=roles,
@@ -108,11 +121,11 @@ class AsyncGates:
         selections: Names = (),
         form: Any = None,
         expect: str | None = None,
-    ) -> Gate:
+    ) -> GateView:
         """Decide a gate with the choice that approves. Raises the errors of ``decide``."""
-        return await self._calls.commit(
+        return await self._committed(
             lambda parts: parts.gates.approve(
-                gate,
+                _id(gate),
                 by=by,
                 roles=roles,
                 feedback=feedback,
@@ -132,11 +145,11 @@ class AsyncGates:
         selections: Names = (),
         form: Any = None,
         expect: str | None = None,
-    ) -> Gate:
+    ) -> GateView:
         """Decide a gate with the choice that rejects. Raises the errors of ``decide``."""
-        return await self._calls.commit(
+        return await self._committed(
             lambda parts: parts.gates.reject(
-                gate,
+                _id(gate),
                 by=by,
                 roles=roles,
                 feedback=feedback,
@@ -148,11 +161,11 @@ class AsyncGates:
 
     async def delegate(
         self, gate: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
-    ) -> Gate:
+    ) -> GateView:
         """Let the person *to* decide in place of the person *by*, who must be allowed to decide.
         Raises GateClosed, NotYourGate, AlreadyDecided."""
-        return await self._calls.commit(
-            lambda parts: parts.gates.delegate(gate, to, by=by, roles=roles, reason=reason)
+        return await self._committed(
+            lambda parts: parts.gates.delegate(_id(gate), to, by=by, roles=roles, reason=reason)
         )
 
     async def reassign(
@@ -163,31 +176,31 @@ class AsyncGates:
         roles: Names = (),
         by: str | None = None,
         reason: str | None = None,
-    ) -> Gate:
+    ) -> GateView:
         """Replace the people and roles that may decide a gate. Raises GateClosed, QuorumImpossible,
         and BadOption if none is named."""
-        return await self._calls.commit(
+        return await self._committed(
             lambda parts: parts.gates.reassign(
-                gate, assignees=assignees, roles=roles, by=by, reason=reason
+                _id(gate), assignees=assignees, roles=roles, by=by, reason=reason
             )
         )
 
     async def update(
         self, gate: Which, data: Any, *, by: str | None = None, reason: str | None = None
-    ) -> Gate:
+    ) -> GateView:
         """Replace the data of a gate. Decisions made so far lapse, and people decide again. Raises
         GateClosed."""
-        return await self._calls.commit(
-            lambda parts: parts.gates.update(gate, data, by=by, reason=reason)
+        return await self._committed(
+            lambda parts: parts.gates.update(_id(gate), data, by=by, reason=reason)
         )
 
     async def withdraw(
         self, gate: Which, *, by: str | None = None, reason: str | None = None
-    ) -> Gate:
+    ) -> GateView:
         """Close a gate without a decision; GateWithdrawn is raised in its workflow. Raises
         GateClosed."""
-        return await self._calls.commit(
-            lambda parts: parts.gates.withdraw(gate, by=by, reason=reason)
+        return await self._committed(
+            lambda parts: parts.gates.withdraw(_id(gate), by=by, reason=reason)
         )
 
     async def link(
@@ -198,11 +211,23 @@ class AsyncGates:
 
         def sign(parts: Components) -> Token:
             key = parts.commit(keys.need(parts.sealer))
-            return parts.gates.link(key, gate, choice, by=by, roles=roles, expires=expires)
+            return parts.gates.link(key, _id(gate), choice, by=by, roles=roles, expires=expires)
 
         return await self._calls.call(sign)
 
-    async def answer(self, token: str, *, feedback: str | None = None) -> Gate:
+    async def answer(self, token: str, *, feedback: str | None = None) -> GateView:
         """Answer a gate with the token of a link. Raises TokenRefused, TokenExpired, and the errors
         of ``decide``."""
-        return await self._calls.commit(lambda parts: parts.gates.answer(token, feedback))
+        return await self._committed(lambda parts: parts.gates.answer(token, feedback))
+
+    async def _committed(self, make_request: Callable[[Components], Request[Gate]]) -> GateView:
+        """Commit a change of a gate, and return the gate after it."""
+        return await self._calls.call(lambda parts: _view(parts, parts.commit(make_request(parts))))
+
+
+def _id(gate: Which) -> str:
+    return gate.id if isinstance(gate, GateView) else gate
+
+
+def _view(parts: Components, gate: Gate) -> GateView:
+    return views.of(gate, parts.store.gates.entries(gate.id))

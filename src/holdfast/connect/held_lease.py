@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from holdfast.connect.components import Components
 from holdfast.core import tokens
-from holdfast.core.duration import Duration
+from holdfast.core.duration import Duration, as_datetime
 from holdfast.errors import BadOption, HoldfastError, LeaseLost, WriteConflict
 from holdfast.service import keys
 from holdfast.service.instants import Moment
@@ -16,6 +17,8 @@ from holdfast.service.requests import Request
 from holdfast.service.tasks.lease_state import Deferred, LeaseState, Retried, RunEnded
 from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
+from holdfast.views import runs
+from holdfast.views.runs import RunView
 
 TRIES = 20
 """The maximum number of attempts to append a patch while another process with the same proof
@@ -38,6 +41,7 @@ class HeldLease:
         self.service: TaskService = service
         self.state: LeaseState = state
         self._ttl: Duration = ttl
+        self._run: RunView | None = None
         self._input: Any = None
         self._input_error: Exception | None = None
         # Now and not on use: an input that is stored apart is read from the store.
@@ -57,12 +61,20 @@ class HeldLease:
         """Return the reason of a requested cancellation; None if there is no request."""
         return self.service.cancel_reason(self.state)
 
-    def renew(self) -> int:
+    @property
+    def run(self) -> RunView:
+        """The run at the time of the lease."""
+        if self._run is None:
+            self._run = runs.of(self.service.sealer.display.run(self.state.run))
+        return self._run
+
+    def renew(self) -> datetime:
         """Renew this lease and all others of its holder, and return their expiry."""
         held = self.state
-        return self._parts.commit(
+        expiry = self._parts.commit(
             self.service.terms.renew(held.proof.session_id, self._ttl, held.term, held)
         )
+        return as_datetime(expiry)
 
     # Output
 

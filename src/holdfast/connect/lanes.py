@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
-from holdfast.core.sessions import Lane
 from holdfast.core.unset import UNSET
 from holdfast.service import lanes
+from holdfast.views import lanes as views
+from holdfast.views.lanes import LaneView
 
 
 class AsyncLanes:
@@ -51,16 +52,26 @@ class AsyncLanes:
             )
         )
 
-    async def get(self, name: str) -> Lane:
+    async def get(self, name: str) -> LaneView:
         """Return a lane. Without settings it has no limits. Raises NamespaceBound."""
-        return await self._calls.call(lambda parts: lanes.get_lane(parts.client, name))
 
-    async def list(self) -> list[Lane]:
-        """Return the lanes that have settings. Raises NamespaceBound."""
+        def read(parts: Components) -> LaneView:
+            lane = lanes.get_lane(parts.client, name)
+            return views.of(lane, running=parts.store.lanes.running().get(lane.name, 0))
 
-        def read(parts: Components) -> list[Lane]:
+        return await self._calls.call(read)
+
+    async def list(self) -> list[LaneView]:
+        """Return the lanes that have settings or that runs were started in, by name. Raises
+        NamespaceBound."""
+
+        def read(parts: Components) -> list[LaneView]:
             parts.client.unbound("lanes.list")
-            return parts.store.lanes.all()
+            running = parts.store.lanes.running()
+            return [
+                views.of(lane, running=running.get(lane.name, 0))
+                for lane in lanes.known_lanes(parts.store)
+            ]
 
         return await self._calls.call(read)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from holdfast.authoring.python.waits import Received, Waited
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.held_lease import HeldLease
-from holdfast.core.duration import Duration
-from holdfast.core.runs import RunRecord
+from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.streams.model import FrameKind, StreamMode
-from holdfast.core.waits import Signal
 from holdfast.service.instants import Moment
 from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded, WaitResult
 from holdfast.service.tasks.suspension import LeaseWait
+from holdfast.views.runs import RunView
 
 
 class AsyncLease:
@@ -44,9 +43,14 @@ class AsyncLease:
         return self._held.state.idempotency_key
 
     @property
-    def run(self) -> RunRecord:
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._held.state.run.id
+
+    @property
+    def run(self) -> RunView:
         """The run at the time of the lease."""
-        return self._held.state.run
+        return self._held.run
 
     @property
     def input(self) -> Any:
@@ -68,25 +72,28 @@ class AsyncLease:
         outcome = self._resumed
         if outcome is None:
             return None
+        value = self._held.service.codec.decode(outcome.value)
+        return Waited(outcome.how, tuple(self.signals), value, outcome.by)
+
+    @property
+    def signals(self) -> Sequence[Received]:
+        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
+        by then. Raises KeyMissing or BadData if they cannot be read."""
+        outcome = self._resumed
+        if outcome is None:
+            return []
         decode = self._held.service.codec.decode
-        signals = tuple(
+        return [
             Received(
                 signal.number,
                 signal.name,
                 decode(signal.payload),
                 signal.source,
-                datetime.fromtimestamp(signal.at / 1_000_000, UTC),
+                as_datetime(signal.at),
                 signal.wait_id,
             )
             for signal in outcome.signals
-        )
-        return Waited(outcome.how, signals, decode(outcome.value), outcome.by)
-
-    @property
-    def signals(self) -> Sequence[Signal]:
-        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
-        by then."""
-        return [] if self._resumed is None else self._resumed.signals
+        ]
 
     @property
     def timed_out(self) -> bool:
@@ -108,9 +115,9 @@ class AsyncLease:
         no request. If there is one, call ``cancel()``. Raises LeaseLost."""
         return await self._calls.call(lambda parts: self._held.cancel_reason())
 
-    async def renew(self) -> int:
-        """Renew this lease and all others of its holder, and return their expiry in microseconds
-        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
+    async def renew(self) -> datetime:
+        """Renew this lease and all others of its holder, and return their expiry. Raises LeaseLost
+        if they have expired, or if this run has another holder."""
         return await self._calls.call(lambda parts: self._held.renew())
 
     async def progress(self, percent: float | None = None, message: str | None = None) -> None:

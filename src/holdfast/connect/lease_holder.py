@@ -6,11 +6,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from holdfast.connect.components import Components
 from holdfast.connect.held_lease import HeldLease
-from holdfast.core.duration import Duration
+from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.sessions import Session
 from holdfast.core.validation import checked_capabilities, checked_words
 from holdfast.errors import LeaseLost, StoreError
@@ -102,9 +103,10 @@ class LeaseHolder:
             self._unanswered.clear()
             self._parts.commit(self._open_request())
 
-    def renew(self) -> int:
+    def renew(self) -> datetime:
         """Renew all leases of this holder, and return their expiry. Raises LeaseLost."""
-        return self._parts.commit(self._service.terms.renew(self.session_id, self._ttl, self._term))
+        renewal = self._service.terms.renew(self.session_id, self._ttl, self._term)
+        return as_datetime(self._parts.commit(renewal))
 
     def rest(self) -> None:
         """Make the session keep its leases and claim no more, unless it has expired. Raises

@@ -7,7 +7,6 @@ here are replaced by a text that says why.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,17 +20,15 @@ from holdfast.core import associated_data
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.events import EventKind
-from holdfast.core.gates.model import OPEN, Gate
+from holdfast.core.gates.model import OPEN
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
-from holdfast.core.sessions import Lane
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import Progress
 from holdfast.errors import FlowNotFound, GateNotFound, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.budgets import get_budget
 from holdfast.service.export import tree
 from holdfast.service.instants import Moment, moment
-from holdfast.service.why import at_work, look_at_workers, unserved, why
+from holdfast.service.why import why
 from holdfast.store.database import CheckProgress
 from holdfast.store.gates.operations import GateFilter
 from holdfast.store.installation import ENCRYPTION
@@ -40,25 +37,18 @@ from holdfast.store.store import Store
 from holdfast.views import (
     budgets,
     events,
-    gates,
-    lanes,
     runs,
     steps,
     streams,
-    subscriptions,
-    workers,
 )
 from holdfast.views import why as why_views
-from holdfast.views.budgets import BudgetView, ReservationView
+from holdfast.views.budgets import ReservationView
 from holdfast.views.events import EventView
 from holdfast.views.gates import GateView
-from holdfast.views.lanes import LaneView
 from holdfast.views.runs import RunDetailView, RunView
 from holdfast.views.streams import ProgressView
-from holdfast.views.subscriptions import SubscriptionView
 from holdfast.views.values import instant
 from holdfast.views.why import WhyView
-from holdfast.views.workers import UnservedView, WorkerView
 
 SHORTEST = 6
 """The minimum length of a prefix that may stand for an id."""
@@ -264,11 +254,7 @@ class OpenDatabase:
 
     # Gates
 
-    def gate(self, gate: Gate) -> GateView:
-        """Return the view of a gate, with all actions on it."""
-        return gates.of(gate, self._store.gates.entries(gate.id))
-
-    def find_gate(self, name: str) -> Gate:
+    def find_gate(self, name: str) -> GateView:
         """Return the gate with the id or id prefix *name*, the newest open gate for "last", or the
         only open gate of the run *name*. Raises GateNotFound."""
         find = self._store.gates.find
@@ -276,7 +262,7 @@ class OpenDatabase:
             open_gates = find(GateFilter(statuses=[OPEN], limit=10_000, namespace=self.namespace))
             if not open_gates:
                 raise GateNotFound(gate=name, why="no gate is open")
-            return open_gates[-1]
+            return self.engine.gates.get(open_gates[-1].id)
         try:
             return self.engine.gates.get(name)
         except GateNotFound:
@@ -286,17 +272,9 @@ class OpenDatabase:
             matches = [gate for gate in page if gate.id.startswith(name)]
             if len(matches) != 1:
                 raise
-            return matches[0]
+            return self.engine.gates.get(matches[0].id)
 
-    # Budgets, lanes, workers, subscriptions
-
-    def budgets(self) -> list[BudgetView]:
-        """Return all budgets."""
-        return [budgets.of(budget) for budget in self._store.budgets.all()]
-
-    def budget(self, name: str) -> BudgetView:
-        """Return a budget. Raises BudgetNotFound."""
-        return budgets.of(get_budget(self._store, name))
+    # Budgets
 
     def reservations(self, budget: str) -> list[ReservationView]:
         """Return the amounts that runs have reserved in a budget."""
@@ -312,46 +290,6 @@ class OpenDatabase:
             run.id
             for run in blocked
             if budget in budget_rules.names(msgspec.json.decode(run.waits or b"[]"))
-        ]
-
-    def lane(self, name: str) -> LaneView:
-        """Return a lane; without limits if none were set."""
-        return next((lane for lane in self.lanes() if lane.name == name), lanes.of(Lane(name=name)))
-
-    def lanes(self) -> list[LaneView]:
-        """Return the lanes that have settings or are used by a route."""
-        held = at_work(self._store, look_at_workers(self._store))
-        running = Counter(run.lane for held_runs in held.values() for run in held_runs)
-        configured = {lane.name: lane for lane in self._store.lanes.all()}
-        routes = self._store.runs.routes().values()
-        return [
-            lanes.of(configured.get(name, Lane(name=name)), running=running[name])
-            for name in sorted({*configured, *(route.lane for route in routes)})
-        ]
-
-    def workers(self) -> list[WorkerView]:
-        """Return the workers that serve the namespace of this object, alive or dead."""
-        records = look_at_workers(self._store, self.namespace)
-        held = at_work(self._store, records)
-        for worker in records:
-            worker.at_work = len(held[worker.session.id])
-        return [workers.of(worker) for worker in records]
-
-    def unserved(self) -> list[UnservedView]:
-        """Return the runs that are ready and that no live worker serves, by their route."""
-        routes = unserved(self._store, only=self.namespace)
-        return [workers.unserved_of(route) for route in routes]
-
-    def subscriptions(self) -> list[SubscriptionView]:
-        """Return named cursors and webhooks."""
-        installation = self._store.installation.id()
-        return [
-            subscriptions.of(
-                subscription,
-                installation=installation,
-                worker=self._worker(subscription.session_id),
-            )
-            for subscription in self.engine.events.subscriptions()
         ]
 
     # The database

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
-from holdfast.core.schedules.model import Schedule, Tick
 from holdfast.core.unset import UNSET, named
 from holdfast.core.validation import checked_flag
 from holdfast.service.instants import Moment
-
-if TYPE_CHECKING:
-    from holdfast.core.why.model import Blocker
+from holdfast.views import schedules as views
+from holdfast.views.schedules import ScheduleView, TickView
+from holdfast.views.why import BlockerView, blocker_of
 
 
 class AsyncSchedules:
@@ -49,7 +48,7 @@ class AsyncSchedules:
         tags: Mapping[str, str] | None = UNSET,
         capabilities: str | Iterable[str] | None = UNSET,
         version: str | int | None = UNSET,
-    ) -> Schedule:
+    ) -> ScheduleView:
         """Create a schedule, which starts runs of a workflow by a rule, or change the schedule of
         that name. Settings of an existing schedule that are not passed stay as they are, and so
         does its workflow if that is None. A workflow that is passed brings its own lane, version
@@ -88,53 +87,54 @@ class AsyncSchedules:
             }
         )
 
-        def set_schedule(parts: Components) -> Schedule:
+        def set_schedule(parts: Components) -> ScheduleView:
             if workflow is not None:
                 parts.know(workflow)
-            return parts.commit(parts.schedules.set(name, workflow, options))
+            return views.of(parts.commit(parts.schedules.set(name, workflow, options)))
 
         return await self._calls.call(set_schedule)
 
-    async def get(self, name: str) -> Schedule:
+    async def get(self, name: str) -> ScheduleView:
         """Return a schedule. Raises ScheduleNotFound."""
-        return await self._calls.call(lambda parts: parts.schedules.get(name))
+        return await self._calls.call(lambda parts: views.of(parts.schedules.get(name)))
 
-    async def list(self) -> list[Schedule]:
+    async def list(self) -> list[ScheduleView]:
         """Return all schedules, by name."""
-        return await self._calls.call(lambda parts: parts.schedules.all())
+        return await self._calls.call(
+            lambda parts: [views.of(schedule) for schedule in parts.schedules.all()]
+        )
 
-    async def pause(self, name: str, reason: str = "paused by request") -> Schedule:
+    async def pause(self, name: str, reason: str = "paused by request") -> ScheduleView:
         """Pause a schedule: it starts no runs until it is resumed. Raises ScheduleNotFound."""
-        return await self._calls.commit(lambda parts: parts.schedules.pause(name, reason))
+        return views.of(await self._calls.commit(lambda parts: parts.schedules.pause(name, reason)))
 
-    async def resume(self, name: str) -> Schedule:
+    async def resume(self, name: str) -> ScheduleView:
         """Resume a schedule from its next tick on. Ticks during the pause are not made up for; use
         ``backfill`` for them. Raises ScheduleNotFound."""
-        return await self._calls.commit(lambda parts: parts.schedules.resume(name))
+        return views.of(await self._calls.commit(lambda parts: parts.schedules.resume(name)))
 
     async def remove(self, name: str) -> None:
         """Delete a schedule; the runs that it started stay. Raises ScheduleNotFound."""
         await self._calls.commit(lambda parts: parts.schedules.remove(name))
 
-    async def trigger(self, name: str) -> Tick:
-        """Start a run of a schedule now, as at a tick. The run of the Tick is None if it is queued
+    async def trigger(self, name: str) -> TickView:
+        """Start a run of a schedule now, as at a tick. The run of the tick is None if it is queued
         behind another run. Raises ScheduleNotFound, and ScheduleBusy if a tick would be skipped."""
-        return await self._calls.commit(lambda parts: parts.schedules.trigger(name))
+        tick = await self._calls.commit(lambda parts: parts.schedules.trigger(name))
+        return views.tick_of(tick)
 
     async def backfill(
         self, name: str, since: Moment, until: Moment, *, preview: bool = False
-    ) -> Sequence[Tick]:
+    ) -> Sequence[TickView]:
         """Start a run for each tick from *since* (inclusive) to *until* (exclusive) that has none,
         and return all ticks of the period, each with its run. With *preview*, start nothing: the
         ticks to be started are returned without a run. Raises ScheduleNotFound, BadSchedule."""
         preview = checked_flag("preview", preview)
 
-        def start(parts: Components) -> list[Tick]:
+        def start(parts: Components) -> list[TickView]:
             ticks, request = parts.schedules.backfill(name, since, until)
-            if preview:
-                return ticks
-            started = {tick.at: tick for tick in parts.commit(request)}
-            return [started.get(tick.at, tick) for tick in ticks]
+            started = {} if preview else {tick.at: tick for tick in parts.commit(request)}
+            return [views.tick_of(started.get(tick.at, tick)) for tick in ticks]
 
         return await self._calls.call(start)
 
@@ -143,7 +143,9 @@ class AsyncSchedules:
         ScheduleNotFound."""
         return await self._calls.call(lambda parts: parts.schedules.next_ticks(name, count))
 
-    async def why(self, name: str) -> Sequence[Blocker]:
+    async def why(self, name: str) -> Sequence[BlockerView]:
         """Return the blockers that keep a schedule from starting its next run. Raises
         ScheduleNotFound."""
-        return await self._calls.call(lambda parts: parts.schedules.why(name))
+        return await self._calls.call(
+            lambda parts: [blocker_of(blocker) for blocker in parts.schedules.why(name)]
+        )

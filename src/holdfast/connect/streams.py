@@ -9,9 +9,10 @@ from typing import Any
 from holdfast.connect.async_calls import AsyncCalls, AsyncPrepared
 from holdfast.connect.components import Components, seconds_of
 from holdfast.core.duration import Duration
-from holdfast.core.streams.model import Frame, Progress, StreamRecord
 from holdfast.errors import ResultTimeout
 from holdfast.service.streams import StreamFollower
+from holdfast.views import streams as views
+from holdfast.views.streams import FrameView, ProgressView, StreamView
 
 
 class AsyncStreams:
@@ -29,24 +30,28 @@ class AsyncStreams:
         limit: int = 1000,
         step: str | None = None,
         best_effort: bool = True,
-    ) -> Sequence[Frame]:
+    ) -> Sequence[FrameView]:
         """Return the frames that a run has emitted, in order, from *after* (exclusive) to *until*
         (inclusive). With *step*, only the frames of that step; without *best_effort*, only durable
         frames. Raises RunNotFound, BadCursor."""
 
-        def read(parts: Components) -> list[Frame]:
+        def read(parts: Components) -> list[FrameView]:
             run = parts.client.get(run_id)
             parts.frames.check(run.id, after)
-            return parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+            frames = parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+            return [views.of(frame) for frame in frames]
 
         return await self._calls.call(read)
 
-    async def list(self, run_id: str) -> list[StreamRecord]:
+    async def list(self, run_id: str) -> list[StreamView]:
         """Return the streams of a run, one for each attempt that emitted frames, in the order in
         which they were opened. Raises RunNotFound."""
-        return await self._calls.call(
-            lambda parts: parts.store.streams.of_run(parts.client.get(run_id).id)
-        )
+
+        def read(parts: Components) -> list[StreamView]:
+            streams = parts.store.streams.of_run(parts.client.get(run_id).id)
+            return [views.stream_of(stream) for stream in streams]
+
+        return await self._calls.call(read)
 
     async def summary(self, run_id: str, *, step: str | None = None) -> Any:
         """Return the document that results from the patches of the latest stream with patches, or
@@ -62,12 +67,15 @@ class AsyncStreams:
 
         return await self._calls.call(read)
 
-    async def progress(self, run_id: str) -> Progress | None:
+    async def progress(self, run_id: str) -> ProgressView | None:
         """Return the last progress that a run reported; None if it reported none. Raises
         RunNotFound."""
-        return await self._calls.call(
-            lambda parts: parts.frames.progress(parts.client.get(run_id).id)
-        )
+
+        def read(parts: Components) -> ProgressView | None:
+            progress = parts.frames.progress(parts.client.get(run_id).id)
+            return None if progress is None else views.progress_of(progress)
+
+        return await self._calls.call(read)
 
     def tail(
         self,
@@ -77,7 +85,7 @@ class AsyncStreams:
         step: str | None = None,
         best_effort: bool = True,
         timeout: Duration | None = None,
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncIterator[FrameView]:
         """Yield the frames that a run emits, from *after* (exclusive) on, as they arrive, until the
         run has ended. Raises RunNotFound, and ResultTimeout if no frame arrives for *timeout*."""
         seconds = seconds_of(timeout)
@@ -90,14 +98,14 @@ class AsyncStreams:
 
     async def _follow(
         self, run_id: str, prepared: AsyncPrepared[StreamFollower], seconds: float | None
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncIterator[FrameView]:
         follower = await prepared.get()
         async with self._calls.listen() as listener:
             last_frame = time.monotonic()
             while True:
                 page = await self._calls.call(lambda parts: follower.page())
                 for frame in page:
-                    yield frame
+                    yield views.of(frame)
                 if follower.is_over:
                     return
                 if page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
@@ -89,9 +90,9 @@ class AsyncTaskWorker:
         await self._opened.get()
         return await self._calls.call(lambda parts: self._holder.complete_all(pairs))
 
-    async def renew(self) -> int:
-        """Renew all leases of this holder, and return their expiry in microseconds since 1970.
-        Raises LeaseLost if they have expired."""
+    async def renew(self) -> datetime:
+        """Renew all leases of this holder, and return their expiry. Raises LeaseLost if they have
+        expired."""
         await self._opened.get()
         return await self._calls.call(lambda parts: self._holder.renew())
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.connect.async_calls import AsyncCalls
-from holdfast.core.subscriptions import WEBHOOK, DeadLetter, Subscription
+from holdfast.connect.subscription_reads import subscriptions_of
+from holdfast.core.subscriptions import WEBHOOK
 from holdfast.core.unset import UNSET, named
 from holdfast.errors import SubscriptionNotFound
 from holdfast.service.subscriptions import checked_name
+from holdfast.views import subscriptions as views
+from holdfast.views.subscriptions import DeadLetterView, SubscriptionView
 
 
 class AsyncWebhooks:
@@ -47,7 +50,7 @@ class AsyncWebhooks:
             )
         )
 
-    async def get(self, name: str) -> Subscription:
+    async def get(self, name: str) -> SubscriptionView:
         """Return a webhook, without its secret. Raises SubscriptionNotFound."""
         checked = checked_name(name)
         for webhook in await self.list():
@@ -55,19 +58,20 @@ class AsyncWebhooks:
                 return webhook
         raise SubscriptionNotFound(subscription=name)
 
-    async def list(self) -> list[Subscription]:
+    async def list(self) -> list[SubscriptionView]:
         """Return all webhooks, with their positions and without their secrets."""
-        subscriptions = await self._calls.call(lambda parts: parts.subscriptions.all())
+        subscriptions = await self._calls.call(subscriptions_of)
         return [stored for stored in subscriptions if stored.kind == WEBHOOK]
 
     async def remove(self, name: str) -> None:
         """Delete a webhook, with its dead letters. Raises SubscriptionNotFound."""
         await self._calls.commit(lambda parts: parts.subscriptions.remove(name))
 
-    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
+    async def dead_letters(self, name: str) -> Sequence[DeadLetterView]:
         """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
         Raises SubscriptionNotFound."""
-        return await self._calls.call(lambda parts: parts.subscriptions.letters(name))
+        letters = await self._calls.call(lambda parts: parts.subscriptions.letters(name))
+        return [views.letter_of(letter) for letter in letters]
 
     async def redeliver(self, name: str) -> int:
         """Deliver the dead letters of a webhook again, and return their number. Raises

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from holdfast.connect.async_calls import AsyncCalls
-from holdfast.core.sessions import Session
-
-if TYPE_CHECKING:
-    from holdfast.core.why.workers import UnservedRoute
+from holdfast.views.workers import UnservedView, WorkerView
 
 
 class AsyncWorkers:
@@ -18,12 +14,12 @@ class AsyncWorkers:
     def __init__(self, calls: AsyncCalls) -> None:
         self._calls: AsyncCalls = calls
 
-    async def list(self) -> list[Session]:
-        """Return the sessions of all workers. If the engine is bound to a namespace, return only
-        the sessions that serve it."""
+    async def list(self) -> list[WorkerView]:
+        """Return all workers, alive or dead. If the engine is bound to a namespace, return only
+        the workers that serve it."""
         return await self._calls.call(lambda parts: parts.workers())
 
-    async def unserved(self) -> Sequence[UnservedRoute]:
+    async def unserved(self) -> Sequence[UnservedView]:
         """Return the routes with claimable runs that no live worker serves: the number of runs, the
         offer that is missing, and the remedy."""
         return await self._calls.call(lambda parts: parts.unserved())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from holdfast.errors import BadDuration
@@ -23,6 +23,8 @@ UNITS = {
     "us": 1,
 }
 """The units, largest first, in microseconds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 LONGEST = 365_250 * UNITS["d"]
 """The longest duration that is accepted, a thousand years: a longer one is a mistake."""
@@ -132,3 +134,8 @@ def _missing_part(text: str) -> str:
 
 def _micros(number: str, unit: str) -> int:
     return round(Decimal(number.replace(",", ".")) * UNITS[unit])
+
+
+def as_datetime(instant: int) -> datetime:
+    """Return microseconds since 1970 as a time in UTC."""
+    return _EPOCH + timedelta(microseconds=instant)

@@ -5,10 +5,7 @@ Everything is checked before anything is written."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
-
-import msgspec
 
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Budget
@@ -30,14 +27,6 @@ Amounts = Mapping[str, Any]
 
 NEVER = "never"
 """The value of *reset* that ends the periodic reset of a budget."""
-
-
-class Spendings(msgspec.Struct):
-    """The amounts that a run has spent, that each run of its tree has spent, and their total."""
-
-    run: dict[str, int | Decimal]
-    runs: dict[str, dict[str, int | Decimal]]
-    total: dict[str, int | Decimal]
 
 
 def set_budget(
@@ -140,24 +129,6 @@ def get_budget(store: Store, name: str) -> Budget:
     if budget is None:
         raise BudgetNotFound(budget=name)
     return budget
-
-
-def spending(store: Store, run_id: str) -> Spendings:
-    """Return the amounts that a run and the runs below it have spent."""
-    by_run = store.budgets.spending(run_id)
-    total: dict[str, int] = {}
-    for spent in by_run.values():
-        for dimension, amount in spent.items():
-            total[dimension] = total.get(dimension, 0) + amount
-    return Spendings(
-        run=_amounts(by_run.get(run_id, {})),
-        runs={id: _amounts(spent) for id, spent in by_run.items()},
-        total=_amounts(total),
-    )
-
-
-def _amounts(spent: Mapping[str, int]) -> dict[str, int | Decimal]:
-    return {dimension: budget_rules.amount(amount) for dimension, amount in spent.items()}
 
 
 def _key(key: object) -> str | None:

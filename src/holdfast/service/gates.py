@@ -35,8 +35,8 @@ LINK_LIVES = "7d"
 
 LONGEST_NAME = 1000
 LONGEST_TEXT = 100_000
-Which = Gate | str
-"""A gate, its id, or the id of a run that has one open gate."""
+Which = str
+"""The id of a gate, or of a run that has one open gate."""
 
 Names = str | Iterable[str]
 
@@ -92,22 +92,21 @@ class GateService:
     def get(self, which: Which) -> Gate:
         """Return a gate by its id, or the only open gate of a run; if no gate of the run is open,
         its last one. Raises GateNotFound."""
-        wanted = which.id if isinstance(which, Gate) else which
-        if not isinstance(wanted, str):
-            raise GateNotFound(gate=wanted)
-        gate = self.store.gates.get(wanted)
-        if not self._client.is_mine(wanted if gate is None else gate.run_id):
-            raise GateNotFound(gate=wanted)
+        if not isinstance(which, str):
+            raise GateNotFound(gate=which)
+        gate = self.store.gates.get(which)
+        if not self._client.is_mine(which if gate is None else gate.run_id):
+            raise GateNotFound(gate=which)
         if gate is not None:
             return gate
-        open_now = self.store.gates.find(GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
+        open_now = self.store.gates.find(GateFilter(run_id=which, statuses=[OPEN], limit=2))
         if len(open_now) == 1:
             return open_now[0]
         if open_now:
-            raise GateNotFound(gate=wanted, why="this run has several open gates: name one of them")
-        closed = self.store.gates.find(GateFilter(run_id=wanted, limit=10_000))
+            raise GateNotFound(gate=which, why="this run has several open gates: name one of them")
+        closed = self.store.gates.find(GateFilter(run_id=which, limit=10_000))
         if not closed:
-            raise GateNotFound(gate=wanted)
+            raise GateNotFound(gate=which)
         return closed[-1]
 
     # Deciding

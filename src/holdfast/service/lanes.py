@@ -16,6 +16,7 @@ from holdfast.errors import BadOption
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService
 from holdfast.store.lanes.operations import SetLane
+from holdfast.store.store import Store
 
 
 def set_lane(
@@ -57,6 +58,13 @@ def get_lane(client: RunService, name: str) -> Lane:
     """Return a lane; a lane without settings has no limits. Raises BadOption, NamespaceBound."""
     client.unbound("lanes.get")
     return _stored(client, name)
+
+
+def known_lanes(store: Store) -> list[Lane]:
+    """Return the lanes that have settings or are used by a route, by name."""
+    configured = {lane.name: lane for lane in store.lanes.all()}
+    used = {route.lane for route in store.runs.routes().values()}
+    return [configured.get(name) or Lane(name=name) for name in sorted({*configured, *used})]
 
 
 def _stored(client: RunService, name: str) -> Lane:

@@ -5,13 +5,14 @@ Everything is checked before anything is written."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from holdfast.core import duration
+from holdfast.core.duration import as_datetime
 from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.model import CALL, CODE, GONE, MISFIRES, OVERLAPS, Schedule, Tick
 from holdfast.core.schedules.plan import MOST_TICKS
@@ -398,13 +399,6 @@ def _instant(schedule: Schedule, when: Moment, now: int) -> int:
         return moment(when, now, sign=-1)
     except BadDuration as error:
         raise BadSchedule(schedule=schedule.name, moment=when, why=str(error)) from None
-
-
-def as_datetime(instant: int) -> datetime:
-    """Return an instant as a date and time in UTC."""
-    # Not a float: the last second of the year 9999 would be rounded up.
-    seconds, microseconds = divmod(instant, 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
 
 
 def _iso(instant: int) -> str:

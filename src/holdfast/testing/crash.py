@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.core.gates.model import Gate
 from holdfast.store.runs.operations import Advance
 from holdfast.testing.checks import differences, flaws
 from holdfast.testing.faults import AFTER, BEFORE, WITHIN, ZOMBIE, Fault, describe, has_effect
 from holdfast.testing.lab import Lab
 from holdfast.testing.scenario import Scenario, ScenarioResult, ScenarioScript
+from holdfast.views.gates import GateView
 
 Signal = str | tuple[str, Any] | Callable[[Lab], object]
 
@@ -56,7 +56,7 @@ def crash_everywhere(
     check: Callable[[Lab], object] | None = None,
     engine: Mapping[str, Any] | None = None,
     wrap: Callable[[Any], Any] | None = None,
-    people: Sequence[Callable[[Lab, Gate], object]] = (),
+    people: Sequence[Callable[[Lab, GateView], object]] = (),
     database: str | None = None,
     clear: Callable[[], object] | None = None,
     doubles: int = 5,

@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast.authoring import registry
 from holdfast.core.events import Event
-from holdfast.core.gates.model import OPEN, Gate
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import (
@@ -23,14 +22,13 @@ from holdfast.errors import (
     RunFinished,
     WaitClosed,
 )
-from holdfast.store.gates.operations import GateFilter
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import EndSession
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.engine_internals import internals
 from holdfast.testing.faults import Crash, Fault, FaultyStore
 from holdfast.testing.lab import HOPS, Lab, NeverEnds, hasty_store
 from holdfast.testing.recorder import RUN, CommitRecorder, RecordingProgram
+from holdfast.views.gates import GateView
 
 
 class ScenarioScript(NamedTuple):
@@ -48,7 +46,7 @@ class ScenarioScript(NamedTuple):
     check: Callable[[Lab], object]
     engine: dict[str, Any]
     wrap: Callable[[Any], Any]
-    people: list[Callable[[Lab, Gate], object]]
+    people: list[Callable[[Lab, GateView], object]]
     clear: Callable[[], object] | None
 
 
@@ -241,11 +239,10 @@ class Scenario:
             self.script.people[self._decided](lab, gate)
         return True
 
-    def _gate_to_decide(self, lab: Lab) -> Gate | None:
-        store = internals(lab.engine).store
+    def _gate_to_decide(self, lab: Lab) -> GateView | None:
         if self._decided in self._gate_ids:
-            return store.gates.get(self._gate_ids[self._decided])
-        return next(iter(store.gates.find(GateFilter(statuses=[OPEN], limit=1))), None)
+            return lab.engine.gates.get(self._gate_ids[self._decided])
+        return next(iter(lab.engine.gates.list(limit=1)), None)
 
     def _result(self, lab: Lab) -> ScenarioResult:
         # Zombies get the chance to write first: the checks must find out if they could.

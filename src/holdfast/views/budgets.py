@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -95,18 +96,17 @@ def reservation_of(run_id: str, dimension: str, millionths: int, at: int) -> Res
     )
 
 
-def spending_of(
-    run: Mapping[str, int | Decimal],
-    runs: Mapping[str, Mapping[str, int | Decimal]],
-    total: Mapping[str, int | Decimal],
-) -> SpendingView:
-    """Return the view of the spending of a run and its descendants."""
+def spending_of(run_id: str, by_run: Mapping[str, Mapping[str, int]]) -> SpendingView:
+    """Return the view of the spending of a run and its descendants, in millionths by run."""
+    total: Counter[str] = Counter()
+    for spent in by_run.values():
+        total.update(spent)
     return SpendingView(
-        run=_decimals(run),
-        runs={run_id: _decimals(amounts) for run_id, amounts in runs.items()},
-        total=_decimals(total),
+        run=_amounts(by_run.get(run_id, {})),
+        runs={member: _amounts(spent) for member, spent in by_run.items()},
+        total=_amounts(total),
     )
 
 
-def _decimals(amounts: Mapping[str, int | Decimal]) -> dict[str, Decimal]:
-    return {dimension: Decimal(units) for dimension, units in amounts.items()}
+def _amounts(spent: Mapping[str, int]) -> dict[str, Decimal]:
+    return {dimension: amount(millionths) for dimension, millionths in spent.items()}

@@ -32,7 +32,7 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     void: bool = False
 
 
-class RunEventView(msgspec.Struct, kw_only=True):
+class RunEventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An event as subscribers read it. ``cursor`` is the position to continue from."""
 
     run_id: str
@@ -47,6 +47,7 @@ class RunEventView(msgspec.Struct, kw_only=True):
     started_at: datetime | None
     at: datetime
     cursor: str
+    role: str | None = None
 
 
 def of(event: Event, *, void: bool = False) -> EventView:
@@ -86,6 +87,7 @@ def of_run(event: RunEvent) -> RunEventView:
         started_at=optional_instant(event.started_at),
         at=instant(event.at),
         cursor=event.cursor,
+        role=event.role,
     )
 
 

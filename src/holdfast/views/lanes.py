@@ -25,7 +25,7 @@ class LaneView(msgspec.Struct, kw_only=True):
     running: int
 
 
-def of(lane: Lane, *, running: int = 0) -> LaneView:
+def of(lane: Lane, *, running: int) -> LaneView:
     """Return the view of a lane."""
     weights = msgspec.json.decode(lane.weights, type=dict[str, float]) if lane.weights else {}
     return LaneView(

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.runs import RunRecord
-from holdfast.core.waits import Signal
-from holdfast.views.values import value
+from holdfast.authoring.python.waits import Received
+from holdfast.views.runs import RunView
 
 
 class LeaseSignalView(msgspec.Struct, kw_only=True):
@@ -39,12 +38,12 @@ class LeaseView(msgspec.Struct, kw_only=True):
 
 
 def of(
-    run: RunRecord,
+    run: RunView,
     *,
     proof: str,
     arguments: Any,
     attempt: int,
-    signals: Sequence[Signal],
+    signals: Sequence[Received],
     timed_out: bool,
     released_by: str | None,
 ) -> LeaseView:
@@ -60,9 +59,9 @@ def of(
         signals=[
             LeaseSignalView(
                 name=signal.name,
-                payload=value(signal.payload),
+                payload=signal.payload,
                 source=signal.source,
-                wait=signal.wait_id,
+                wait=signal.wait,
             )
             for signal in signals
         ],

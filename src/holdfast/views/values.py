@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.budgets.rules import UNIT
+from holdfast.core.duration import as_datetime
 from holdfast.core.runs import ErrorInfo
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ def as_json(view: Any) -> bytes:
 
 def instant(micros: int) -> datetime:
     """Return microseconds since 1970 as a time in UTC."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return as_datetime(micros)
 
 
 def optional_instant(micros: int | None) -> datetime | None:

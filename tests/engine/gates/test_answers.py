@@ -75,7 +75,7 @@ def test_some_of_the_options_can_be_selected(engine):
     engine.gates.approve(found, by="ann", selections=["c", "a"])
 
     assert run.result(timeout=10)["selections"] == ["a", "c"]
-    assert [option.label for option in found.terms.options] == [
+    assert [option.label for option in found.options] == [
         "The first",
         "The second",
         "The third",

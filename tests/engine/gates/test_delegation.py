@@ -26,7 +26,7 @@ def test_a_decision_can_be_delegated_and_reassigned(engine):
         (entry.kind, entry.person, entry.names, entry.roles)
         for entry in engine.gates.entries(found)
     ]
-    assert log[:2] == [("delegated", "ann", ("bob",), ()), ("reassigned", "root", (), ("finance",))]
+    assert log[:2] == [("delegated", "ann", ["bob"], []), ("reassigned", "root", [], ["finance"])]
 
 
 def test_a_withdrawn_gate_is_told_to_its_workflow(engine):

@@ -39,7 +39,7 @@ def test_a_form_comes_back_as_its_model(engine):
     run = engine.start(refund)
     found = opened(engine, run)
 
-    assert found.terms.form["$defs"]["Refund"]["required"] == ["amount"]
+    assert found.form["$defs"]["Refund"]["required"] == ["amount"]
     with pytest.raises(WrongAnswer, match=r"\$\.amount"):
         engine.gates.approve(found, by="ann", form={"amount": "much"})
     with pytest.raises(WrongAnswer, match="amount"):

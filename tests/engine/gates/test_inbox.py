@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.views.values import instant
 from tests.engine.gates.workflows import ask, opened, waits
 from tests.store.helpers import wait_until
 
@@ -27,7 +28,7 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
         " yes)"
     )
     assert "gives up at" in why.reason
-    assert (why.blockers[0].until, why.remedy) == (
+    assert (instant(why.blockers[0].until), why.remedy) == (
         found.deadline,
         f"holdfast gates decide {found.id} yes --by NAME",
     )
@@ -38,11 +39,11 @@ def test_an_inbox_with_pages(engine):
     wait_until(lambda: len(engine.gates.list()) == 3)
     everything = engine.gates.list()
 
-    assert {one.run_id for one in everything} == {run.id for run in runs}
+    assert {one.run for one in everything} == {run.id for run in runs}
     assert engine.gates.list(limit=2) == everything[:2]
     assert engine.gates.list(after=everything[1].id) == everything[2:]
-    assert {one.run_id for one in engine.gates.list(mine="ann", role="finance")} == {
+    assert {one.run for one in engine.gates.list(mine="ann", role="finance")} == {
         run.id for run in runs
     }
-    assert [one.run_id for one in engine.gates.list(role="finance")] == [runs[1].id]
+    assert [one.run for one in engine.gates.list(role="finance")] == [runs[1].id]
     assert engine.gates.list(workflow="ask", namespace="default") == everything

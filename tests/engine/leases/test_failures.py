@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from holdfast.errors import RunCancelled, RunFailed
 from holdfast.service.tasks.lease_state import Retried, RunEnded
+from holdfast.views.values import instant
 from tests.engine.waiting import one_lease as one
 
 
@@ -15,7 +18,8 @@ def test_what_may_go_well_next_time_is_tried_again_as_agreed(idle, holder, clock
     for attempt, wait in ((1, 10), (2, 20)):
         lease = one(holder)
         assert lease.attempt == attempt
-        assert lease.fail(kind, "no disk") == Retried(clock.now() + wait * 1_000_000)
+        again_at = instant(clock.now()) + timedelta(seconds=wait)
+        assert lease.fail(kind, "no disk") == Retried(again_at)
         assert holder.claim() == []
         clock.advance(f"{wait}s")
     assert one(holder).fail(kind, "no disk") == RunEnded("failed")

@@ -70,6 +70,8 @@ def more(name: str, **options: Any) -> Graph:
 
 
 WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
+    # First: later calls open holders of their own, which name the workflow of the others.
+    "workers.list": [(NOTHING, lambda e, t, p: e.workers.list())],
     "webhooks.set": [
         (
             (SubscriptionExists,),
@@ -232,7 +234,6 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "schedules.why": [(NO_SCHEDULE, lambda e, t, p: e.schedules.why("hush-schedule"))],
     "gates.withdraw": [(NO_GATE, lambda e, t, p: e.gates.withdraw(t.gate))],
     "work": [(NOTHING, lambda e, t, p: None)],
-    "workers.list": [(NOTHING, lambda e, t, p: e.workers.list())],
     "waits.get": [((WaitNotFound,), lambda e, t, p: e.waits.get(t.wait))],
     "budgets.get": [(FORBIDDEN, lambda e, t, p: e.budgets.get("hush-budget"))],
     "lanes.get": [(FORBIDDEN, lambda e, t, p: e.lanes.get("default"))],

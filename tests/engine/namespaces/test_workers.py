@@ -84,7 +84,7 @@ def test_a_child_takes_neither_the_id_of_a_member_nor_the_budget_of_another_tree
 def test_an_engine_that_is_bound_to_none_sees_all(database, things):
     with closing(Engine(database, workflows=[])) as engine:
         assert {run.namespace for run in engine.runs()} == {"hush-theirs"}
-        assert engine.gates.get(things.gate).run_id == "hush-asked"
+        assert engine.gates.get(things.gate).run == "hush-asked"
         assert engine.waits.token(things.wait) == things.token
         assert {one.name for one in engine.events.subscriptions()} == {"hush-hook", "hush-reader"}
         assert len(engine.waits.list()) == 2

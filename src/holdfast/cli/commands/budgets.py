@@ -10,7 +10,6 @@ from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.budgets import rules as core
-from holdfast.views import budgets as views
 from holdfast.views.budgets import BudgetLineView, BudgetView
 from holdfast.views.text import seconds
 
@@ -56,7 +55,7 @@ def budgets(ctx: click.Context) -> None:
         command_context().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print_all(database.budgets())
+            _print_all(database.engine.budgets.list())
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
@@ -161,8 +160,7 @@ def reset_budget(name: str) -> None:
 def usage(run: str) -> None:
     """Show what a run and each of its descendants has spent."""
     with command_context().opened() as database:
-        amounts = database.engine.budgets.usage(database.find(run).id)
-    spending = views.spending_of(amounts.run, amounts.runs, amounts.total)
+        spending = database.engine.budgets.usage(database.find(run).id)
     if command_context().as_json:
         print_json(spending)
         return
@@ -188,7 +186,7 @@ def _print_all(budgets: list[BudgetView]) -> None:
 
 
 def _print_one(database: OpenDatabase, name: str) -> None:
-    budget = database.budget(name)
+    budget = database.engine.budgets.get(name)
     reservations = database.reservations(name)
     waiting = database.waiting_for(name)
     if command_context().as_json:

@@ -70,7 +70,7 @@ def _print_grants(grants: list[str]) -> None:
 
 def _examine() -> None:
     with command_context().opened() as database:
-        workers = database.workers()
+        workers = database.engine.workers.list()
         facts = _facts(database, workers)
         problems = list(_problems(database, workers))
         warnings = facts.pop("warnings", [])
@@ -144,5 +144,5 @@ def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[Doc
     for worker in workers:
         if worker.state is Liveness.SILENT:
             yield DoctorFinding(f"{worker.place} sends no more heartbeats", "holdfast workers")
-    for route in database.unserved():
+    for route in database.engine.workers.unserved():
         yield DoctorFinding(route.text, route.remedy)

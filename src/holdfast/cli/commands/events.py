@@ -12,7 +12,6 @@ from holdfast.cli.commands.subscriptions import subscriptions, unsubscribe, webh
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_line
 from holdfast.core.subscriptions import TOPICS
-from holdfast.views import events as views
 from holdfast.views.events import RunEventView
 from holdfast.views.text import error_line, payload, seconds
 
@@ -71,7 +70,7 @@ def events(
         for number, event in enumerate(read(after=after, name=name, **filters), start=1):
             if limit is not None and number > limit:
                 return  # reading one more event has stored the cursor behind the last one shown
-            _show(views.of_run(event))
+            _show(event)
             if number == limit and (name is None or follow):
                 return
 

@@ -11,10 +11,9 @@ import click
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.cli.params import JSON, MOMENT, many
-from holdfast.connect.open_database import OpenDatabase
-from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES, Gate
+from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES
 from holdfast.service.gates import LINK_LIVES
-from holdfast.views.gates import entry_line, state_line
+from holdfast.views.gates import GateView, entry_line, state_line
 from holdfast.views.text import payload, seconds, short
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,12 +84,7 @@ def gates(
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
         statuses: str | list[str] = "any" if "any" in status else status or OPEN
-        page = [
-            database.gate(gate)
-            for gate in database.engine.gates.list(
-                run=run_id, status=statuses, role=role, **filters
-            )
-        ]
+        page = database.engine.gates.list(run=run_id, status=statuses, role=role, **filters)
         now = database.now
     if command_context().as_json:
         print_json(page)
@@ -108,7 +102,7 @@ def gates(
 def show_gate(gate: str) -> None:
     """Show one gate, with its decisions and other entries."""
     with command_context().opened() as database:
-        view = database.gate(database.find_gate(gate))
+        view = database.find_gate(gate)
         now = database.now
     if command_context().as_json:
         print_json(view)
@@ -213,21 +207,18 @@ def _decide(name: str, choice: str, *, by: str | None, roles: list[str], **answe
         changed = database.engine.gates.decide(
             gate, choice, by=by or getpass.getuser(), roles=roles, **answer
         )
-        _report(database, changed)
+        _report(changed)
 
 
-def _report(
-    database: OpenDatabase, gate: Gate, outcome: str = "your decision was recorded"
-) -> None:
+def _report(gate: GateView, outcome: str = "your decision was recorded") -> None:
     """Print a gate after a change; *outcome* is printed if the gate is still open."""
-    view = database.gate(gate)
     if command_context().as_json:
-        print_json(view)
-    elif view.status == OPEN:
-        missing = f"; {view.missing} more must agree" if view.quorum > 1 else ""
-        print(f"gate {view.id}: {outcome}{missing}")
+        print_json(gate)
+    elif gate.status == OPEN:
+        missing = f"; {gate.missing} more must agree" if gate.quorum > 1 else ""
+        print(f"gate {gate.id}: {outcome}{missing}")
     else:
-        print(f"gate {view.id} is {state_line(view, view.opened_at)}")
+        print(f"gate {gate.id} is {state_line(gate, gate.opened_at)}")
 
 
 # Delegation
@@ -255,7 +246,7 @@ def delegate_gate(gate: str, to: str, by: str | None, roles: list[str], reason: 
             roles=roles,
             reason=reason,
         )
-        _report(database, changed, f"{to} may decide")
+        _report(changed, f"{to} may decide")
 
 
 @gates.command(
@@ -284,7 +275,7 @@ def reassign_gate(
             by=by or getpass.getuser(),
             reason=reason,
         )
-        _report(database, changed, f"{database.gate(changed).who} may decide")
+        _report(changed, f"{changed.who} may decide")
 
 
 # Withdrawal, update and links
@@ -305,7 +296,7 @@ def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
         changed = database.engine.gates.withdraw(
             database.find_gate(gate), by=by or getpass.getuser(), reason=reason
         )
-        _report(database, changed)
+        _report(changed)
 
 
 @gates.command("update", epilog="Example: holdfast gates update last '{\"rows\": 4}' --by root")
@@ -322,7 +313,7 @@ def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> Non
         changed = database.engine.gates.update(
             database.find_gate(gate), data, by=by or getpass.getuser(), reason=reason
         )
-        _report(database, changed, f"the data to decide on has the hash {changed.hash}")
+        _report(changed, f"the data to decide on has the hash {changed.hash}")
 
 
 @gates.command("link", epilog="Example: holdfast gates link last yes --by ann --expires 2d")
@@ -369,4 +360,4 @@ def link_gate(gate: str, choice: str, by: str, roles: list[str], expires: Any) -
 def answer_gate(token: str, feedback: str | None) -> None:
     """Decide a gate with the token of a link (or HOLDFAST_TOKEN)."""
     with command_context().opened() as database:
-        _report(database, database.engine.gates.answer(token, feedback=feedback))
+        _report(database.engine.gates.answer(token, feedback=feedback))

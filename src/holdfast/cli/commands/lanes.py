@@ -7,7 +7,7 @@ import click
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import TagValue
-from holdfast.connect.open_database import OpenDatabase
+from holdfast.connect.blocking.engine import Engine
 
 WEIGHT = TagValue("weight", "gold=3")
 
@@ -32,7 +32,7 @@ def lanes(ctx: click.Context) -> None:
     command_context().concerns_all("lanes")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database)
+            _print(database.engine)
 
 
 @lanes.command("set", epilog="Example: holdfast lanes set mail --concurrency 5 --rate 10/s")
@@ -98,7 +98,7 @@ def set_lane(
             " --pause or --drain"
         )
     with command_context().opened(create=True) as database:
-        lane = database.lane(name)
+        lane = database.engine.lanes.get(name)
         database.engine.lanes.set(
             name,
             concurrency=_number("--concurrency", concurrency, lane.concurrency),
@@ -109,7 +109,7 @@ def set_lane(
             paused=lane.paused if paused is None else paused,
             draining=lane.draining if draining is None else draining,
         )
-        _print(database, name)
+        _print(database.engine, name)
 
 
 def _number(option: str, text: str | None, current: int | None) -> int | None:
@@ -139,9 +139,9 @@ def _weight(text: str) -> float:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="'--weight'") from None
 
 
-def _print(database: OpenDatabase, only: str | None = None) -> None:
+def _print(engine: Engine, only: str | None = None) -> None:
     """Print the lanes that have settings or are used by a route; with *only*, that lane alone."""
-    listed = [lane for lane in database.lanes() if only in (None, lane.name)]
+    listed = engine.lanes.list() if only is None else [engine.lanes.get(only)]
     if command_context().as_json:
         print_json(listed if only is None else listed[0])
         return

@@ -16,10 +16,8 @@ from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.schedules.plan import MOST_TICKS
-from holdfast.views import schedules as views
 from holdfast.views.schedules import ScheduleView, TickView
 from holdfast.views.text import brief, seconds
-from holdfast.views.why import blocker_of
 
 EPILOG = """\b
 Examples:
@@ -225,7 +223,7 @@ def resume(name: str) -> None:
 def trigger(name: str) -> None:
     """Start a run of a schedule now, as for a tick, and print its id."""
     with command_context().opened() as database:
-        tick = views.tick_of(database.engine.schedules.trigger(name))
+        tick = database.engine.schedules.trigger(name)
         if command_context().as_json:
             print_json(tick)
         else:
@@ -260,10 +258,7 @@ def trigger(name: str) -> None:
 def backfill(name: str, since: str | datetime, until: str | datetime, dry_run: bool) -> None:
     """Start a run for each tick of a period that has none."""
     with command_context().opened() as database:
-        ticks = [
-            views.tick_of(tick)
-            for tick in database.engine.schedules.backfill(name, since, until, preview=dry_run)
-        ]
+        ticks = database.engine.schedules.backfill(name, since, until, preview=dry_run)
         if command_context().as_json:
             print_json(ticks)
         else:
@@ -299,7 +294,7 @@ def _outcome(tick: TickView, *, dry_run: bool) -> str:
 
 def _list() -> None:
     with command_context().opened() as database:
-        records = [views.of(schedule) for schedule in database.engine.schedules.list()]
+        records = database.engine.schedules.list()
         if command_context().as_json:
             print_json(records)
             return
@@ -324,8 +319,8 @@ def _state(database: OpenDatabase, schedule: ScheduleView) -> str:
 
 
 def _show(engine: Engine, name: str) -> None:
-    schedule = views.of(engine.schedules.get(name))
-    blockers = [blocker_of(blocker) for blocker in engine.schedules.why(name)]
+    schedule = engine.schedules.get(name)
+    blockers = engine.schedules.why(name)
     ticks = [tick.isoformat() for tick in engine.schedules.next(name)]
     if command_context().as_json:
         fields = {field: getattr(schedule, field) for field in schedule.__struct_fields__}

@@ -11,7 +11,6 @@ from holdfast.cli.commands.event_filters import filtering, filters_from
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.core.subscriptions import WEBHOOK
-from holdfast.views import subscriptions as views
 from holdfast.views.subscriptions import conditions_line
 from holdfast.views.text import seconds, short
 
@@ -136,9 +135,7 @@ def _remove(name: str, question: str, yes: bool) -> None:
 def dead_letters(name: str) -> None:
     """List the dead letters of a webhook: events that could not be delivered, oldest first."""
     with command_context().opened() as database:
-        letters = [
-            views.letter_of(letter) for letter in database.engine.webhooks.dead_letters(name)
-        ]
+        letters = database.engine.webhooks.dead_letters(name)
         if command_context().as_json:
             print_json(letters)
             return
@@ -174,7 +171,7 @@ def _list(kind: str | None) -> None:
     with command_context().opened() as database:
         listed = [
             subscription
-            for subscription in database.subscriptions()
+            for subscription in database.engine.events.subscriptions()
             if kind in (None, subscription.kind)
         ]
     if command_context().as_json:

@@ -14,7 +14,6 @@ from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.streams.rules import split
 from holdfast.service.streams import PAGE
-from holdfast.views import streams as views
 from holdfast.views.runs import RunView
 from holdfast.views.streams import FrameView
 
@@ -53,12 +52,12 @@ def tail(run: str, follow: bool, after: int, step: str | None, no_best_effort: b
         options: dict[str, Any] = {"step": step, "best_effort": not no_best_effort}
         if follow:
             for frame in database.engine.streams.tail(record.id, after=after, **options):
-                show(views.of(frame))
+                show(frame)
             show.end()
             return
         while page := database.engine.streams.read(record.id, after=after, limit=PAGE, **options):
             for frame in page:
-                show(views.of(frame))
+                show(frame)
             after = page[-1].seq
 
 

@@ -21,7 +21,6 @@ from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
 from holdfast.views import tasks as views
 from holdfast.views.tasks import LeaseView
 from holdfast.views.text import payload, seconds
-from holdfast.views.values import instant, optional_instant
 
 EPILOG = """\b
 Examples:
@@ -234,8 +233,8 @@ def progress(lease: str, percent: float, message: str | None) -> None:
         held = database.engine.tasks.lease(lease)
         held.progress(percent, message)
         _report(
-            {"run": held.run.id, "percent": percent, "message": message},
-            f"run {held.run.id} is at {percent:g} %",
+            {"run": held.run_id, "percent": percent, "message": message},
+            f"run {held.run_id} is at {percent:g} %",
         )
 
 
@@ -280,7 +279,7 @@ def emit(lease: str, values: tuple[Any, ...], **options: Any) -> None:
     with command_context().opened() as database:
         held = database.engine.tasks.lease(lease)
         last = held.emit(*values, **options)
-        _report({"run": held.run.id, "seq": last}, f"run {held.run.id} has emitted frame {last}")
+        _report({"run": held.run_id, "seq": last}, f"run {held.run_id} has emitted frame {last}")
 
 
 @tasks.command(epilog="Example: holdfast tasks wait LEASE approval --expires 2d --json")
@@ -302,7 +301,7 @@ def wait(lease: str, name: str, expires: Any) -> None:
             "wait": created.id,
             "name": created.name,
             "token": str(created.token),
-            "until": optional_instant(created.until),
+            "until": created.until,
         }
         _report(data, f"{created.id}  {created.token!s}")
 
@@ -505,19 +504,19 @@ def _answer(
     elif isinstance(answer, Deferred):
         until = answer.until
     return {
-        "run": held.run.id,
-        "status": database.engine.run(held.run.id).status.value,
-        "until": optional_instant(until),
+        "run": held.run_id,
+        "status": database.engine.run(held.run_id).status.value,
+        "until": until,
     }
 
 
 def _line(held: Lease, answer: RunEnded | Retried | Deferred) -> str:
     if isinstance(answer, RunEnded):
-        return f"run {held.run.id} is {answer.status.value}"
+        return f"run {held.run_id} is {answer.status.value}"
     if isinstance(answer, Retried):
-        return f"run {held.run.id} will be retried at {seconds(instant(answer.at))}"
-    return f"run {held.run.id} is {answer.status.value}" + (
-        f" until {seconds(instant(answer.until))}" if answer.until else ""
+        return f"run {held.run_id} will be retried at {seconds(answer.at)}"
+    return f"run {held.run_id} is {answer.status.value}" + (
+        f" until {seconds(answer.until)}" if answer.until else ""
     )
 
 

@@ -18,7 +18,7 @@ def workers() -> None:
     """List the workers: whether they are alive, what they serve, and how many runs each of them
     executes; then the runs that no worker serves."""
     with command_context().opened() as database:
-        views = database.workers()
+        views = database.engine.workers.list()
         now = database.now
         if command_context().as_json:
             print_json(views)
@@ -33,7 +33,7 @@ def workers() -> None:
                 [_row(view, now) for view in views],
             )
         if not command_context().as_json:
-            for route in database.unserved():
+            for route in database.engine.workers.unserved():
                 print(f"{route.text}\n  $ {command_context().command(route.remedy)}")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
-from holdfast.core.budgets.model import Budget
 from holdfast.service import budgets as budget_service
-from holdfast.service.budgets import Spendings
 from holdfast.service.requests import Request
+from holdfast.views import budgets as views
+from holdfast.views.budgets import BudgetView, SpendingView
 
 Amounts = Mapping[str, int | float | str | Decimal | None]
 """Amounts by their dimension, such as ``{"tokens": 1000}``; in limits, None removes the limit."""
@@ -51,22 +51,21 @@ class Budgets:
 
         self._calls.commit(make_request)
 
-    def get(self, name: str) -> Budget:
-        """Return a budget. Amounts are in millionths. Raises BudgetNotFound, NamespaceBound."""
+    def get(self, name: str) -> BudgetView:
+        """Return a budget. Raises BudgetNotFound, NamespaceBound."""
 
-        def read(parts: Components) -> Budget:
+        def read(parts: Components) -> BudgetView:
             parts.client.unbound("budgets.get")
-            return budget_service.get_budget(parts.store, name)
+            return views.of(budget_service.get_budget(parts.store, name))
 
         return self._calls.call(read)
 
-    def list(self) -> list[Budget]:
-        """Return all budgets, including the budgets of run trees. Amounts are in millionths. Raises
-        NamespaceBound."""
+    def list(self) -> list[BudgetView]:
+        """Return all budgets, including the budgets of run trees. Raises NamespaceBound."""
 
-        def read(parts: Components) -> list[Budget]:
+        def read(parts: Components) -> list[BudgetView]:
             parts.client.unbound("budgets.list")
-            return parts.store.budgets.all()
+            return [views.of(budget) for budget in parts.store.budgets.all()]
 
         return self._calls.call(read)
 
@@ -102,8 +101,11 @@ class Budgets:
 
         return self._calls.commit(make_request)
 
-    def usage(self, run_id: str) -> Spendings:
+    def usage(self, run_id: str) -> SpendingView:
         """Return the amounts that a run and its descendants have spent. Raises RunNotFound."""
-        return self._calls.call(
-            lambda parts: budget_service.spending(parts.store, parts.client.get(run_id).id)
-        )
+
+        def read(parts: Components) -> SpendingView:
+            run = parts.client.get(run_id)
+            return views.spending_of(run.id, parts.store.budgets.spending(run.id))
+
+        return self._calls.call(read)

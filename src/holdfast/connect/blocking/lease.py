@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from holdfast.authoring.python.waits import Received, Waited
 from holdfast.connect.calls import Calls
 from holdfast.connect.held_lease import HeldLease
-from holdfast.core.duration import Duration
-from holdfast.core.runs import RunRecord
+from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.streams.model import FrameKind, StreamMode
-from holdfast.core.waits import Signal
 from holdfast.service.instants import Moment
 from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded, WaitResult
 from holdfast.service.tasks.suspension import LeaseWait
+from holdfast.views.runs import RunView
 
 
 class Lease:
@@ -45,9 +44,14 @@ class Lease:
         return self._held.state.idempotency_key
 
     @property
-    def run(self) -> RunRecord:
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._held.state.run.id
+
+    @property
+    def run(self) -> RunView:
         """The run at the time of the lease."""
-        return self._held.state.run
+        return self._held.run
 
     @property
     def input(self) -> Any:
@@ -69,25 +73,28 @@ class Lease:
         outcome = self._resumed
         if outcome is None:
             return None
+        value = self._held.service.codec.decode(outcome.value)
+        return Waited(outcome.how, tuple(self.signals), value, outcome.by)
+
+    @property
+    def signals(self) -> Sequence[Received]:
+        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
+        by then. Raises KeyMissing or BadData if they cannot be read."""
+        outcome = self._resumed
+        if outcome is None:
+            return []
         decode = self._held.service.codec.decode
-        signals = tuple(
+        return [
             Received(
                 signal.number,
                 signal.name,
                 decode(signal.payload),
                 signal.source,
-                datetime.fromtimestamp(signal.at / 1_000_000, UTC),
+                as_datetime(signal.at),
                 signal.wait_id,
             )
             for signal in outcome.signals
-        )
-        return Waited(outcome.how, signals, decode(outcome.value), outcome.by)
-
-    @property
-    def signals(self) -> Sequence[Signal]:
-        """The signals that ended the run's last wait; after a timeout, the signals that had arrived
-        by then."""
-        return [] if self._resumed is None else self._resumed.signals
+        ]
 
     @property
     def timed_out(self) -> bool:
@@ -110,9 +117,9 @@ class Lease:
         no request. If there is one, call ``cancel()``. Raises LeaseLost."""
         return self._calls.call(lambda parts: self._held.cancel_reason())
 
-    def renew(self) -> int:
-        """Renew this lease and all others of its holder, and return their expiry in microseconds
-        since 1970. Raises LeaseLost if they have expired, or if this run has another holder."""
+    def renew(self) -> datetime:
+        """Renew this lease and all others of its holder, and return their expiry. Raises LeaseLost
+        if they have expired, or if this run has another holder."""
         return self._calls.call(lambda parts: self._held.renew())
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from holdfast.connect.calls import Calls, Prepared
 from holdfast.connect.components import Components, seconds_of
 from holdfast.core.duration import Duration
-from holdfast.core.streams.model import Frame, Progress, StreamRecord
 from holdfast.errors import ResultTimeout
 from holdfast.service.streams import StreamFollower
+from holdfast.views import streams as views
+from holdfast.views.streams import FrameView, ProgressView, StreamView
 
 
 class Streams:
@@ -30,24 +31,28 @@ class Streams:
         limit: int = 1000,
         step: str | None = None,
         best_effort: bool = True,
-    ) -> Sequence[Frame]:
+    ) -> Sequence[FrameView]:
         """Return the frames that a run has emitted, in order, from *after* (exclusive) to *until*
         (inclusive). With *step*, only the frames of that step; without *best_effort*, only durable
         frames. Raises RunNotFound, BadCursor."""
 
-        def read(parts: Components) -> list[Frame]:
+        def read(parts: Components) -> list[FrameView]:
             run = parts.client.get(run_id)
             parts.frames.check(run.id, after)
-            return parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+            frames = parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+            return [views.of(frame) for frame in frames]
 
         return self._calls.call(read)
 
-    def list(self, run_id: str) -> list[StreamRecord]:
+    def list(self, run_id: str) -> list[StreamView]:
         """Return the streams of a run, one for each attempt that emitted frames, in the order in
         which they were opened. Raises RunNotFound."""
-        return self._calls.call(
-            lambda parts: parts.store.streams.of_run(parts.client.get(run_id).id)
-        )
+
+        def read(parts: Components) -> list[StreamView]:
+            streams = parts.store.streams.of_run(parts.client.get(run_id).id)
+            return [views.stream_of(stream) for stream in streams]
+
+        return self._calls.call(read)
 
     def summary(self, run_id: str, *, step: str | None = None) -> Any:
         """Return the document that results from the patches of the latest stream with patches, or
@@ -63,10 +68,15 @@ class Streams:
 
         return self._calls.call(read)
 
-    def progress(self, run_id: str) -> Progress | None:
+    def progress(self, run_id: str) -> ProgressView | None:
         """Return the last progress that a run reported; None if it reported none. Raises
         RunNotFound."""
-        return self._calls.call(lambda parts: parts.frames.progress(parts.client.get(run_id).id))
+
+        def read(parts: Components) -> ProgressView | None:
+            progress = parts.frames.progress(parts.client.get(run_id).id)
+            return None if progress is None else views.progress_of(progress)
+
+        return self._calls.call(read)
 
     def tail(
         self,
@@ -76,7 +86,7 @@ class Streams:
         step: str | None = None,
         best_effort: bool = True,
         timeout: Duration | None = None,
-    ) -> Iterator[Frame]:
+    ) -> Iterator[FrameView]:
         """Yield the frames that a run emits, from *after* (exclusive) on, as they arrive, until the
         run has ended. Raises RunNotFound, and ResultTimeout if no frame arrives for *timeout*."""
         seconds = seconds_of(timeout)
@@ -89,13 +99,14 @@ class Streams:
 
     def _follow(
         self, run_id: str, prepared: Prepared[StreamFollower], seconds: float | None
-    ) -> Iterator[Frame]:
+    ) -> Iterator[FrameView]:
         follower = prepared.get()
         with self._calls.listen() as listener:
             last_frame = time.monotonic()
             while True:
                 page = self._calls.call(lambda parts: follower.page())
-                yield from page
+                for frame in page:
+                    yield views.of(frame)
                 if follower.is_over:
                     return
                 if page:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from holdfast.connect.blocking.lease import Lease
@@ -88,9 +89,9 @@ class TaskWorker:
         self._opened.get()
         return self._calls.call(lambda parts: self._holder.complete_all(pairs))
 
-    def renew(self) -> int:
-        """Renew all leases of this holder, and return their expiry in microseconds since 1970.
-        Raises LeaseLost if they have expired."""
+    def renew(self) -> datetime:
+        """Renew all leases of this holder, and return their expiry. Raises LeaseLost if they have
+        expired."""
         self._opened.get()
         return self._calls.call(lambda parts: self._holder.renew())
 

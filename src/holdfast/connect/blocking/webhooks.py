@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.connect.calls import Calls
-from holdfast.core.subscriptions import WEBHOOK, DeadLetter, Subscription
+from holdfast.connect.subscription_reads import subscriptions_of
+from holdfast.core.subscriptions import WEBHOOK
 from holdfast.core.unset import UNSET, named
 from holdfast.errors import SubscriptionNotFound
 from holdfast.service.subscriptions import checked_name
+from holdfast.views import subscriptions as views
+from holdfast.views.subscriptions import DeadLetterView, SubscriptionView
 
 
 class Webhooks:
@@ -48,7 +51,7 @@ class Webhooks:
             )
         )
 
-    def get(self, name: str) -> Subscription:
+    def get(self, name: str) -> SubscriptionView:
         """Return a webhook, without its secret. Raises SubscriptionNotFound."""
         checked = checked_name(name)
         for webhook in self.list():
@@ -56,19 +59,20 @@ class Webhooks:
                 return webhook
         raise SubscriptionNotFound(subscription=name)
 
-    def list(self) -> list[Subscription]:
+    def list(self) -> list[SubscriptionView]:
         """Return all webhooks, with their positions and without their secrets."""
-        subscriptions = self._calls.call(lambda parts: parts.subscriptions.all())
+        subscriptions = self._calls.call(subscriptions_of)
         return [stored for stored in subscriptions if stored.kind == WEBHOOK]
 
     def remove(self, name: str) -> None:
         """Delete a webhook, with its dead letters. Raises SubscriptionNotFound."""
         self._calls.commit(lambda parts: parts.subscriptions.remove(name))
 
-    def dead_letters(self, name: str) -> Sequence[DeadLetter]:
+    def dead_letters(self, name: str) -> Sequence[DeadLetterView]:
         """Return the dead letters of a webhook, the events that it could not deliver, oldest first.
         Raises SubscriptionNotFound."""
-        return self._calls.call(lambda parts: parts.subscriptions.letters(name))
+        letters = self._calls.call(lambda parts: parts.subscriptions.letters(name))
+        return [views.letter_of(letter) for letter in letters]
 
     def redeliver(self, name: str) -> int:
         """Deliver the dead letters of a webhook again, and return their number. Raises

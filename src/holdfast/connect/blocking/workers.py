@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from holdfast.connect.calls import Calls
-from holdfast.core.sessions import Session
-
-if TYPE_CHECKING:
-    from holdfast.core.why.workers import UnservedRoute
+from holdfast.views.workers import UnservedView, WorkerView
 
 
 class Workers:
@@ -19,12 +15,12 @@ class Workers:
     def __init__(self, calls: Calls) -> None:
         self._calls: Calls = calls
 
-    def list(self) -> list[Session]:
-        """Return the sessions of all workers. If the engine is bound to a namespace, return only
-        the sessions that serve it."""
+    def list(self) -> list[WorkerView]:
+        """Return all workers, alive or dead. If the engine is bound to a namespace, return only
+        the workers that serve it."""
         return self._calls.call(lambda parts: parts.workers())
 
-    def unserved(self) -> Sequence[UnservedRoute]:
+    def unserved(self) -> Sequence[UnservedView]:
         """Return the routes with claimable runs that no live worker serves: the number of runs, the
         offer that is missing, and the remedy."""
         return self._calls.call(lambda parts: parts.unserved())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from holdfast.core.runs import RunRecord
@@ -15,9 +17,9 @@ from holdfast.errors import HoldfastError
 
 
 class Retried(msgspec.Struct, frozen=True):
-    """The run is attempted again, at ``at`` (microseconds since 1970)."""
+    """The run is attempted again, at ``at``."""
 
-    at: int
+    at: datetime
 
 
 class RunEnded(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Deferred(msgspec.Struct, frozen=True):
     again."""
 
     status: Status
-    until: int | None
+    until: datetime | None
 
 
 class WaitResult(msgspec.Struct):

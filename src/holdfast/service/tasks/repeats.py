@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core.duration import as_datetime
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL
@@ -56,8 +57,8 @@ class RepeatedCalls:
         last = self._events_of_holders(run)[-1]
         until: Any = object_of(last.data, f"the history of run {run.id}").get("until")
         if last.kind == EventKind.ATTEMPT_FAILED:
-            return Retried(until)
-        return Deferred(op.status or run.status, until)
+            return Retried(as_datetime(until))
+        return Deferred(op.status or run.status, None if until is None else as_datetime(until))
 
     def _is_repeated(self, op: Advance, run: RunRecord) -> bool:
         if run.generation != op.generation or run.session_id is not None:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.claiming import CRASH_LIMIT
 from holdfast.core.codec import Codec
-from holdfast.core.duration import Duration
+from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import CancelCause, RunRecord
 from holdfast.core.status import Status
@@ -142,7 +142,7 @@ class TaskService:
         return write_as_holder(
             held,
             [_attempt_failed(kind, until, error)],
-            Retried(until),
+            Retried(as_datetime(until)),
             status=Status.PENDING,
             release=True,
             wake_at=until if wait else None,
@@ -158,7 +158,7 @@ class TaskService:
         return write_as_holder(
             held,
             [event],
-            Deferred(Status.PENDING, at),
+            Deferred(Status.PENDING, as_datetime(at)),
             status=Status.PENDING,
             release=True,
             wake_at=at,

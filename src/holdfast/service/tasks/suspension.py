@@ -20,6 +20,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import validation as condition_validation
 from holdfast.core.conditions.model import AnyOf, Condition, SignalToWait
+from holdfast.core.duration import as_datetime
 from holdfast.core.events import (
     BY_RELEASE,
     BY_SIGNALS,
@@ -60,7 +61,7 @@ class LeaseWait:
         assert wait.id is not None
         self.id = wait.id
         self.name = wait.name
-        self.until = wait.until
+        self.until = None if wait.until is None else as_datetime(wait.until)
         self.token = token
         self.condition = SignalToWait(wait.id, wait.step, wait.name, wait.until)
 
@@ -210,11 +211,12 @@ class Suspensions:
     ) -> Request[Any]:
         """Park the run on its suspension, or leave it claimable if its condition is met already."""
         now = self._store.now()
+        until = None if wanted.until is None else as_datetime(wanted.until)
         progress = conditions.ConditionProgress(wanted.condition, self._read(held)).offer_all(
             addressed
         )
         if progress.met:  # the signals came before the wait
-            ready = Deferred(Status.PENDING, wanted.until)
+            ready = Deferred(Status.PENDING, until)
             return write_as_holder(
                 held, events, ready, status=Status.PENDING, release=True, effects=effects
             )
@@ -225,7 +227,7 @@ class Suspensions:
         return write_as_holder(
             held,
             events,
-            Deferred(Status.WAITING, wanted.until),
+            Deferred(Status.WAITING, until),
             status=Status.WAITING,
             release=True,
             revision=revision,

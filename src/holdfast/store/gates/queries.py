@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from holdfast.core.gates.model import ANYONE, EXCLUDED, PERSON, ROLE, Gate, GateEntry, entry_of
+from holdfast.store.database import Row
 from holdfast.store.gates.apply import gate_from
 from holdfast.store.gates.operations import GateFilter
 from holdfast.store.reader import Reader
@@ -39,10 +42,26 @@ class GateQueries:
         """Return the log of a gate, in order."""
         return self._reader.all(entry_of, "gate_entries", gate_id=gate_id)
 
+    def entries_of(self, gate_ids: Iterable[str]) -> dict[str, list[GateEntry]]:
+        """Return the logs of several gates, each in order, by the id of the gate. A damaged entry
+        is left out and logged, because it must not hide the other gates."""
+        wanted = list(gate_ids)
+        logs: dict[str, list[GateEntry]] = {}
+        if not wanted:
+            return logs
+        ids = self._reader.as_list(wanted)
+        for gate_id, entry in self._reader.listed(_entry_and_gate, "entries_of_gates", ids=ids):
+            logs.setdefault(gate_id, []).append(entry)
+        return logs
+
     def find(self, which: GateFilter) -> list[Gate]:
         """Return the gates that a filter selects, from old to new."""
         sql, values = list_gates(which)
         return self._reader.list_sql(gate_from, self._reader.spelled(sql), values)
+
+
+def _entry_and_gate(row: Row) -> tuple[str, GateEntry]:
+    return row["gate_id"], entry_of(row)
 
 
 def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:

@@ -18,6 +18,12 @@ class LaneQueries:
         rows, damaged = self._reader.sifted("lanes")
         return lanes_from(rows, damaged)
 
+    def running(self) -> dict[str, int]:
+        """Return the number of runs of each lane that a session holds and that do not wait. A lane
+        without such runs is left out."""
+        rows, _ = self._reader.sifted("held_by_lane")
+        return {row["lane"]: row["held"] for row in rows}
+
     def share_free_at(self, lane: str, share: str) -> int:
         """Return when the rate of a lane allows the next run of a share; 0 or an instant in the
         past if now."""

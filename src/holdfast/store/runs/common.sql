@@ -212,6 +212,12 @@ SELECT route.lane AS lane, COUNT(*) AS held
  WHERE session_id IS NOT NULL AND status <> 'waiting'
  GROUP BY route.lane;
 
+-- name: held_by_session
+SELECT session_id, COUNT(*) AS held
+  FROM holdfast.run
+ WHERE session_id IS NOT NULL AND status <> 'waiting'
+ GROUP BY session_id;
+
 -- name: save_lane
 INSERT INTO holdfast.lane (name, concurrency, rate_limit, rate_per, paused, per_share, share_rate_limit, share_rate_per, weights,
                            draining)

@@ -187,6 +187,12 @@ class RunQueries:
             for row in self._reader.rows("held", session_id=session_id)
         ]
 
+    def at_work(self) -> dict[str, int]:
+        """Return the number of runs that each session holds and that do not wait, by its id. A
+        session that holds none is left out."""
+        rows, _ = self._reader.sifted("held_by_session")
+        return {row["session_id"]: row["held"] for row in rows}
+
     def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:
         """Return the notifications of a session with a number above *after*: the number and the run
         that changed.

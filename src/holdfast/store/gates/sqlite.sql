@@ -1,0 +1,7 @@
+-- Gates: the queries that SQLite needs in its own dialect.
+
+-- name: entries_of_gates
+-- Differs from Postgres: the list of gates is passed as JSON.
+SELECT entry.gate_id, entry.kind, entry.person, entry.at, entry.lapsed, entry.detail
+  FROM json_each(:ids) AS wanted JOIN holdfast.gate_entry AS entry ON entry.gate_id = wanted.value
+ ORDER BY entry.gate_id, entry.number;
