@@ -41,7 +41,7 @@ def handed(wait: str, until: int | None = None) -> SignalToWait:
 
 
 def tally(condition: Condition, *signals: Told | str) -> ConditionProgress:
-    return ConditionProgress(condition_validation.checked(condition), read).offer_all(
+    return ConditionProgress(condition_validation.checked_condition(condition), read).offer_all(
         [Told(one) if isinstance(one, str) else one for one in signals]
     )
 
@@ -211,7 +211,7 @@ def nested(depth: int) -> Condition:
 )
 def test_what_nothing_could_meet_is_refused(condition, why):
     with pytest.raises(BadCondition, match=why):
-        condition_validation.checked(condition)
+        condition_validation.checked_condition(condition)
 
 
 def test_four_levels_are_deep_enough():

@@ -150,13 +150,13 @@ def test_a_failure_is_kept_in_the_state() -> None:
     [(b"[1]", b'{"a":1}'), (b'{"a":1}', b"[1]"), (b'{"a":1}', b"null"), (b"1", b'"x"')],
 )
 def test_what_is_no_object_takes_the_place_of_the_state(state: bytes, patch: bytes) -> None:
-    assert msgspec.json.decode(f.merged(state, patch)) == msgspec.json.decode(patch)
+    assert msgspec.json.decode(f.merge_patch(state, patch)) == msgspec.json.decode(patch)
 
 
 def test_no_patch_changes_nothing_and_a_broken_one_is_refused() -> None:
-    assert f.merged(b'{"a":1}', None) == b'{"a":1}'
+    assert f.merge_patch(b'{"a":1}', None) == b'{"a":1}'
     with pytest.raises(BadFlowPatch):
-        f.merged(b"{}", b"{nonsense")
+        f.merge_patch(b"{}", b"{nonsense")
 
 
 JSON = st.recursive(
@@ -167,7 +167,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=3), JSON), st.dictionaries(st.text(max_size=3), JSON))
 def test_objects_are_merged_at_the_top(state: dict[str, Any], patch: dict[str, Any]) -> None:
-    merged = f.merged(msgspec.json.encode(state), msgspec.json.encode(patch))
+    merged = f.merge_patch(msgspec.json.encode(state), msgspec.json.encode(patch))
 
     assert msgspec.json.decode(merged) == {**state, **patch}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.graphs.builder import PLACE, Graph, filled, with_places
+from holdfast.core.graphs.builder import PLACE, Graph, fill_places, with_places
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import (
     ENDED,
@@ -339,7 +339,7 @@ def test_a_member_waits_for_those_whose_results_it_takes():
 
     assert [(group.upstreams, group.need) for group in c.needs()] == [(("a",), 1), (("b",), 1)]
     assert with_places(c.args) == [[{PLACE: "a"}, {"deep": {PLACE: "b"}}]]
-    assert filled(with_places(c.args), {"a": 7}) == [[7, {"deep": None}]]
+    assert fill_places(with_places(c.args), {"a": 7}) == [[7, {"deep": None}]]
 
 
 def test_members_are_named_after_their_workflows_and_belong_to_one_graph():

@@ -25,7 +25,7 @@ def micros(text: str) -> int:
 
 
 def rule(zone: str = "UTC", anchor: int = 0, **given) -> rules.TickRule:
-    return rules.read(rules.written(given, zone), zone, anchor)
+    return rules.read(rules.rule_text(given, zone), zone, anchor)
 
 
 def walk(found: rules.TickRule, zone: str, start: str, count: int) -> list[str]:
@@ -304,20 +304,20 @@ def test_a_day_of_the_calendar_may_have_23_hours():
 )
 def test_a_rule_that_makes_no_sense_says_which_and_why(given, told):
     with pytest.raises(BadSchedule, match=told):
-        rules.written(given, "UTC")
+        rules.rule_text(given, "UTC")
 
 
 @pytest.mark.parametrize("zone", ["Europe/Bärlin", "", "../etc/passwd", "Europe"])
 def test_an_unknown_zone_is_named(zone):
     with pytest.raises(BadSchedule, match="no time zone"):
-        rules.written({"cron": "* * * * *"}, zone)
+        rules.rule_text({"cron": "* * * * *"}, zone)
 
 
 # What is due
 
 
 def schedule(given, *, zone="UTC", now=0, **options) -> Schedule:
-    written = rules.written(given, zone)
+    written = rules.rule_text(given, zone)
     made = Schedule(
         namespace="default",
         name="s",
@@ -358,7 +358,7 @@ def test_however_late_somebody_looks_each_tick_is_seen_to_once_and_in_order(
         assert len(due.ticks) <= (20 if misfire == "all" else 1)
         if due.missed is not None and due.ticks:
             assert due.missed[0] <= due.missed[1] < due.ticks[0]
-        following = plan.seen_to(made, now)
+        following = plan.first_not_due(made, now)
         assert following is None or following + delay_of(made, following) > now
         assert (
             following is None
@@ -379,7 +379,7 @@ def test_a_year_of_missed_seconds_starts_a_bounded_number():
 
     assert due.ticks == [YEAR - back * SECOND for back in reversed(range(1000))]
     assert due.missed == (SECOND, YEAR - 1000 * SECOND)
-    assert plan.seen_to(made, YEAR) == YEAR + SECOND
+    assert plan.first_not_due(made, YEAR) == YEAR + SECOND
 
 
 def test_none_lets_a_tick_be_a_little_late():
@@ -404,7 +404,7 @@ def test_a_jitter_is_the_same_whenever_one_looks_and_differs_from_tick_to_tick()
 
 def test_a_rule_is_shown_to_people():
     texts = [
-        rules.shown(rules.written(given, "UTC"))
+        rules.describe_rule(rules.rule_text(given, "UTC"))
         for given in (
             {"cron": "0 9 * * *"},
             {"interval": "90s"},
@@ -413,6 +413,6 @@ def test_a_rule_is_shown_to_people():
         )
     ]
     assert texts == ["cron 0 9 * * *", "every 1m 30s", "1 date", "repeat R/P1D"]
-    assert msgspec.json.decode(rules.written({"cron": " 0  9 * * * "}, "UTC")) == {
+    assert msgspec.json.decode(rules.rule_text({"cron": " 0  9 * * * "}, "UTC")) == {
         "cron": "0 9 * * *"
     }

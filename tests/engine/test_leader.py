@@ -111,7 +111,7 @@ def die(engine):
 
 
 def leading(engines):
-    return [internals(engine).worker.duties.is_leader for engine in engines]
+    return [internals(engine).worker.leader.is_leader for engine in engines]
 
 
 def test_the_oldest_looks_after_all_and_the_others_do_not(database):
@@ -137,7 +137,7 @@ def test_a_dead_leader_is_replaced_and_its_runs_go_on(database):
         wait_until(lambda: run.status == "waiting")
         for dead, next_one in pairwise(engines):
             die(dead)
-            wait_until(lambda: internals(next_one).worker.duties.is_leader, 20)  # noqa: B023
+            wait_until(lambda: internals(next_one).worker.leader.is_leader, 20)  # noqa: B023
         assert len(engines[2].workers.list()) == 1
 
         engines[2].signal(run.id, "go", 7)
@@ -151,7 +151,7 @@ def test_who_only_looks_now_and_then_notices_when_both_of_the_oldest_die(databas
         for engine in engines[:2]:
             die(engine)
 
-        wait_until(lambda: internals(engines[2]).worker.duties.is_leader, 20)
+        wait_until(lambda: internals(engines[2]).worker.leader.is_leader, 20)
         assert len(engines[2].workers.list()) == 1
 
 

@@ -53,7 +53,7 @@ def settings_from(option: str, values: Mapping[str, Any] | None) -> CallSettings
         raise BadOption(option=f"{option} {sorted(unknown)[0]}", known=", ".join(known))
     policy = {name: values[name] for name in known[:-2] if name in values}
     limit: Duration | None = values.get("timeout")
-    timeout = None if limit is None else duration.parse(limit)
+    timeout = duration.parse_optional(limit)
     return CallSettings(policy_from(**policy), timeout, False, values.get("capture"))
 
 

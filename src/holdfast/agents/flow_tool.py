@@ -212,7 +212,9 @@ class FlowTool:
             return None
         flow: FlowView = self._flows.get(flow_id, owner=self.owner)
         if arguments["action"] == "wait":
-            return flow if flow.wait == _wait_view(arguments["wait"]) else None
+            if flow.wait == _wait_view(arguments["wait"]):
+                return flow
+            return None
         last = next(
             event
             for event in self._flows.events(flow_id, limit=1000)
@@ -223,7 +225,9 @@ class FlowTool:
             "cancel": ("cancelled", {}),
             "fail": ("failed", {"reason": str(arguments.get("reason")).strip()}),
         }
-        return flow if end_events.get(arguments["action"]) == (last.kind, last.payload) else None
+        if end_events.get(arguments["action"]) == (last.kind, last.payload):
+            return flow
+        return None
 
     def _dispatch(self, arguments: Any) -> Any:
         """Execute the action in the arguments; return a flow or a list of flows. Raises
@@ -322,7 +326,9 @@ def _read_arguments(arguments: Any) -> dict[str, Any]:
 
 def _wait_view(wait: dict[str, Any]) -> dict[str, Any]:
     """Return a wait in the form of ``FlowView.wait``."""
-    return {**wait, "at": _read_time(wait["at"])} if wait["kind"] == "timer" else wait
+    if wait["kind"] != "timer":
+        return wait
+    return {**wait, "at": _read_time(wait["at"])}
 
 
 def _read_wait(wait: Any) -> dict[str, Any]:
@@ -338,7 +344,9 @@ def _read_wait(wait: Any) -> dict[str, Any]:
             field=sorted(set(fields) ^ required[kind])[0],
             why=f"a {kind} wait has {sorted(required[kind]) or 'no fields'}",
         )
-    return {"until": _read_time(fields["at"])} if kind == "timer" else fields
+    if kind != "timer":
+        return fields
+    return {"until": _read_time(fields["at"])}
 
 
 def _read_time(text: Any) -> datetime:
@@ -348,7 +356,9 @@ def _read_time(text: Any) -> datetime:
         raise BadFlowWait(
             field="at", value=text, why="it must be a time such as 2026-12-24T18:00:00Z"
         ) from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    if time.tzinfo is not None:
+        return time
+    return time.replace(tzinfo=UTC)
 
 
 def _success(result: FlowView | list[FlowView]) -> dict[str, Any]:

@@ -127,17 +127,7 @@ async def run(
         spends,
         GraphValues([*types_in(*_schemas(graph)), *types]),
     )
-    node_names, tool_names = _names(graph, terms)
-    for option, used_names, names in (
-        ("nodes", terms.nodes, node_names),
-        ("tools", terms.tools, tool_names),
-        ("approve", approve, tool_names),
-    ):
-        unknown = set(used_names) - names
-        if unknown:
-            raise BadOption(
-                option=option, value=sorted(unknown)[0], known=", ".join(sorted(names)) or "none"
-            )
+    _check_names(graph, terms)
     if adapter.program_here() is None:
         return await graph.ainvoke(input, config, **options)
     token = threads_here.set(True)
@@ -146,6 +136,21 @@ async def run(
             return await _durable(graph, terms).ainvoke(input, config, **options)
     finally:
         threads_here.reset(token)
+
+
+def _check_names(graph: Any, terms: _GraphRunSettings) -> None:
+    """Raise BadOption if an option names a node or a tool that the graph does not have."""
+    node_names, tool_names = _names(graph, terms)
+    for option, used_names, names in (
+        ("nodes", terms.nodes, node_names),
+        ("tools", terms.tools, tool_names),
+        ("approve", terms.approve, tool_names),
+    ):
+        unknown = set(used_names) - names
+        if unknown:
+            raise BadOption(
+                option=option, value=sorted(unknown)[0], known=", ".join(sorted(names)) or "none"
+            )
 
 
 def _names(graph: Any, terms: _GraphRunSettings) -> tuple[set[str], set[str]]:
@@ -278,7 +283,9 @@ class _ToolCalls(_NodeStep):
                 for update in updates
             ]
         messages = [message for update in updates for message in update[self.key]]
-        return messages if kind == "list" else {self.key: messages}
+        if kind == "list":
+            return messages
+        return {self.key: messages}
 
     @property
     def key(self) -> str:

@@ -11,16 +11,24 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from inspect import isawaitable
 from typing import Any
 
 from holdfast.agents import adapter
-from holdfast.agents.adapter import CallSettings
 from holdfast.agents.flow_tool import FlowTool
-from holdfast.core.budgets.rules import Amount
+from holdfast.agents.openai_models import (
+    USE_STREAM,
+    AgentRunSettings,
+    DurableProvider,
+    DurableSession,
+    Spends,
+    decoded_arguments,
+    durable_model,
+    tokens,
+)
 from holdfast.errors import BadOption, NotInWorkflow, StepFailed
 
 try:
@@ -29,14 +37,10 @@ try:
         FunctionTool,
         GuardrailFunctionOutput,
         Handoff,
-        Model,
-        ModelProvider,
-        ModelResponse,
         RunConfig,
         Runner,
         RunResult,
         ToolGuardrailFunctionOutput,
-        Usage,
     )
     from agents.memory import Session
     from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
@@ -47,45 +51,17 @@ try:
         maybe_invoke_function_tool_failure_error_function,
         set_function_tool_failure_error_function,
     )
-    from openai.types.responses import (
-        ResponseCompletedEvent,
-        ResponseReasoningSummaryTextDeltaEvent,
-        ResponseTextDeltaEvent,
-    )
-    from pydantic import TypeAdapter
     from pydantic_core import to_jsonable_python
 except ImportError as error:
     raise adapter.missing("openai-agents", "openai-agents") from error
 
-Spends = Callable[[Usage], Mapping[str, Amount]]
-_RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _OUTPUTS = {
     kind.__name__: kind for kind in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
 }
 _OUTPUT = "$tool_output"
-_USE_STREAM = "use run(..., stream=True), and follow the output of the run"
 
 
-def tokens(usage: Usage) -> Mapping[str, Amount]:
-    """Return the usage of a call of a model: requests, tokens, input_tokens, output_tokens."""
-    return adapter.used(max(usage.requests, 1), usage.input_tokens, usage.output_tokens)
-
-
-@dataclass
-class _AgentRunSettings:
-    """The settings of one run of an agent."""
-
-    model: CallSettings
-    tool: CallSettings
-    tools: Mapping[str, CallSettings]
-    stream: bool
-    spends: Spends
-    known: dict[int, tuple[Agent[Any], Agent[Any]]] = field(default_factory=dict)
-    """Agents by ``id()``, each with its durable copy. The agents are kept alive, so that no other
-    object gets the same id."""
-
-
-_current_terms: ContextVar[_AgentRunSettings | None] = ContextVar(
+_current_terms: ContextVar[AgentRunSettings | None] = ContextVar(
     "holdfast_openai_agents", default=None
 )
 
@@ -119,7 +95,7 @@ async def run(
         name: adapter.settings_from(f"tools {name}:", values)
         for name, values in (tools or {}).items()
     }
-    terms = _AgentRunSettings(
+    terms = AgentRunSettings(
         adapter.settings_from("model", model),
         adapter.settings_from("tool", tool),
         settings_by_tool,
@@ -129,39 +105,38 @@ async def run(
     gate_options = adapter.approval_from(approval)
     if adapter.program_here() is None:
         return await Runner.run(agent, input, run_config=run_config, session=session, **options)
-    config = _config(run_config or RunConfig(tracing_disabled=True), terms)
-    durable_session = None if session is None else _Session(session, terms)
+    options["run_config"] = _config(run_config or RunConfig(tracing_disabled=True), terms)
+    if session is not None:
+        options["session"] = DurableSession(session, terms)
     _Runner.install()
     token = _current_terms.set(terms)
     try:
         with adapter.agent_run(agent.name):
-            durable = _durable(agent, terms)
-            result = await Runner.run(
-                durable, input, run_config=config, session=durable_session, **options
-            )
-            while result.interruptions:
-                state = result.to_state()
-                await _decide(state, result.interruptions, gate_options)
-                result = await Runner.run(
-                    durable,
-                    state,
-                    run_config=config,
-                    session=durable_session,
-                    **_resume_options(options),
-                )
+            return await _run_to_end(_durable(agent, terms), input, gate_options, options)
     finally:
         _current_terms.reset(token)
+
+
+async def _run_to_end(
+    agent: Agent[Any], input: Any, gate_options: Mapping[str, Any], options: Mapping[str, Any]
+) -> RunResult:
+    """Run a durable agent, and resume it after each decision of people."""
+    result = await Runner.run(agent, input, **options)
+    while result.interruptions:
+        state = result.to_state()
+        await _decide(state, result.interruptions, gate_options)
+        result = await Runner.run(agent, state, **_resume_options(options))
     return result
 
 
-def _config(config: RunConfig, terms: _AgentRunSettings) -> RunConfig:
+def _config(config: RunConfig, terms: AgentRunSettings) -> RunConfig:
     """Return the same configuration, with models and guardrails that are called as steps."""
-    if isinstance(config.model_provider, _Provider):
+    if isinstance(config.model_provider, DurableProvider):
         return config
     return replace(
         config,
-        model_provider=_Provider(config.model_provider, terms),
-        model=_model(config.model, terms),
+        model_provider=DurableProvider(config.model_provider, terms),
+        model=durable_model(config.model, terms),
         input_guardrails=_guardrails(config.input_guardrails, GuardrailFunctionOutput, terms),
         output_guardrails=_guardrails(config.output_guardrails, GuardrailFunctionOutput, terms),
     )
@@ -172,7 +147,7 @@ def _resume_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in options.items()
-        if name in ("hooks", "error_handlers", "max_turns")
+        if name in ("run_config", "session", "hooks", "error_handlers", "max_turns")
     }
 
 
@@ -180,7 +155,9 @@ async def _decide(state: Any, interruptions: list[Any], gate_options: Mapping[st
     """Ask people about all calls that need approval, concurrently, and record their decisions in
     the state."""
     questions = [
-        adapter.approval(item.agent.name, item.name or "a tool", _arguments(item), gate_options)
+        adapter.approval(
+            item.agent.name, item.name or "a tool", decoded_arguments(item), gate_options
+        )
         for item in interruptions
     ]
     for item, decision in zip(interruptions, await asyncio.gather(*questions), strict=True):
@@ -190,18 +167,10 @@ async def _decide(state: Any, interruptions: list[Any], gate_options: Mapping[st
             state.reject(item, rejection_message=decision.words)
 
 
-def _arguments(item: Any) -> Any:
-    text = item.arguments
-    try:
-        return json.loads(text) if isinstance(text, str) and text else text
-    except ValueError:
-        return text
-
-
 # Agents and tools
 
 
-def _durable(agent: Agent[Any], terms: _AgentRunSettings) -> Agent[Any]:
+def _durable(agent: Agent[Any], terms: AgentRunSettings) -> Agent[Any]:
     """Return a copy of the agent whose models and tools, and those of the agents that it hands over
     to, are called as steps."""
     agent_and_copy = terms.known.get(id(agent))
@@ -214,7 +183,7 @@ def _durable(agent: Agent[Any], terms: _AgentRunSettings) -> Agent[Any]:
     # before the handoffs: agents may hand over to each other
     terms.known[id(agent)] = (agent, durable)
     terms.known[id(durable)] = (agent, durable)
-    durable.model = _model(agent.model, terms)
+    durable.model = durable_model(agent.model, terms)
     durable.tools = [_tool(tool, terms) for tool in agent.tools]
     durable.handoffs = [_handoff(handoff, terms) for handoff in agent.handoffs]
     durable.input_guardrails = _guardrails(agent.input_guardrails, GuardrailFunctionOutput, terms)
@@ -222,7 +191,7 @@ def _durable(agent: Agent[Any], terms: _AgentRunSettings) -> Agent[Any]:
     return durable
 
 
-def _handoff(handoff: Any, terms: _AgentRunSettings) -> Any:
+def _handoff(handoff: Any, terms: AgentRunSettings) -> Any:
     if not isinstance(handoff, Handoff):
         return _durable(handoff, terms)
 
@@ -236,7 +205,7 @@ _LOCAL = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "Cust
 """The tools of the SDK that act on this machine and are not function tools."""
 
 
-def _tool(tool: Any, terms: _AgentRunSettings) -> Any:
+def _tool(tool: Any, terms: AgentRunSettings) -> Any:
     """Return a copy of a function tool whose calls are steps. A hosted tool is returned unchanged:
     it runs at the provider, as part of the call of the model."""
     if not isinstance(tool, FunctionTool):
@@ -271,7 +240,7 @@ def _tool(tool: Any, terms: _AgentRunSettings) -> Any:
     return _invoked_by(durable_tool, invoke, terms)
 
 
-def _agent_tool(tool: FunctionTool, terms: _AgentRunSettings) -> FunctionTool:
+def _agent_tool(tool: FunctionTool, terms: AgentRunSettings) -> FunctionTool:
     """Return a copy of a tool that is an agent: the calls of that agent are steps of the run, and
     its requests for approval are those of the run."""
 
@@ -283,7 +252,7 @@ def _agent_tool(tool: FunctionTool, terms: _AgentRunSettings) -> FunctionTool:
 
 
 def _invoked_by(
-    tool: FunctionTool, invoke: Callable[[Any, str], Awaitable[Any]], terms: _AgentRunSettings
+    tool: FunctionTool, invoke: Callable[[Any, str], Awaitable[Any]], terms: AgentRunSettings
 ) -> FunctionTool:
     tool.on_invoke_tool = invoke
     tool.tool_input_guardrails = _guardrails(
@@ -318,8 +287,8 @@ class _Runner(AgentRunner):
                 options.get("run_config") or RunConfig(tracing_disabled=True), terms
             )
             session = options.get("session")
-            if session is not None and not isinstance(session, _Session):
-                options["session"] = _Session(session, terms)
+            if session is not None and not isinstance(session, DurableSession):
+                options["session"] = DurableSession(session, terms)
         return await self._inner.run(starting_agent, input, **options)
 
     def run_sync(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:
@@ -329,17 +298,17 @@ class _Runner(AgentRunner):
     def run_streamed(self, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:
         """Run an agent and stream its events. Raises NotInWorkflow in a durable run."""
         if _current_terms.get() is not None and adapter.program_here() is not None:
-            raise NotInWorkflow(call="run_streamed", why=_USE_STREAM)
+            raise NotInWorkflow(call="run_streamed", why=USE_STREAM)
         return self._inner.run_streamed(starting_agent, input, **options)
 
 
-def _guardrails(guardrails: Any, kind: type[Any], terms: _AgentRunSettings) -> Any:
+def _guardrails(guardrails: Any, kind: type[Any], terms: AgentRunSettings) -> Any:
     """Return the same guardrails, evaluated in steps, because many of them call a model. *kind* is
     the type of their result."""
     return guardrails and [_guardrail(guardrail, kind, terms) for guardrail in guardrails]
 
 
-def _guardrail(guardrail: Any, kind: type[Any], terms: _AgentRunSettings) -> Any:
+def _guardrail(guardrail: Any, kind: type[Any], terms: AgentRunSettings) -> Any:
     name = guardrail.get_name()
 
     async def evaluate(*args: Any) -> Any:
@@ -372,125 +341,6 @@ def _restored(data: Any) -> Any:
     if isinstance(data, dict) and data.get(_OUTPUT) in _OUTPUTS:
         return _OUTPUTS[data[_OUTPUT]].model_validate(data["value"])
     return data
-
-
-# Models
-
-
-def _model(model: Any, terms: _AgentRunSettings) -> Any:
-    """Return a model whose calls are steps; a name of a model is returned unchanged, for the
-    provider to look up."""
-    return _DurableModel(lambda: model, terms) if isinstance(model, Model) else model
-
-
-class _Provider(ModelProvider):
-    """Returns models that are looked up when they are called, in the step."""
-
-    def __init__(self, inner: ModelProvider, terms: _AgentRunSettings) -> None:
-        self._inner = inner
-        self._terms = terms
-
-    def get_model(self, model_name: str | None) -> Model:
-        return _DurableModel(lambda: self._inner.get_model(model_name), self._terms)
-
-
-class _DurableModel(Model):
-    """A model whose calls are steps."""
-
-    def __init__(self, find: Callable[[], Model], terms: _AgentRunSettings) -> None:
-        self._find = find
-        self._terms = terms
-
-    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        """Call the model in a step."""
-
-        async def body() -> Any:
-            call = _stream_response if self._terms.stream else _get_response
-            response = await call(self._find(), args, kwargs)
-            adapter.report(self._terms.spends(response.usage))
-            return _RESPONSE.dump_python(response, mode="json", by_alias=True, exclude_unset=True)
-
-        return _RESPONSE.validate_python(await adapter.recorded("model", body, self._terms.model))
-
-    def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """Raise NotInWorkflow: in a workflow the text of a model is output of the run."""
-        raise NotInWorkflow(call="run_streamed", why=_USE_STREAM)
-
-
-async def _get_response(model: Model, args: Any, kwargs: Any) -> ModelResponse:
-    return await model.get_response(*args, **kwargs)
-
-
-async def _stream_response(model: Model, args: Any, kwargs: Any) -> ModelResponse:
-    """Call the model, emit its response in pieces, and return the whole response. Raises
-    ConnectionError if the stream ends early."""
-    response: ModelResponse | None = None
-    async for event in model.stream_response(*args, **kwargs):
-        if isinstance(event, ResponseTextDeltaEvent):
-            adapter.show("text", event.delta)
-        elif isinstance(event, ResponseReasoningSummaryTextDeltaEvent):
-            adapter.show("thinking", event.delta)
-        elif isinstance(event, ResponseCompletedEvent):
-            response = _model_response(event.response)
-    if response is None:
-        raise ConnectionError("the model stopped in the middle of its response")
-    for item in response.output:
-        if getattr(item, "type", None) == "function_call":
-            adapter.show(
-                "tool_call", {"tool": getattr(item, "name", ""), "arguments": _arguments(item)}
-            )
-    return response
-
-
-def _model_response(response: Any) -> ModelResponse:
-    """Return the response of the OpenAI API as a response of the SDK."""
-    reported = response.usage
-    usage = Usage()
-    if reported is not None:
-        usage = Usage(
-            requests=1,
-            input_tokens=reported.input_tokens,
-            output_tokens=reported.output_tokens,
-            total_tokens=reported.total_tokens,
-            input_tokens_details=reported.input_tokens_details,
-            output_tokens_details=reported.output_tokens_details,
-        )
-    return ModelResponse(output=response.output, usage=usage, response_id=response.id)
-
-
-# Sessions
-
-
-class _Session:
-    """A session that is read and written in steps."""
-
-    def __init__(self, inner: Session, terms: _AgentRunSettings) -> None:
-        self._inner = inner
-        self._terms = terms
-        self.session_id = inner.session_id
-        self.session_settings = getattr(inner, "session_settings", None)
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Read the conversation."""
-        return list(await self._step("get_items", lambda: self._inner.get_items(limit)))
-
-    async def add_items(self, items: list[Any]) -> None:
-        """Append to the conversation."""
-        await self._step("add_items", lambda: self._inner.add_items(items))
-
-    async def pop_item(self) -> Any:
-        """Remove and return the last item."""
-        return await self._step("pop_item", self._inner.pop_item)
-
-    async def clear_session(self) -> None:
-        """Delete the conversation."""
-        await self._step("clear_session", self._inner.clear_session)
-
-    async def _step(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        async def body() -> Any:
-            return to_jsonable_python(await call(), fallback=str)
-
-        return await adapter.recorded(f"session.{name}", body, self._terms.tool)
 
 
 def flow_tool(tool: FlowTool) -> FunctionTool:

@@ -183,11 +183,15 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
     def get_default_run_id(self) -> str | None:
         """Return an id that is the same in every replay."""
         program = adapter.program_here()
-        return None if program is None else str(program.uuid())
+        if program is None:
+            return None
+        return str(program.uuid())
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """Return an id that is the same in every replay."""
-        return conversation_id_from_run_id(run_id) if self.in_durable_context else None
+        if not self.in_durable_context:
+            return None
+        return conversation_id_from_run_id(run_id)
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler

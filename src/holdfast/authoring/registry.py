@@ -39,8 +39,7 @@ class _Registration(NamedTuple):
 _registered: dict[str, list[_Registration]] = {}
 """All definitions by name. It is replaced, never changed, because other threads may be reading."""
 _unambiguous: tuple[dict[str, list[_Registration]], dict[str, Definition]] = ({}, {})
-"""A cache of ``known``: the registrations it was made from, and the definitions with unique
-names."""
+"""A cache of ``unique_definitions``: the registrations it was made from, and the definitions."""
 
 
 def register(definition: Definition, source: DefinitionSource) -> None:
@@ -57,7 +56,7 @@ def register(definition: Definition, source: DefinitionSource) -> None:
     _registered = {**_registered, definition.name: [*kept, _Registration(definition, source)]}
 
 
-def known() -> Mapping[str, Definition]:
+def unique_definitions() -> Mapping[str, Definition]:
     """Return the definitions with unique names, by name.
 
     The result is cached, because it is needed for each run that a worker takes up.
@@ -77,7 +76,7 @@ def known() -> Mapping[str, Definition]:
 
 def find(name: str) -> Definition | None:
     """Return the definition of that name, of whatever kind; None if there is none, or several."""
-    return known().get(name)
+    return unique_definitions().get(name)
 
 
 def check_name(name: str) -> None:

@@ -151,4 +151,4 @@ def _is_machinery(filename: str) -> bool:
 
 def known_workflows() -> Mapping[str, Definition]:
     """Return the workflows that this process has imported, by name."""
-    return registry.known()
+    return registry.unique_definitions()

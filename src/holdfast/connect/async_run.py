@@ -16,7 +16,7 @@ from holdfast.core.events import Event
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import ResultTimeout
-from holdfast.service.runs import known_statuses, run_named
+from holdfast.service.runs import known_statuses, storable_run_id
 
 if TYPE_CHECKING:
     from holdfast.core.why.model import Why
@@ -59,7 +59,7 @@ class AsyncRun(Generic[T]):
         *timeout*, and RunNotFound. In an async step, a blocking engine raises BadOption: it would
         block its own worker.
         """
-        run_id = run_named(self.id)
+        run_id = storable_run_id(self.id)
         run = await self._calls.wait_for_run(run_id, timeout)
         if run is None:
             current = await self._calls.call(lambda parts: parts.client.get(run_id))

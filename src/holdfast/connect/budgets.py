@@ -43,7 +43,7 @@ class AsyncBudgets:
         """
 
         def make_request(parts: Components) -> Request[None]:
-            parts.client.unbound("budgets.set")
+            parts.client.require_unbound("budgets.set")
             return budget_service.set_budget(
                 parts.store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
             )
@@ -54,7 +54,7 @@ class AsyncBudgets:
         """Return a budget. Raises BudgetNotFound, NamespaceBound."""
 
         def read(parts: Components) -> BudgetView:
-            parts.client.unbound("budgets.get")
+            parts.client.require_unbound("budgets.get")
             return views.of(budget_service.get_budget(parts.store, name))
 
         return await self._calls.call(read)
@@ -63,7 +63,7 @@ class AsyncBudgets:
         """Return all budgets, including the budgets of run trees. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[BudgetView]:
-            parts.client.unbound("budgets.list")
+            parts.client.require_unbound("budgets.list")
             return [views.of(budget) for budget in parts.store.budgets.all()]
 
         return await self._calls.call(read)
@@ -74,7 +74,7 @@ class AsyncBudgets:
         BudgetNotFound, UnknownDimension, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[bool]:
-            parts.client.unbound("budgets.raise_limits")
+            parts.client.require_unbound("budgets.raise_limits")
             return budget_service.raise_budget(name, amounts, key)
 
         return await self._calls.commit(make_request)
@@ -84,7 +84,7 @@ class AsyncBudgets:
         BudgetNotFound, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[None]:
-            parts.client.unbound("budgets.reset")
+            parts.client.require_unbound("budgets.reset")
             return budget_service.reset_budget(name)
 
         await self._calls.commit(make_request)
@@ -95,7 +95,7 @@ class AsyncBudgets:
         NamespaceBound."""
 
         def make_request(parts: Components) -> Request[bool]:
-            parts.client.unbound("budgets.spend")
+            parts.client.require_unbound("budgets.spend")
             return budget_service.spend_budget(name, amounts, key)
 
         return await self._calls.commit(make_request)

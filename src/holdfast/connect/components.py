@@ -275,7 +275,7 @@ class Components:
         """Return the workflows that this engine can execute, by name: the workflows passed to it,
         or else all workflows that the process defines, and in both cases the workflows started
         here."""
-        known = registry.known() if self._workflows is None else self._workflows
+        known = registry.unique_definitions() if self._workflows is None else self._workflows
         return {**known, **self._started} if self._started else known
 
     def know(self, workflow: Any) -> None:

@@ -25,7 +25,7 @@ class AsyncEngineDatabase:
         the number of checks made, and of all checks. Raises NamespaceBound."""
 
         def check(parts: Components) -> list[str]:
-            parts.client.unbound("database.check")
+            parts.client.require_unbound("database.check")
             return parts.check(progress)
 
         return await self._calls.call(check)
@@ -36,7 +36,7 @@ class AsyncEngineDatabase:
         report = self._calls.reporter(progress)
 
         def check(parts: Components) -> PayloadReport:
-            parts.client.unbound("database.check_payloads")
+            parts.client.require_unbound("database.check_payloads")
             return check_payloads(parts.store, parts.sealer, report)
 
         return await self._calls.call(check)

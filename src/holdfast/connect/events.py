@@ -13,7 +13,7 @@ from holdfast.connect.subscription_reads import subscriptions_of
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import is_sealed
 from holdfast.core.subscriptions import EventCursor, RunEvent
-from holdfast.core.unset import UNSET, named
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
 from holdfast.errors import EngineClosed
 from holdfast.service.subscriptions import EventPages
@@ -50,7 +50,7 @@ class AsyncEvents:
         *run*, *tags* and *kind* (an event kind, a topic such as ``completions``, or several).
         Raises BadCursor.
         """
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
@@ -70,7 +70,7 @@ class AsyncEvents:
     ) -> AsyncIterator[RunEventView]:
         """Yield the events of all runs, as ``read`` does, and wait for further events, without end
         or until none arrives for *timeout*. Raises BadCursor."""
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         seconds = seconds_of(timeout)
@@ -122,7 +122,7 @@ class AsyncEvents:
     async def _store_cursor(self, name: str | None, place: EventCursor) -> None:
         """Store the cursor of a named subscription; without a name there is none to store."""
         if name is not None:
-            await self._calls.commit(lambda parts: parts.subscriptions.moved(name, place))
+            await self._calls.commit(lambda parts: parts.subscriptions.move_cursor(name, place))
 
     async def consume(
         self,
@@ -148,7 +148,7 @@ class AsyncEvents:
         events, without end or until none arrives for *timeout*. The filters are those of ``read``.
         """
         checked_flag("follow", follow)
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         seconds = seconds_of(timeout)
@@ -201,7 +201,7 @@ def _reader(
     service = parts.subscriptions
     if name is None:
         return service.reader(after, filters)
-    return parts.commit(service.named(name, after, filters))
+    return parts.commit(service.open_reader(name, after, filters))
 
 
 def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:

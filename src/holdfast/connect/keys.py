@@ -25,7 +25,7 @@ class AsyncKeys:
         """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[KeyView]:
-            parts.client.unbound("keys.list")
+            parts.client.require_unbound("keys.list")
             valid = keys.valid_keys(parts.store.keys.all(), parts.store.now())
             return [views.of(key) for key in valid]
 
@@ -42,7 +42,7 @@ class AsyncKeys:
         Raises KeyExists, NamespaceBound."""
 
         def rotate(parts: Components) -> KeyRotationView:
-            parts.client.unbound("keys.rotate")
+            parts.client.require_unbound("keys.rotate")
             sealer = parts.sealer
             rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
             if sealer.cipher is not None:
@@ -59,7 +59,7 @@ class AsyncKeys:
         report = self._calls.reporter(progress)
 
         def encrypt(parts: Components) -> Rekeyed:
-            parts.client.unbound("keys.rekey")
+            parts.client.require_unbound("keys.rekey")
             return rekey(
                 parts.store,
                 parts.sealer,

@@ -66,7 +66,7 @@ class AsyncLanes:
         NamespaceBound."""
 
         def read(parts: Components) -> list[LaneView]:
-            parts.client.unbound("lanes.list")
+            parts.client.require_unbound("lanes.list")
             running = parts.store.lanes.running()
             return [
                 views.of(lane, running=running.get(lane.name, 0))

@@ -16,7 +16,7 @@ from holdfast.core.sessions import Session
 from holdfast.core.validation import checked_capabilities, checked_words
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.service.requests import Request
-from holdfast.service.runs import run_named
+from holdfast.service.runs import storable_run_id
 from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
 from holdfast.service.tasks.service import TaskService
@@ -197,7 +197,7 @@ class LeaseHolder:
     def reclaim(self, run_id: str) -> tuple[list[HeldLease], RunEnded | None]:
         """Lease one given run. Return its lease in a list; if the run has ended instead, an empty
         list and its end. Raises NotReclaimable, RunNotFound, RunFinished."""
-        run_id = run_named(run_id)
+        run_id = storable_run_id(run_id)
         self._reopen()
         request = self._unanswered.get(run_id)  # its lease may exist: only it can be repeated
         if request is None:

@@ -69,7 +69,7 @@ class AsyncRetention:
         """Return all retention rules. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[RetentionRuleView]:
-            parts.client.unbound("retention.list")
+            parts.client.require_unbound("retention.list")
             return [views.of(rule) for rule in parts.store.retention.rules()]
 
         return await self._calls.call(read)
@@ -82,7 +82,7 @@ class AsyncRetention:
         """Return how much each rule would delete now. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[RetentionPreviewView]:
-            parts.client.unbound("retention.preview")
+            parts.client.require_unbound("retention.preview")
             rules = parts.store.retention.rules()
             previews = [retention_plan.preview(parts.store.retention, rule) for rule in rules]
             return [views.preview_of(preview) for preview in previews]
@@ -130,7 +130,7 @@ class AsyncRetention:
 
 def apply_rules(parts: Components, report: Progress | None) -> int:
     """Delete what the retention rules select, batch by batch. Return the number of runs."""
-    parts.client.unbound("retention.apply")
+    parts.client.require_unbound("retention.apply")
     deleted = 0
     for rule in parts.store.retention.rules():
         for portion in retention_plan.portions(parts.store.retention, rule):

@@ -20,7 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.service import fork as fork_service
 from holdfast.service.replay import TRIES
-from holdfast.service.runs import run_named
+from holdfast.service.runs import storable_run_id
 from holdfast.store.runs.operations import PartlyCancelled
 
 
@@ -63,7 +63,7 @@ def cancel(parts: Components, run_id: str, reason: str, *, force: bool) -> Statu
 def replay(parts: Components, run_id: str, from_step: str | None) -> Status:
     """Make a finished run claimable again and return its status; a member of a graph is replayed
     with the members that depend on it."""
-    graph_id = graph_of(run_named(run_id))
+    graph_id = graph_of(storable_run_id(run_id))
     if graph_id is not None and parts.store.graphs.member(run_id) is not None:
         graph_procedures.replay(parts, graph_id, name_of(run_id), from_step)
         return parts.client.get(run_id).status

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
-from holdfast.core.unset import UNSET, named
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
 from holdfast.service.instants import Moment
 from holdfast.views import schedules as views
@@ -62,7 +62,7 @@ class AsyncSchedules:
         *tags*, *capabilities* and *version* are options of ``start``. Raises BadSchedule,
         BadOption, UnknownWorkflow.
         """
-        options = named(
+        options = without_unset(
             {
                 "cron": cron,
                 "interval": interval,

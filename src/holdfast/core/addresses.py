@@ -10,7 +10,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
-from holdfast.core.validation import checked_many
+from holdfast.core.validation import checked_one_or_many
 from holdfast.errors import BadOption
 
 LONGEST_HOST = 253
@@ -72,7 +72,7 @@ def checked_hosts(option: str, hosts: Any) -> tuple[str, ...]:
     """Return host names or addresses, normalized for comparison with the host of a URL.
 
     *hosts* is one host or an iterable of hosts. Raises BadOption."""
-    listed = [hosts] if isinstance(hosts, str) else checked_many(option, hosts)
+    listed = checked_one_or_many(option, hosts)
     return tuple(dict.fromkeys(_checked_host(option, host) for host in listed))
 
 

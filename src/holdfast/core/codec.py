@@ -173,7 +173,9 @@ def _hidden_nan(value: object, what: str) -> str | None:
         may_have_nan = _NOT_FINITE.search(_packer.encode(value)) is not None
     except Exception:  # for example an integer beyond 64 bits: walk the value to be certain
         may_have_nan = True
-    return encoding_errors.find(value, what, _encoder.encode) if may_have_nan else None
+    if not may_have_nan:
+        return None
+    return encoding_errors.find(value, what, _encoder.encode)
 
 
 def _location_and_reason(value: object, what: str, error: Exception) -> str:
@@ -192,11 +194,9 @@ def _decode_error(data: bytes, what: str, error: Exception) -> BadData | WrongTy
 
 
 def _error_text(error: Exception) -> str:
-    return (
-        str(error)
-        if isinstance(error, ValueError | TypeError)
-        else f"{type(error).__name__}: {error}"
-    )
+    if isinstance(error, ValueError | TypeError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 _TO_BASE_TYPE: dict[type, Callable[[Any], object]] = {

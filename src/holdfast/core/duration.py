@@ -56,6 +56,20 @@ def parse(value: Duration) -> int:
     return micros
 
 
+def parse_optional(value: Duration | None) -> int | None:
+    """Return ``parse`` of *value*, or None for None. Raises BadDuration."""
+    if value is None:
+        return None
+    return parse(value)
+
+
+def after(now: int, length: int | None) -> int | None:
+    """Return the instant that lies *length* microseconds after *now*; None without a length."""
+    if length is None:
+        return None
+    return now + length
+
+
 def show(micros: int) -> str:
     """Format microseconds for people: the largest unit and the next smaller one, truncated."""
     if micros < 0:
@@ -90,7 +104,9 @@ def _from_text(text: str) -> int:
         raise BadDuration(value=stripped[:20] + "...", why="the text is too long")
     if stripped.startswith("-"):
         raise BadDuration(value=text, why="it is negative")
-    return _from_iso(stripped) if stripped.startswith("P") else _from_short(stripped)
+    if stripped.startswith("P"):
+        return _from_iso(stripped)
+    return _from_short(stripped)
 
 
 def _from_iso(text: str) -> int:

@@ -56,7 +56,9 @@ def _fault(part: object, encode: Callable[[object], object]) -> str | None:
         )
     if pydantic_models.is_model(type(part)):
         return _refusal(pydantic_models.dump, part)
-    return None if _parts(part) is not None else _refusal(encode, part)
+    if _parts(part) is not None:
+        return None
+    return _refusal(encode, part)
 
 
 def _refusal(encode: Callable[[Any], object], value: object) -> str | None:
@@ -83,7 +85,9 @@ def _parts(value: Any) -> list[Part] | None:
             return [("", plain)]
         return [(f".{name}", part) for name, part in plain.items()]
     names = _fields(value)
-    return None if names is None else _attributes(value, names)
+    if names is None:
+        return None
+    return _attributes(value, names)
 
 
 def _fields(value: Any) -> list[str] | None:
@@ -94,7 +98,9 @@ def _fields(value: Any) -> list[str] | None:
     if dataclasses.is_dataclass(value):
         return [field.name for field in dataclasses.fields(value)]
     attributes = getattr(type(value), "__attrs_attrs__", None)
-    return None if attributes is None else [attribute.name for attribute in attributes]
+    if attributes is None:
+        return None
+    return [attribute.name for attribute in attributes]
 
 
 def _attributes(value: object, names: list[str]) -> list[Part]:

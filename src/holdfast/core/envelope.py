@@ -70,7 +70,9 @@ def digest_of(data: bytes | None) -> bytes | None:
     if data is None or data[:1] != MARK:
         return None
     envelope = split(data)
-    return envelope.body[:_DIGEST] if envelope.form == APART else None
+    if envelope.form != APART:
+        return None
+    return envelope.body[:_DIGEST]
 
 
 def size_of(data: bytes) -> int:

@@ -23,7 +23,9 @@ STEP = 1_000_000
 def begin(lane_vtime: int | None, vtime: int | None, *, busy: bool, now: int) -> int:
     """Return the virtual time of the next run of a share. If the lane has no ready run (*busy* is
     false), its virtual time restarts at *now*."""
-    return max(lane_vtime or 0, vtime or 0) if busy else now
+    if not busy:
+        return now
+    return max(lane_vtime or 0, vtime or 0)
 
 
 def after(start: int, weight: float) -> int:
@@ -61,4 +63,6 @@ def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
         plain_text(share): float(weight) if isinstance(weight, float) else int(weight)
         for share, weight in weights.items()
     }
-    return msgspec.json.encode(plain).decode() if plain else None
+    if not plain:
+        return None
+    return msgspec.json.encode(plain).decode()

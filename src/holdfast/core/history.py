@@ -133,7 +133,9 @@ class StepLives(msgspec.Struct):
 
     def of(self, step: str) -> int:
         """Return the life of a step; the first is 0."""
-        return self.replays - self.kept.get(step, 0) if self.replays else 0
+        if not self.replays:
+            return 0
+        return self.replays - self.kept.get(step, 0)
 
     def read(self, history: Sequence[Event]) -> None:
         """Count the replays in a whole history."""

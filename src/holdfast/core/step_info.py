@@ -10,7 +10,9 @@ import msgspec
 
 def idempotency_key(run_id: str, step: str, life: int) -> str:
     """Return the idempotency key of a step for external calls, in the given life of the step."""
-    return f"{run_id}:{step}" if life == 0 else f"{run_id}:{step}~{life + 1}"
+    if life == 0:
+        return f"{run_id}:{step}"
+    return f"{run_id}:{step}~{life + 1}"
 
 
 class StepInfo(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.errors import RowDamaged
 
 
-def decoded(data: bytes, what: str, kind: Any = Any) -> Any:
+def decode_stored(data: bytes, what: str, kind: Any = Any) -> Any:
     """Return stored JSON as *kind*. *what* names its origin in the error. Raises RowDamaged."""
     try:
         return msgspec.json.decode(data, type=kind)
@@ -19,5 +19,5 @@ def decoded(data: bytes, what: str, kind: Any = Any) -> Any:
 
 def object_of(data: bytes | None, what: str) -> dict[str, Any]:
     """Return a stored JSON object, empty if nothing is stored. Raises RowDamaged."""
-    fields: dict[str, Any] = decoded(data or b"{}", what, dict[str, Any])
+    fields: dict[str, Any] = decode_stored(data or b"{}", what, dict[str, Any])
     return fields

@@ -21,7 +21,9 @@ def readable(text: str) -> str:
 def plain_text(value: str) -> str:
     """Return the text as a plain ``str``: some drivers and encoders do not accept subclasses such
     as ``StrEnum`` or ``numpy.str_``."""
-    return value if type(value) is str else str.__str__(value)
+    if type(value) is str:
+        return value
+    return str.__str__(value)
 
 
 def is_one_of(value: object, known: Iterable[str]) -> bool:

@@ -18,6 +18,6 @@ UNSET: Final[Any] = Unset()
 None removes it."""
 
 
-def named(values: Mapping[str, Any]) -> dict[str, Any]:
+def without_unset(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that a call has named."""
     return {name: value for name, value in values.items() if value is not UNSET}

@@ -128,10 +128,14 @@ def checked_start(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Options with other names are returned unchanged: the caller knows which ones are allowed."""
     return {
-        name: _START[name](value) if name in _START else value
+        name: _START.get(name, _unchanged)(value)
         for name, value in options.items()
         if value is not None
     }
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def checked_many(option: str, values: Any) -> list[Any]:
@@ -139,6 +143,13 @@ def checked_many(option: str, values: Any) -> list[Any]:
     if not isinstance(values, Iterable):
         raise BadOption(option=option, value=values, why="it must be a collection, such as a list")
     return list(values)
+
+
+def checked_one_or_many(option: str, value: Any) -> list[Any]:
+    """Return one text, or the items of an iterable, as a list. Raises BadOption."""
+    if isinstance(value, str):
+        return [value]
+    return checked_many(option, value)
 
 
 def checked_flag(option: str, value: Any) -> bool:
@@ -161,8 +172,8 @@ def checked_versions(version: Any, serves: Any) -> tuple[str, frozenset[str] | N
 
 def checked_version(option: str, value: Any) -> str:
     """Return a version as text. Raises BadOption."""
-    version = None if isinstance(value, bool) else _as_text(value)
-    if not version or not is_storable(version):
+    version = _as_text(value)
+    if isinstance(value, bool) or not version or not is_storable(version):
         raise BadOption(option=option, value=value, why="a version is a text or a whole number")
     return version
 
@@ -171,8 +182,9 @@ def checked_words(option: str, words: str | Iterable[str] | None) -> list[str] |
     """Return one name or several names as a list, or None. Raises BadOption."""
     if words is None:
         return None
-    is_collection = isinstance(words, Iterable) and not isinstance(words, str)
-    names = list(words) if is_collection else [words]
+    names: list[Any] = [words]
+    if isinstance(words, Iterable) and not isinstance(words, str):
+        names = list(words)
     return [checked_text(option, name) or "" for name in names]
 
 
@@ -217,7 +229,7 @@ def checked_capabilities(capabilities: str | Iterable[str]) -> tuple[str, ...]:
         raise BadOption(
             option="capabilities", value=capabilities, why="capabilities are words without commas"
         )
-    listed = [capabilities] if isinstance(capabilities, str) else list(capabilities)
+    listed = checked_one_or_many("capabilities", capabilities)
     for capability in listed:
         if (
             not isinstance(capability, str)

@@ -277,7 +277,10 @@ async def _run_aio(connection: Any, queries: Queries[T], *, alone: bool = False)
 def _first_of(rows: Iterable[Any]) -> Row:
     """Return the first row as a sequence, also if the connection returns rows as dictionaries."""
     row: Any = next(iter(rows), None)
-    return tuple(row.values()) if isinstance(row, dict) else row
+    if isinstance(row, dict):
+        return tuple(row.values())
+    first: Row = row
+    return first
 
 
 _MARKS = {"sqlite3": "?", "apsw": "?", "aiosqlite": "?", "psycopg": "%s", "asyncpg": "$"}

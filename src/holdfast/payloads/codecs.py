@@ -139,7 +139,7 @@ class Cipher:
 
     def __init__(self, keys: Keys, current: str) -> None:
         self._new_aead = _primitive()
-        self._find = keys if callable(keys) else _checked(keys).get
+        self._find = keys if callable(keys) else _checked_keys(keys).get
         # By key id: the AEAD, the digest key, the tag key. Saves deriving them for every value.
         self._ready: dict[str, tuple[Any, bytes, bytes]] = {}
         self.current = _id(current)
@@ -244,7 +244,7 @@ def _id(key: object) -> str:
     return key
 
 
-def _checked(keys: object) -> Mapping[str, bytes | str]:
+def _checked_keys(keys: object) -> Mapping[str, bytes | str]:
     if not isinstance(keys, Mapping) or not keys:
         raise BadOption(
             option="keys", why="give a mapping of ids to keys, or a function that returns a key"

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core import associated_data
 from holdfast.core.codec import Codec
-from holdfast.core.graphs.builder import filled
+from holdfast.core.graphs.builder import fill_places
 from holdfast.core.graphs.model import (
     GraphPatch,
     NewMember,
@@ -37,7 +37,7 @@ def composer(sealer: PayloadSealer, codec: Codec) -> Compose:
                 )
                 for name, (source, result) in results.items()
             }
-            return codec.encode(filled(codec.decode(plain), values), what="the arguments")
+            return codec.encode(fill_places(codec.decode(plain), values), what="the arguments")
 
         return sealer.reseal_input(
             data, fill, fetch, run_id, place=associated_data.member_input(run_id)
@@ -50,7 +50,7 @@ _PLACEHOLDER = b"$holdfast.result"
 """The key of a placeholder for the result of an upstream member, in an encoded input."""
 
 
-def sealed(patch: GraphPatch, graph_id: str, sealer: PayloadSealer) -> GraphPatch:
+def seal_patch(patch: GraphPatch, graph_id: str, sealer: PayloadSealer) -> GraphPatch:
     """Return *patch* with the inputs of its members sealed. Raises KeyMissing."""
 
     def seal(member: NewMember) -> NewMember:

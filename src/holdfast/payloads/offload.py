@@ -23,7 +23,7 @@ class Threads(Protocol):
         """Return the result of *call*, which runs in a thread of the pool."""
 
 
-async def sealed(op: Advance, sealer: PayloadSealer, threads: Threads) -> Advance:
+async def seal_off_loop(op: Advance, sealer: PayloadSealer, threads: Threads) -> Advance:
     """Return an operation with its values sealed; large values are sealed in a thread.
 
     Raises KeyMissing."""
@@ -33,7 +33,7 @@ async def sealed(op: Advance, sealer: PayloadSealer, threads: Threads) -> Advanc
     return sealed_op
 
 
-async def opened(
+async def open_off_loop(
     run: RunRecord, history: list[Event], sealer: PayloadSealer, threads: Threads
 ) -> tuple[RunRecord, list[Event]]:
     """Return a run and its history with their values opened.

@@ -62,11 +62,12 @@ def _limits(
 ) -> Limits:
     """Return the limits to write: those of the named dimensions, checked together with the limits
     that the budget has already."""
+    if on_breach is None:
+        on_breach = budget_rules.WAIT if old is None else old.on_breach
     if old is None:
-        return budget_rules.limits_from(
-            limits, soft, budget_rules.WAIT if on_breach is None else on_breach
-        )
-    soft = {} if soft is None else soft
+        return budget_rules.limits_from(limits, soft, on_breach)
+    if soft is None:
+        soft = {}
     if not isinstance(limits, Mapping) or not isinstance(soft, Mapping):
         raise BadOption(
             option="limits", value=limits, why='name what is limited, such as {"tokens": 1000}'
@@ -75,9 +76,7 @@ def _limits(
         line.dimension: None if line.hard is None else budget_rules.amount(line.hard)
         for line in old.lines
     }
-    merged = budget_rules.limits_from(
-        {**before, **limits}, soft, old.on_breach if on_breach is None else on_breach
-    )
+    merged = budget_rules.limits_from({**before, **limits}, soft, on_breach)
     named = {*limits, *soft}
     return Limits(
         {name: limit for name, limit in merged.hard.items() if name in named},
@@ -90,7 +89,9 @@ def _reset_rule(old: Budget | None, reset: Any, zone: str | None) -> tuple[str |
     """Return the reset rule of a budget, None if it has none, and its time zone."""
     if zone is None:
         zone = "UTC" if old is None else old.zone
-    resets, zone = budget_rules.checked_reset(None if is_one_of(reset, (NEVER,)) else reset, zone)
+    if is_one_of(reset, (NEVER,)):
+        return budget_rules.checked_reset(None, zone)
+    resets, zone = budget_rules.checked_reset(reset, zone)
     if old is not None and reset is None:
         resets = old.resets
     return resets, zone
@@ -114,7 +115,7 @@ def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request[bool]:
 
     def decode(answer: BudgetSpent | BudgetRefused) -> bool:
         if isinstance(answer, BudgetRefused):
-            raise budget_rules.exceeded(answer.breach, {})
+            raise budget_rules.breach_error(answer.breach, {})
         return answer.counted
 
     return Request(

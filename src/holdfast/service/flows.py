@@ -74,12 +74,12 @@ class FlowService:
         flow = flow_model.FlowRecord(
             id=checked_text("id", id) or new_id(),
             namespace=self.namespace,
-            controller=_filled("controller", controller),
-            goal=_filled("goal", goal),
+            controller=_required_text("controller", controller),
+            goal=_required_text("goal", goal),
             owner=_name("owner", owner),
             requester=_text("requester", requester),
-            current_step=_filled("current_step", current_step),
-            state=encoded({} if state is None else state),
+            current_step=_required_text("current_step", current_step),
+            state=encode_state({} if state is None else state),
             status=FlowStatus.CREATED,
             created_at=0,
             updated_at=0,
@@ -134,7 +134,7 @@ class FlowService:
     ) -> Request[flow_model.FlowRecord | None]:
         """Resume a flow that waits for this event. The answer is the flow, or None if it does not
         wait for it."""
-        data = None if payload is None else encoded(payload)
+        data = None if payload is None else encode_state(payload)
         op = DeliverFlowEvent(
             flow_id=_flow_id(flow_id),
             namespace=self.namespace,
@@ -165,13 +165,13 @@ class FlowService:
         step = flow_model.FlowStepRecord(
             flow_id=_flow_id(flow_id),
             run_id=_name("run_id", run_id),
-            task=_filled("task", task),
+            task=_required_text("task", task),
             status=FlowStepStatus(status),
             runtime=runtime,
             child_session=(
-                None if child_session is None else _filled("child_session", child_session)
+                None if child_session is None else _required_text("child_session", child_session)
             ),
-            result=None if result is None else encoded(result),
+            result=None if result is None else encode_state(result),
         )
         return Request(
             ObserveFlowStep(step=step, namespace=self.namespace, owner=_owner(owner)), identity
@@ -239,7 +239,7 @@ class FlowService:
         return self._store.flows.events(self.get(flow_id, owner).id, most)
 
 
-def encoded(value: Any) -> bytes:
+def encode_state(value: Any) -> bytes:
     """Return a state, or a part of it, as JSON. Raises BadFlowPatch, also for NaN and infinity,
     which JSON lacks."""
     try:
@@ -250,22 +250,24 @@ def encoded(value: Any) -> bytes:
 
 def patched(patch: Any) -> bytes | None:
     """Return a patch as JSON; None stays None."""
-    return None if patch is None else encoded(patch)
+    if patch is None:
+        return None
+    return encode_state(patch)
 
 
 def failing(reason: str) -> flow_model.FailFlow:
     """Return the action that fails a flow. Raises BadOption."""
-    return flow_model.FailFlow(_filled("reason", reason))
+    return flow_model.FailFlow(_required_text("reason", reason))
 
 
 def advancing(patch: Any, current_step: str | None) -> flow_model.AdvanceFlow:
     """Return the action that patches the state of a flow and sets its current step. Raises
     BadFlowPatch, BadOption."""
-    step = None if current_step is None else _filled("current_step", current_step)
+    step = None if current_step is None else _required_text("current_step", current_step)
     return flow_model.AdvanceFlow(patched(patch) or b"null", step)
 
 
-def _filled(name: str, value: Any) -> str:
+def _required_text(name: str, value: Any) -> str:
     text = _text(name, value).strip()
     if not text:
         raise BadOption(option=name, value=value, why="the text must not be blank")
@@ -274,7 +276,7 @@ def _filled(name: str, value: Any) -> str:
 
 def _name(name: str, value: Any) -> str:
     """Return a name by which flows or steps are looked up. Raises BadOption."""
-    text = _filled(name, value)
+    text = _required_text(name, value)
     if len(text) > LONGEST:
         raise BadOption(
             option=name,
@@ -295,7 +297,9 @@ def _text(name: str, value: Any) -> str:
 
 
 def _owner(owner: str | None) -> str | None:
-    return None if owner is None else _text("owner", owner).strip()
+    if owner is None:
+        return None
+    return _text("owner", owner).strip()
 
 
 def _flow_id(flow_id: str) -> str:

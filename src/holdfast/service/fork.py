@@ -46,10 +46,10 @@ def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | N
     returned. Raises RunExists, RunNotFound, StepNotFound, HistoryGone."""
     from_step = checked_string("from_step", from_step)
     wanted = checked_run_id(wanted)
-    run = client.get(client.mine(run_id))
+    run = client.get(client.own_run_id(run_id))
     if wanted is not None and _is_there(client, wanted, run_id, from_step):
         return wanted
-    kept = _kept(
+    kept = _events_to_copy(
         client.store,
         run_history.live_events(whole_history(client.store, run_id)),
         run_id,
@@ -89,7 +89,9 @@ def _is_there(client: RunService, fork_id: str, run_id: str, from_step: str | No
     return False
 
 
-def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None) -> list[Event]:
+def _events_to_copy(
+    store: Store, events: list[Event], run_id: str, from_step: str | None
+) -> list[Event]:
     """Return the events that the fork takes over. Raises StepNotFound."""
     if from_step is None:
         return []
@@ -217,7 +219,9 @@ def _without_stale_checkpoints(events: Sequence[Event], kept: list[Event]) -> li
     is_replayed = any(event.kind == EventKind.RUN_REPLAYED for event in events)
     missing = [event.seq for event in events if is_replayed or event.seq not in seqs]
     first = min(missing, default=None)
-    return kept if first is None else run_history.without_checkpoints_after(kept, first)
+    if first is None:
+        return kept
+    return run_history.without_checkpoints_after(kept, first)
 
 
 def _without_open_gates(events: list[Event]) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core import tokens
@@ -12,7 +12,12 @@ from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES, Gate
 from holdfast.core.gates.rules import GateDecision
 from holdfast.core.text import is_one_of, is_storable
 from holdfast.core.tokens import SigningKey, Token
-from holdfast.core.validation import checked_count, checked_flag, checked_many, checked_string
+from holdfast.core.validation import (
+    checked_count,
+    checked_flag,
+    checked_one_or_many,
+    checked_string,
+)
 from holdfast.errors import BadOption, GateNotFound, TokenRefused
 from holdfast.service.instants import Moment, instant
 from holdfast.service.requests import Request, identity
@@ -95,7 +100,7 @@ class GateService:
         if not isinstance(which, str):
             raise GateNotFound(gate=which)
         gate = self.store.gates.get(which)
-        if not self._client.is_mine(which if gate is None else gate.run_id):
+        if not self._client.may_access(which if gate is None else gate.run_id):
             raise GateNotFound(gate=which)
         if gate is not None:
             return gate
@@ -260,7 +265,9 @@ class GateService:
             feedback=_text("feedback", feedback),
             expect=claims["hash"],
         )
-        if self.store.gates.get(claims["gate"]) is None or not self._client.is_mine(claims["run"]):
+        if self.store.gates.get(claims["gate"]) is None or not self._client.may_access(
+            claims["run"]
+        ):
             # A gate that was pruned and a gate of another namespace look alike to the caller.
             raise TokenRefused()
         return Request(DecideGate(claims["run"], claims["gate"], decision), identity)
@@ -268,7 +275,9 @@ class GateService:
 
 def name(option: str, value: str | None) -> str | None:
     """Return a name, or None for None. Raises BadOption."""
-    return None if value is None else needed(option, value)
+    if value is None:
+        return None
+    return needed(option, value)
 
 
 def needed(option: str, value: object) -> str:
@@ -289,7 +298,7 @@ def needed(option: str, value: object) -> str:
 
 def names(option: str, value: Names) -> tuple[str, ...]:
     """Return names, each once. Raises BadOption."""
-    items: Sequence[str] = [value] if isinstance(value, str) else checked_many(option, value)
+    items = checked_one_or_many(option, value)
     return tuple(dict.fromkeys(needed(option, item) for item in items))
 
 

@@ -50,7 +50,7 @@ def sweep_all(do: Do) -> None:
         pass
 
 
-def staged(do: Do, stage_id: str, write: Callable[[], T]) -> T:
+def commit_stage(do: Do, stage_id: str, write: Callable[[], T]) -> T:
     """Call *write*, which writes a stage and makes it visible; call it again if the graph was
     changed meanwhile. If it is refused with a UsageError, delete the stage."""
     try:

@@ -39,8 +39,8 @@ from holdfast.errors import (
     MemberNotFound,
     RunNotFound,
 )
-from holdfast.payloads.compose import composer, sealed
-from holdfast.service.graph_stages import Do, after_sweeping, staged, write_stage
+from holdfast.payloads.compose import composer, seal_patch
+from holdfast.service.graph_stages import Do, after_sweeping, commit_stage, write_stage
 from holdfast.service.instants import Moment, moment
 from holdfast.service.replay import plan_replay
 from holdfast.service.requests import Request, identity
@@ -97,7 +97,7 @@ class GraphService:
 
     def _patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
         patch, fingerprint = self._compiler.patch(graph, graph_id)
-        return sealed(patch, graph_id, self.client.sealer), fingerprint
+        return seal_patch(patch, graph_id, self.client.sealer), fingerprint
 
     # Writing
 
@@ -154,7 +154,7 @@ class GraphService:
             answers: list[StagedGraph] = do(Request(op, identity))
             return answers
 
-        return staged(do, stage_id, begin)
+        return commit_stage(do, stage_id, begin)
 
     def extend(
         self, graph_id: str, graph: Graph, revision: int | None, lease: Lease | None, do: Do
@@ -195,7 +195,7 @@ class GraphService:
             answer: StagedGraph = do(Request(last, identity))
             return answer
 
-        return staged(do, stage_id, extend)
+        return commit_stage(do, stage_id, extend)
 
     def cancel(self, graph_id: str, policy: str, reason: str) -> Request[GraphStatus]:
         """Cancel a graph. The answer is its status. Raises BadOption."""

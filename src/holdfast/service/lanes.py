@@ -32,7 +32,7 @@ def set_lane(
     draining: bool = UNSET,
 ) -> Request[None]:
     """Create a lane or change the given settings of it. Raises BadOption, NamespaceBound."""
-    client.unbound("lanes.set")
+    client.require_unbound("lanes.set")
     changes: dict[str, Any] = {}
     if paused is not UNSET:
         changes["paused"] = checked_flag("paused", paused)
@@ -50,14 +50,14 @@ def set_lane(
         changes["share_rate_per"] = per
     if weights is not UNSET:
         changes["weights"] = checked_weights(weights)
-    lane = msgspec.structs.replace(_stored(client, name), **changes)
+    lane = msgspec.structs.replace(_stored_lane(client, name), **changes)
     return Request(SetLane(lane), lambda answer: None)
 
 
 def get_lane(client: RunService, name: str) -> Lane:
     """Return a lane; a lane without settings has no limits. Raises BadOption, NamespaceBound."""
-    client.unbound("lanes.get")
-    return _stored(client, name)
+    client.require_unbound("lanes.get")
+    return _stored_lane(client, name)
 
 
 def known_lanes(store: Store) -> list[Lane]:
@@ -67,7 +67,7 @@ def known_lanes(store: Store) -> list[Lane]:
     return [configured.get(name) or Lane(name=name) for name in sorted({*configured, *used})]
 
 
-def _stored(client: RunService, name: str) -> Lane:
+def _stored_lane(client: RunService, name: str) -> Lane:
     """Return a lane as it is stored; a lane without settings has no limits."""
     if checked_text("lane", name) is None:
         raise BadOption(option="lane", value=name, why="give the name of the lane")

@@ -145,7 +145,9 @@ class _ReplayPlan:
         if event.kind != EventKind.CHILD_STARTED:
             return []
         child = self._by_id.get(_started(event).run)
-        return [] if child is None else [child]
+        if child is None:
+            return []
+        return [child]
 
     def _is_left(self, child: ChildRecord, start: Event) -> bool:
         """Return whether a child stays as it is: the run never awaited it, or dropped it before the

@@ -22,6 +22,20 @@ from holdfast.store.retention.batches import EVER, RUNS
 from holdfast.store.tables import FORGETTABLE
 
 
+def _merged(new: Any, old: Any) -> Any:
+    """Return a setting of a rule: the old one if no new one is given."""
+    if new is UNSET:
+        return old
+    return new
+
+
+def _listed(status: Any) -> Any:
+    """Return one status, or several, or none, as a collection."""
+    if isinstance(status, str):
+        return [status]
+    return status or ()
+
+
 def checked_rule(
     name: Any,
     *,
@@ -36,22 +50,13 @@ def checked_rule(
 ) -> RetentionRule:
     """Return a retention rule; settings that are UNSET are those of the *stored* rule, if there is
     one. *known* are the workflows that exist. Raises BadOption, BadDuration, UnknownWorkflow."""
-    old = RetentionRule(name="") if stored is None else stored
-    part = old.what if what is UNSET else what
-    workflow = old.workflow if workflow is UNSET else workflow
-    status = old.statuses if status is UNSET else status
-    keep_last = old.keep_last if keep_last is UNSET else keep_last
-    max_bytes = old.max_bytes if max_bytes is UNSET else max_bytes
-    if (
-        not isinstance(name, str)
-        or not name
-        or len(name) > 200
-        or "\n" in name
-        or not is_storable(name)
-    ):
-        raise BadOption(
-            option="name", value=name, why="the name is a single line of 1 to 200 characters"
-        )
+    old = stored or RetentionRule(name="")
+    part = _merged(what, old.what)
+    workflow = _merged(workflow, old.workflow)
+    status = _merged(status, old.statuses)
+    keep_last = _merged(keep_last, old.keep_last)
+    max_bytes = _merged(max_bytes, old.max_bytes)
+    _check_rule_name(name)
     if not isinstance(part, str) or (part != RUNS and part not in FORGETTABLE):
         raise BadOption(option="what", value=part, known=", ".join([RUNS, *FORGETTABLE]))
     if checked_string("workflow", workflow) is not None and workflow not in known:
@@ -59,10 +64,10 @@ def checked_rule(
             workflow=workflow,
             why="no run of it was ever started here, and this process does not define it",
         )
-    statuses = checked_statuses([status] if isinstance(status, str) else status or ())
+    statuses = checked_statuses(_listed(status))
     age = old.older_than
     if older_than is not UNSET:
-        age = None if older_than is None else duration.parse(older_than)
+        age = duration.parse_optional(older_than)
     if age is not None and age < 0:
         raise BadOption(
             option="older_than", value=older_than, why="give the time since the end of a run"
@@ -88,6 +93,19 @@ def checked_rule(
         keep_last=keep_last,
         max_bytes=max_bytes,
     )
+
+
+def _check_rule_name(name: Any) -> None:
+    if (
+        not isinstance(name, str)
+        or not name
+        or len(name) > 200
+        or "\n" in name
+        or not is_storable(name)
+    ):
+        raise BadOption(
+            option="name", value=name, why="the name is a single line of 1 to 200 characters"
+        )
 
 
 def checked_statuses(statuses: Sequence[str]) -> list[str]:

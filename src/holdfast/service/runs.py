@@ -18,7 +18,7 @@ from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.core.validation import (
     checked_count,
     checked_flag,
-    checked_many,
+    checked_one_or_many,
     checked_reason,
     checked_signal,
     checked_string,
@@ -91,7 +91,7 @@ class RunService:
             raise NamespaceBound(namespace=self.only, asked=namespace)
         return self.only
 
-    def unbound(self, call: str) -> None:
+    def require_unbound(self, call: str) -> None:
         """Raise NamespaceBound if the engine is bound to a namespace: *call* concerns the whole
         installation."""
         if self.only is not None:
@@ -99,7 +99,7 @@ class RunService:
                 namespace=self.only, call=call, why="the call concerns the whole installation"
             )
 
-    def is_mine(self, run_id: str) -> bool:
+    def may_access(self, run_id: str) -> bool:
         """Return whether a run may be read and changed: an engine that is bound to a namespace has
         access to no other."""
         if self.only is None:
@@ -107,10 +107,10 @@ class RunService:
         run = self.store.runs.get(run_id)
         return run is not None and run.namespace == self.only
 
-    def mine(self, run_id: Any) -> str:
+    def own_run_id(self, run_id: Any) -> str:
         """Return the id of a run that may be read and changed. Raises RunNotFound."""
         if self.only is None:
-            return run_named(run_id)
+            return storable_run_id(run_id)
         return self.get(run_id).id
 
     def signal(
@@ -124,7 +124,7 @@ class RunService:
     ) -> Request[WaitDelivery]:
         """Send a signal to a run. The answer is Delivery. Raises RunNotFound, BadOption."""
         name = checked_signal(name)
-        run_id = self.mine(run_id)
+        run_id = self.own_run_id(run_id)
         data = self.codec.encode(payload, what=f"signal {name!r}")
         key = checked_text("key", key)
         source = checked_text("source", source)
@@ -134,17 +134,19 @@ class RunService:
         """Request the cancellation of a run. The answer is its status, or PartlyCancelled: then the
         same request continues the cancellation."""
         force = checked_flag("force", force)
-        return Request(RequestCancel(self.mine(run_id), checked_reason(reason), force), identity)
+        return Request(
+            RequestCancel(self.own_run_id(run_id), checked_reason(reason), force), identity
+        )
 
     def resume(self, run_id: str) -> Request[Status]:
         """Put a stuck run back to work."""
-        return Request(ResumeRun(self.mine(run_id)), Status)
+        return Request(ResumeRun(self.own_run_id(run_id)), Status)
 
     def replay(self, run_id: str, from_step: str | None) -> list[Request[Any]]:
         """Put a finished run and its failed children back to work, in parts. The last answer is the
         status of the run. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone."""
         from_step = checked_string("from_step", from_step)
-        run = self.get(self.mine(run_id))
+        run = self.get(self.own_run_id(run_id))
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
         return [
@@ -155,7 +157,7 @@ class RunService:
 
     def get(self, run_id: str) -> RunRecord:
         """Return a run. Raises RunNotFound."""
-        run = self.store.runs.get(run_named(run_id))
+        run = self.store.runs.get(storable_run_id(run_id))
         if run is None or (self.only is not None and run.namespace != self.only):
             raise RunNotFound(run=run_id)
         return run
@@ -259,7 +261,7 @@ class RunService:
     def retention(self, name: str, **options: Any) -> Request[None]:
         """Create a retention rule, or change the given settings of it. Raises BadOption,
         UnknownWorkflow, NamespaceBound."""
-        self.unbound("retention.set")
+        self.require_unbound("retention.set")
         checked = checked_string("name", name)
         stored = next((rule for rule in self.store.retention.rules() if rule.name == checked), None)
         known = {route.workflow for route in self.store.runs.routes().values()}
@@ -269,7 +271,7 @@ class RunService:
 
     def remove_retention(self, name: str) -> Request[None]:
         """Remove a retention rule. Raises NamespaceBound."""
-        self.unbound("retention.remove")
+        self.require_unbound("retention.remove")
         return Request(RemoveRetention(checked_string("name", name)), lambda answer: None)
 
 
@@ -277,16 +279,14 @@ def known_statuses(status: Any) -> list[Any]:
     """Return one status, or several, as a list. Raises BadOption if one is unknown."""
     if status is None:
         return []
-    statuses: list[Any] = [status]
-    if not isinstance(status, str):
-        statuses = checked_many("status", status)
+    statuses = checked_one_or_many("status", status)
     unknown = [item for item in statuses if not is_one_of(item, list(Status))]
     if unknown:
         raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
     return statuses
 
 
-def run_named(run_id: Any) -> str:
+def storable_run_id(run_id: Any) -> str:
     """Return *run_id* as text, without looking for the run. Raises RunNotFound if no database could
     store it, for then no run has this id."""
     if not isinstance(run_id, str) or not is_storable(run_id):

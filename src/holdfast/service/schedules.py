@@ -176,7 +176,7 @@ class ScheduleService:
         if stored is not None and not any(kind in options for kind in rules.KINDS):
             return stored.rule
         try:
-            return rules.written(options, zone)
+            return rules.rule_text(options, zone)
         except BadSchedule as error:
             raise BadSchedule(schedule=name, **error.facts) from None
 
@@ -230,7 +230,7 @@ class ScheduleService:
         if not ticks and self._store.schedules.get(schedule.namespace, schedule.name) is None:
             raise BadSchedule(
                 schedule=schedule.name,
-                rule=rules.shown(schedule.rule),
+                rule=rules.describe_rule(schedule.rule),
                 why="the schedule never ticks from now on",
             )
         shortest = min((after - before for before, after in pairwise(ticks)), default=None)
@@ -407,7 +407,9 @@ def _iso(instant: int) -> str:
 
 def _length(name: str, option: str, value: Any) -> int:
     try:
-        return 0 if value is None else duration.parse(value)
+        if value is None:
+            return 0
+        return duration.parse(value)
     except BadDuration as error:
         raise BadSchedule(
             schedule=name, **{option: value}, why=str(error.facts.get("why", error))

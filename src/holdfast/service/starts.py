@@ -137,7 +137,7 @@ class StartService:
         now = self._client.store.now()
         delay = options.get("delay")
         run_id = checked_run_id(options.get("id")) or new_id()
-        budgets, limits = budget_rules.drawn_on(options.get("budget"), run_id)
+        budgets, limits = budget_rules.budgets_of_start(options.get("budget"), run_id)
         return NewRun(
             id=run_id,
             route=route,
@@ -209,7 +209,7 @@ def _like(first: NewRun, data: bytes, options: StartOptions) -> NewRun:
     budgets = first.budgets
     limits = None
     if first.limits is not None:  # each run has a budget of its own
-        budgets, limits = budget_rules.drawn_on(options["budget"], run_id)
+        budgets, limits = budget_rules.budgets_of_start(options["budget"], run_id)
     return msgspec.structs.replace(first, id=run_id, input=data, budgets=budgets, limits=limits)
 
 

@@ -111,7 +111,9 @@ class StreamService:
         plain = self.sealer.values.open_output(
             frame.nulls, label, associated_data.nulls(stream.run_id, stream.source, frame.at)
         )
-        return None if plain is None else self.codec.decode(plain, what=label)
+        if plain is None:
+            return None
+        return self.codec.decode(plain, what=label)
 
     def summary(self, stream: StreamRecord) -> Any:
         """Return the document that results from all patches of a stream; None if there were none.

@@ -89,7 +89,9 @@ class SubscriptionService:
         SubscriptionNotFound."""
         if self._client.only is not None and name not in {stored.name for stored in self.all()}:
             raise SubscriptionNotFound(subscription=name)
-        return name if isinstance(name, str) else shown(name)
+        if isinstance(name, str):
+            return name
+        return shown(name)
 
     def _new(self, name: Any) -> str:
         """Return the checked name of a new or existing subscription. Raises BadOption, and
@@ -107,14 +109,14 @@ class SubscriptionService:
             self, self.store.subscriptions.place(self.start(after, BEGINNING)), self._which(filters)
         )
 
-    def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request[EventPages]:
+    def open_reader(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request[EventPages]:
         """Read from the stored cursor of a subscription, which is created with *after* if there is
         none. The answer is the reader."""
         which = self._which(filters)
         op = AddSubscription(self._new(name), CURSOR, which, self.start(after, BEGINNING))
         return Request(op, lambda subscription: EventPages(self, subscription.place, which))
 
-    def moved(self, name: str, place: EventCursor) -> Request[None]:
+    def move_cursor(self, name: str, place: EventCursor) -> Request[None]:
         """Store the cursor of a subscription."""
         return Request(MoveCursor(self._mine(name), place), lambda answer: None)
 

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.core.codec import Codec
 from holdfast.core.conditions.model import SignalEffect
 from holdfast.core.status import Status
-from holdfast.core.stored_json import decoded
+from holdfast.core.stored_json import decode_stored
 from holdfast.core.text import is_storable
 from holdfast.core.tokens import Reveal, SigningKey, Token, current, sign_wait_token, wait_token
 from holdfast.core.validation import checked_count, checked_flag, checked_string, checked_text
@@ -103,7 +103,7 @@ def _only_step(store: Store, run_id: str) -> str:
     ]
     run = store.runs.get(run_id)
     if run is not None and run.waits is not None:
-        waits = decoded(run.waits, f"what run {run_id} waits for", list[dict[str, Any]])
+        waits = decode_stored(run.waits, f"what run {run_id} waits for", list[dict[str, Any]])
         steps += [wait["step"] for wait in waits if wait.get("kind") in RELEASABLE]
     if (
         not steps
@@ -129,7 +129,7 @@ def _only_step(store: Store, run_id: str) -> str:
 
 def _is_mine(client: RunService, wait_id: str) -> bool:
     wait = client.store.waits.get(wait_id) if is_storable(wait_id) else None
-    return wait is not None and client.is_mine(wait.run_id)
+    return wait is not None and client.may_access(wait.run_id)
 
 
 def listed(
@@ -159,7 +159,7 @@ def get(client: RunService, wait_id: str) -> WaitInfo:
     """Return an issued wait by its id, without its token. Raises WaitNotFound."""
     store = client.store
     wait = store.waits.get(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
-    if wait is None or not client.is_mine(wait.run_id):
+    if wait is None or not client.may_access(wait.run_id):
         raise WaitNotFound(wait=wait_id)
     now = store.now()
     run = store.runs.get(wait.run_id)
@@ -197,7 +197,7 @@ def token(client: RunService, wait_id: str, create_key: Callable[[], object]) ->
     as in a copied database. Raises WaitNotFound."""
     store = client.store
     wait = store.waits.get(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
-    if wait is None or wait.id is None or not client.is_mine(wait.run_id):
+    if wait is None or wait.id is None or not client.may_access(wait.run_id):
         raise WaitNotFound(wait=wait_id)
     if current(store.keys.all()) is None:
         create_key()

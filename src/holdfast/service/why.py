@@ -22,7 +22,7 @@ from holdfast.core.why.model import Blocker, LanePlace, RunFacts, Why
 from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerFacts, life_of, offer_of
 from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.runs import run_named
+from holdfast.service.runs import storable_run_id
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.store import Store
 
@@ -51,7 +51,7 @@ def why(
 ) -> Why:
     """Explain the status of *run*. An id may also be that of a graph member without a run. With
     *only*, nothing outside that namespace is explained or named. Raises RunNotFound."""
-    record = run if isinstance(run, RunRecord) else store.runs.get(run_named(run))
+    record = run if isinstance(run, RunRecord) else store.runs.get(storable_run_id(run))
     if record is None:
         return _explain_member(store, str(run), only)
     if only is not None and record.namespace != only:
@@ -165,7 +165,7 @@ def _explain(
     sealer: PayloadSealer,
     only: str | None,
 ) -> Why:
-    waits = _decoded(run.waits)
+    waits = _decode_waits(run.waits)
     lane = next((lane for lane in store.lanes.all() if lane.name == run.lane), None)
     signals = sealer.display.signals(run.id, store.signals.of_run(run.id))
     history = sealer.display.events(run.id, live_events(store.runs.history(run.id)))
@@ -176,7 +176,7 @@ def _explain(
         workers=workers,
         waits=waits,
         lane=lane,
-        heard=signals,
+        received=signals,
         signals=frozenset(
             signal.name for signal in signals if signal.wait_id is None and signal.step is None
         ),
@@ -304,9 +304,11 @@ def _open_children(
     return [_explain(store, child, workers, depth - 1, sealer, only) for child in children]
 
 
-def _decoded(waits: bytes | None) -> list[dict[str, Any]]:
+def _decode_waits(waits: bytes | None) -> list[dict[str, Any]]:
     try:
         decoded = msgspec.json.decode(waits or b"[]")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return [wait for wait in decoded if isinstance(wait, dict)] if isinstance(decoded, list) else []
+    if not isinstance(decoded, list):
+        return []
+    return [wait for wait in decoded if isinstance(wait, dict)]

@@ -89,7 +89,9 @@ def _outcome(run: RunRecord, *, exact: bool) -> object:
 
 
 def _type(run: RunRecord) -> object:
-    return None if run.error is None else msgspec.json.decode(run.error).get("type")
+    if run.error is None:
+        return None
+    return msgspec.json.decode(run.error).get("type")
 
 
 def _steps(result: ScenarioResult) -> Counter[str | None]:

@@ -116,7 +116,9 @@ def crash_everywhere(
 
 def _as_pair(signal: Signal) -> tuple[str, Any] | Callable[[Lab], object]:
     """Return a signal that is only a name as a name and its payload, None."""
-    return (signal, None) if isinstance(signal, str) else signal
+    if not isinstance(signal, str):
+        return signal
+    return (signal, None)
 
 
 def _do_nothing(*_: object) -> None:

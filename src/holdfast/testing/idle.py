@@ -57,7 +57,7 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
         # A limit, because the engine may die in the thread of a step, which completes no wait.
         patience = min(deadline - worker.loop.time(), LOOK)
         await asyncio.wait(
-            [completion.watched() for completion in waiting if completion],
+            [completion.as_future() for completion in waiting if completion],
             timeout=patience,
             return_when=asyncio.FIRST_COMPLETED,
         )
@@ -78,7 +78,7 @@ def _is_idle(worker: Worker) -> bool:
     due = any(
         instant <= worker.clock.now() and timer.call is not None for instant, _, timer in timers
     )
-    return not (writer._queue or writer._scheduled or claims or due or worker.settler.busy)
+    return not (writer._queue or writer._scheduled or claims or due or worker.graph_resolver.busy)
 
 
 def _sleeps(execution: RunExecution) -> bool:
@@ -107,7 +107,9 @@ def at_work(worker: Worker) -> list[str]:
 
 def _doing(execution: RunExecution) -> str:
     running = [step for step, pending in execution.pending.items() if pending.is_running]
-    return f"runs step {', '.join(running)}" if running else "is being driven on"
+    if not running:
+        return "is being driven on"
+    return f"runs step {', '.join(running)}"
 
 
 def next_instant(worker: Worker) -> int | None:

@@ -171,7 +171,9 @@ class Server:
 
         with psycopg.connect(url or self.url(), autocommit=True) as db:
             cursor = db.execute(sql)
-            return cursor.fetchall() if cursor.description else []
+            if not cursor.description:
+                return []
+            return cursor.fetchall()
 
     def close(self) -> None:
         """Stop the server and remove its folder."""

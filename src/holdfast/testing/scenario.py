@@ -147,7 +147,7 @@ class Scenario:
             store.close()
 
     def _open(self, store: FaultyStore, number: int) -> Lab | None:
-        known = {**registry.known(), self.script.workflow.name: self.script.workflow}
+        known = {**registry.unique_definitions(), self.script.workflow.name: self.script.workflow}
         recording = [
             RecordingProgram(workflow, self.ledger, engine=number) for workflow in known.values()
         ]

@@ -18,7 +18,7 @@ from holdfast.core.flows.model import (
     FlowWait,
     TimerWait,
 )
-from holdfast.core.stored_json import decoded
+from holdfast.core.stored_json import decode_stored
 from holdfast.views.values import instant
 
 
@@ -74,7 +74,7 @@ def of(flow: FlowRecord) -> FlowView:
         current_step=flow.current_step,
         status=flow.status,
         cancel_requested=flow.cancel_requested,
-        state=decoded(flow.state, f"the state of flow {flow.id}"),
+        state=decode_stored(flow.state, f"the state of flow {flow.id}"),
         wait=None if wait is None else _wait(wait),
         revision=flow.revision,
         created_at=instant(flow.created_at),
@@ -94,7 +94,7 @@ def step_of(step: FlowStepRecord) -> FlowStepView:
     """Return the view of a step. Raises RowDamaged."""
     result = None
     if step.result is not None:
-        result = decoded(step.result, f"the result of step {step.run_id}")
+        result = decode_stored(step.result, f"the result of step {step.run_id}")
     return FlowStepView(
         run_id=step.run_id,
         task=step.task,
@@ -109,5 +109,5 @@ def step_of(step: FlowStepRecord) -> FlowStepView:
 
 def event_of(event: FlowEventRecord) -> FlowEventView:
     """Return the view of a line of the audit trail. Raises RowDamaged."""
-    payload = decoded(event.payload, f"event {event.seq} of flow {event.flow_id}")
+    payload = decode_stored(event.payload, f"event {event.seq} of flow {event.flow_id}")
     return FlowEventView(seq=event.seq, kind=event.kind, payload=payload, at=instant(event.at))

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core.gates import rules
 from holdfast.core.gates.model import OPEN, Gate, GateEntry
-from holdfast.core.stored_json import decoded
+from holdfast.core.stored_json import decode_stored
 from holdfast.views.text import away
 from holdfast.views.values import instant, optional_instant
 
@@ -90,10 +90,10 @@ def of(gate: Gate, entries: Sequence[GateEntry]) -> GateView:
         assignees=list(gate.assignees),
         roles=list(gate.roles),
         exclude=list(terms.exclude),
-        who=rules.told_who(gate),
+        who=rules.describe_deciders(gate),
         quorum=terms.quorum,
         missing=max(rules.missing(gate, entries), 0) if is_open else 0,
-        data=None if gate.data is None else decoded(gate.data, f"the data of gate {gate.id}"),
+        data=None if gate.data is None else decode_stored(gate.data, f"the data of gate {gate.id}"),
         hash=gate.hash,
         form=terms.form,
         opened_at=instant(gate.opened_at),

@@ -21,7 +21,7 @@ from holdfast.core.graphs.model import (
     name_of,
 )
 from holdfast.core.status import Status
-from holdfast.core.stored_json import decoded
+from holdfast.core.stored_json import decode_stored
 from holdfast.views.text import Tree, short
 from holdfast.views.values import instant, optional_instant
 
@@ -88,7 +88,7 @@ def of(graph: GraphRecord) -> GraphView:
     """Return the view of a graph without its members. Raises RowDamaged."""
     summary = {"ended": graph.members - graph.live, "live": graph.live}
     if graph.summary is not None:
-        summary = decoded(graph.summary, f"the summary of graph {graph.id}", dict[str, int])
+        summary = decode_stored(graph.summary, f"the summary of graph {graph.id}", dict[str, int])
     return _view(graph, summary)
 
 
@@ -110,7 +110,7 @@ def event_of(event: GraphEvent) -> GraphEventView:
     """Return the view of a line of the audit trail. Raises RowDamaged."""
     data = None
     if event.data is not None:
-        data = decoded(event.data, f"event {event.seq} of graph {event.graph_id}")
+        data = decode_stored(event.data, f"event {event.seq} of graph {event.graph_id}")
     return GraphEventView(
         seq=event.seq, kind=event.kind, member=event.member, at=instant(event.at), data=data
     )

@@ -87,7 +87,7 @@ def of(schedule: Schedule) -> ScheduleView:
         skipped=schedule.skipped,
         note=schedule.note,
         created_at=instant(schedule.created_at),
-        text=rules.shown(schedule.rule),
+        text=rules.describe_rule(schedule.rule),
     )
 
 

@@ -171,7 +171,9 @@ class ControlFlow:
         )
 
     def _opname(self, place: int) -> str:
-        return self._instructions[place].opname if place < len(self._instructions) else ""
+        if place < len(self._instructions):
+            return self._instructions[place].opname
+        return ""
 
 
 @functools.lru_cache(maxsize=4096)

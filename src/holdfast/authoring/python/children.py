@@ -242,7 +242,9 @@ def _value_or_error(
 
 def _raw(value: Any) -> bytes | None:
     data = None if value is None else bytes(value)
-    return None if data == b"null" else data
+    if data == b"null":
+        return None
+    return data
 
 
 def check_map(max_parallel: int | None, on_error: str, min_success: int | None, count: int) -> None:

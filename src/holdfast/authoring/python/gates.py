@@ -30,7 +30,7 @@ from holdfast.core.gates.model import (
 )
 from holdfast.core.gates.rules import check_quorum
 from holdfast.core.text import is_one_of, is_storable, plain_text
-from holdfast.core.validation import checked_many
+from holdfast.core.validation import checked_many, checked_one_or_many
 from holdfast.errors import (
     BadOption,
     GateExpired,
@@ -74,16 +74,7 @@ def gate_call(
     Raises BadOption, QuorumImpossible; the decoder raises GateExpired, GateRejected,
     GateWithdrawn, WrongAnswer.
     """
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise BadOption(
-            option="prompt", value=prompt, why="the prompt must tell people what they decide on"
-        )
-    if not is_storable(prompt):
-        raise BadOption(
-            option="prompt",
-            value=prompt,
-            why="the prompt must be valid Unicode without NUL characters",
-        )
+    prompt = _checked_prompt(prompt)
     remind_every, remind_after = _reminders(remind)
     terms = GateTerms(
         options=_options(options),
@@ -106,7 +97,7 @@ def gate_call(
         )
     command = OpenGate(
         program.identify("gate"),
-        plain_text(prompt),
+        prompt,
         terms,
         people,
         people_roles,
@@ -115,6 +106,20 @@ def gate_call(
     )
     _check(command)
     return Call(command, lambda event: _decode_answer(event, form))
+
+
+def _checked_prompt(prompt: Any) -> str:
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise BadOption(
+            option="prompt", value=prompt, why="the prompt must tell people what they decide on"
+        )
+    if not is_storable(prompt):
+        raise BadOption(
+            option="prompt",
+            value=prompt,
+            why="the prompt must be valid Unicode without NUL characters",
+        )
+    return plain_text(prompt)
 
 
 def _check(command: OpenGate) -> None:
@@ -231,7 +236,7 @@ def _names(option: str, names: Names | None) -> tuple[str, ...]:
     """Return the names without duplicates, in order; one name may be given as a string."""
     if names is None:
         return ()
-    listed = [names] if isinstance(names, str) else checked_many(option, names)
+    listed = checked_one_or_many(option, names)
     return tuple(dict.fromkeys(_text(option, name) for name in listed))
 
 
@@ -247,7 +252,7 @@ def _quorum(quorum: Any) -> int:
 
 def _positive_duration(option: str, length: Duration | None) -> int | None:
     """Return a duration in microseconds. Raises BadOption unless it is positive."""
-    microseconds = None if length is None else duration.parse(length)
+    microseconds = duration.parse_optional(length)
     if microseconds is not None and microseconds <= 0:
         raise BadOption(option=option, value=length, why="the duration must be positive")
     return microseconds

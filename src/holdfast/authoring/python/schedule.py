@@ -25,7 +25,7 @@ def schedule(name: str | None = None, /, **options: Any) -> Callable[[W], W]:
     ``Engine.schedule``. An engine that knows the workflow writes the schedule to the database when
     it starts to work."""
     checked_text("name", name)
-    rules.written(options, options.get("zone", "UTC"))
+    rules.rule_text(options, options.get("zone", "UTC"))
 
     def decorate(workflow: W) -> W:
         if not isinstance(workflow, Workflow):
@@ -42,4 +42,6 @@ def scheduled_time() -> datetime | None:
     It is the planned time, the same in every replay, even if the run starts late.
     """
     tick_at = program_here("scheduled_time").run.tick_at
-    return None if tick_at is None else EPOCH + timedelta(microseconds=tick_at)
+    if tick_at is None:
+        return None
+    return EPOCH + timedelta(microseconds=tick_at)

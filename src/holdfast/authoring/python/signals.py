@@ -35,7 +35,7 @@ def wait_signal_call(
             raise TimeoutError(f"no signal {name!r} within {duration.show(limit or 0)}")
         return program.codec.decode(event.data or b"null", type)
 
-    limit = None if timeout is None else duration.parse(timeout)
+    limit = duration.parse_optional(timeout)
     return Call(AwaitSignal(program.identify(f"signal {name}"), name, limit), decode)
 
 

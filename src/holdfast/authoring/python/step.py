@@ -145,7 +145,9 @@ class Step(Generic[P, R]):
                 step=self.name, why="an async workflow must await its steps: use .aio"
             )
         result: Any = self(*args, **kwargs)
-        return asyncio.run(result) if inspect.iscoroutine(result) else result
+        if not inspect.iscoroutine(result):
+            return result
+        return asyncio.run(result)
 
     def options(
         self,
@@ -166,7 +168,9 @@ class Step(Generic[P, R]):
         return other
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        if instance is None:
+            return self
+        return functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
@@ -305,7 +309,7 @@ def step(
     def decorate(fn: Callable[..., Any]) -> Step[..., Any]:
         if not callable(fn):
             raise BadOption(option="step", value=fn, why="@step decorates a function")
-        limit = None if timeout is None else duration.parse(timeout)
+        limit = duration.parse_optional(timeout)
         own_name: str = getattr(fn, "__name__", "") or type(fn).__name__
         step_name = checked_text("name", name) or own_name
         checked_flag("transactional", transactional)
@@ -313,7 +317,9 @@ def step(
             checked_flag("capture", capture)
         return Step(fn, step_name, policy_from(retries, **policy), limit, transactional, capture)
 
-    return decorate if fn is None else decorate(fn)
+    if fn is None:
+        return decorate
+    return decorate(fn)
 
 
 __all__ = ["ReplayProgram", "Step", "connection", "info", "step"]

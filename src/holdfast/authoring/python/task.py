@@ -109,7 +109,7 @@ def task(
             raise BadOption(option="task", value=fn, why="@task decorates a plain function")
         task_name = checked_text("name", name) or fn.__name__
         own_version, served_versions = checked_versions(version, serves)
-        limit = None if timeout is None else duration.parse(timeout)
+        limit = duration.parse_optional(timeout)
         step: Step[..., Any] = Step(
             fn,
             task_name,
@@ -128,4 +128,6 @@ def task(
         registry.register(definition, source_of(fn))
         return definition
 
-    return decorate if fn is None else decorate(fn)
+    if fn is None:
+        return decorate
+    return decorate(fn)

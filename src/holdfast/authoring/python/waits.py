@@ -63,7 +63,9 @@ class Wait:
     @property
     def expires_at(self) -> datetime | None:
         """The time in UTC after which the wait refuses signals; None if it does not expire."""
-        return None if self._until is None else _to_datetime(self._until)
+        if self._until is None:
+            return None
+        return _to_datetime(self._until)
 
     def __repr__(self) -> str:
         return f"<wait {self.name} {self.id}>"
@@ -115,12 +117,12 @@ class Waited(msgspec.Struct, frozen=True):
 
 def all_of(*members: str | Wait | Condition) -> Condition:
     """Wait for all of these: names of signals, waits, or conditions."""
-    return condition_validation.checked(AllOf(tuple(map(condition_of, members))))
+    return condition_validation.checked_condition(AllOf(tuple(map(condition_of, members))))
 
 
 def any_of(*members: str | Wait | Condition) -> Condition:
     """Wait for one of these: names of signals, waits, or conditions."""
-    return condition_validation.checked(AnyOf(tuple(map(condition_of, members))))
+    return condition_validation.checked_condition(AnyOf(tuple(map(condition_of, members))))
 
 
 def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -> Condition:
@@ -129,7 +131,9 @@ def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -
     *distinct* selects the objects to count: matching signals ("signals"), their different senders
     ("sources"), or satisfied members ("waits").
     """
-    return condition_validation.checked(Count(n, tuple(map(condition_of, members)), distinct))
+    return condition_validation.checked_condition(
+        Count(n, tuple(map(condition_of, members)), distinct)
+    )
 
 
 def matching(
@@ -154,7 +158,9 @@ def matching(
             )
         condition = msgspec.structs.replace(condition, name=name)
     fields = dict(payload) if isinstance(payload, Mapping) else payload
-    return condition_validation.checked(msgspec.structs.replace(condition, payload=fields))
+    return condition_validation.checked_condition(
+        msgspec.structs.replace(condition, payload=fields)
+    )
 
 
 def condition_of(member: Any) -> Condition:
@@ -163,7 +169,7 @@ def condition_of(member: Any) -> Condition:
     Raises BadCondition for any other value, and WaitClosed for a wait that ``wait_for`` has closed.
     """
     if isinstance(member, str):
-        return condition_validation.checked(SignalNamed(plain_text(member)))
+        return condition_validation.checked_condition(SignalNamed(plain_text(member)))
     if isinstance(member, Wait):
         if member._closed:
             raise WaitClosed(wait=member.id, why="an earlier wait_for has closed it")
@@ -197,7 +203,7 @@ def create_wait_call(program: ReplayProgram, name: str, expires: Duration | None
             why="the name of a wait must be a single line of 1 to 200 characters",
         )
     name = plain_text(name)
-    limit = None if expires is None else duration.parse(expires)
+    limit = duration.parse_optional(expires)
     step = program.identify(f"create {name}")
 
     def decode(event: Event) -> Wait:
@@ -217,7 +223,7 @@ def wait_for_call(
     Raises BadCondition, BadOption; the decoder raises WaitTimeout unless *on_timeout* is
     "continue".
     """
-    condition = condition_validation.checked(condition_of(awaited))
+    condition = condition_validation.checked_condition(condition_of(awaited))
     waits = conditions.issued_waits(condition)
     foreign = [wait_id for wait_id in waits if wait_id not in program.issued_waits]
     if foreign:
@@ -240,7 +246,7 @@ def wait_for_call(
             value=on_timeout,
             why="there is no timeout, and no wait that expires",
         )
-    limit = None if timeout is None else duration.parse(timeout)
+    limit = duration.parse_optional(timeout)
     if type is not Any:
         check_type(type, "type")
 

@@ -204,4 +204,6 @@ def workflow(
         registry.register(definition, source_of(fn))
         return definition
 
-    return decorate if fn is None else decorate(fn)
+    if fn is None:
+        return decorate
+    return decorate(fn)

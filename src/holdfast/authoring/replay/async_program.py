@@ -160,7 +160,9 @@ class AsyncProgram(ReplayProgram):
         if task is None:
             return None
         frames = list(frames_of(task.get_coro(), PACKAGE))
-        return frames[-1] if frames else None
+        if not frames:
+            return None
+        return frames[-1]
 
 
 __all__ = ["AsyncProgram", "Evicted"]

@@ -44,7 +44,7 @@ class Budgets:
         """
 
         def make_request(parts: Components) -> Request[None]:
-            parts.client.unbound("budgets.set")
+            parts.client.require_unbound("budgets.set")
             return budget_service.set_budget(
                 parts.store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
             )
@@ -55,7 +55,7 @@ class Budgets:
         """Return a budget. Raises BudgetNotFound, NamespaceBound."""
 
         def read(parts: Components) -> BudgetView:
-            parts.client.unbound("budgets.get")
+            parts.client.require_unbound("budgets.get")
             return views.of(budget_service.get_budget(parts.store, name))
 
         return self._calls.call(read)
@@ -64,7 +64,7 @@ class Budgets:
         """Return all budgets, including the budgets of run trees. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[BudgetView]:
-            parts.client.unbound("budgets.list")
+            parts.client.require_unbound("budgets.list")
             return [views.of(budget) for budget in parts.store.budgets.all()]
 
         return self._calls.call(read)
@@ -75,7 +75,7 @@ class Budgets:
         BudgetNotFound, UnknownDimension, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[bool]:
-            parts.client.unbound("budgets.raise_limits")
+            parts.client.require_unbound("budgets.raise_limits")
             return budget_service.raise_budget(name, amounts, key)
 
         return self._calls.commit(make_request)
@@ -85,7 +85,7 @@ class Budgets:
         BudgetNotFound, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[None]:
-            parts.client.unbound("budgets.reset")
+            parts.client.require_unbound("budgets.reset")
             return budget_service.reset_budget(name)
 
         self._calls.commit(make_request)
@@ -96,7 +96,7 @@ class Budgets:
         NamespaceBound."""
 
         def make_request(parts: Components) -> Request[bool]:
-            parts.client.unbound("budgets.spend")
+            parts.client.require_unbound("budgets.spend")
             return budget_service.spend_budget(name, amounts, key)
 
         return self._calls.commit(make_request)

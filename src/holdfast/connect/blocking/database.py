@@ -26,7 +26,7 @@ class EngineDatabase:
         the number of checks made, and of all checks. Raises NamespaceBound."""
 
         def check(parts: Components) -> list[str]:
-            parts.client.unbound("database.check")
+            parts.client.require_unbound("database.check")
             return parts.check(progress)
 
         return self._calls.call(check)
@@ -37,7 +37,7 @@ class EngineDatabase:
         report = self._calls.reporter(progress)
 
         def check(parts: Components) -> PayloadReport:
-            parts.client.unbound("database.check_payloads")
+            parts.client.require_unbound("database.check_payloads")
             return check_payloads(parts.store, parts.sealer, report)
 
         return self._calls.call(check)

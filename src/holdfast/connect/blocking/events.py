@@ -14,7 +14,7 @@ from holdfast.connect.subscription_reads import subscriptions_of
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import is_sealed
 from holdfast.core.subscriptions import EventCursor, RunEvent
-from holdfast.core.unset import UNSET, named
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
 from holdfast.errors import EngineClosed
 from holdfast.service.subscriptions import EventPages
@@ -51,7 +51,7 @@ class Events:
         *run*, *tags* and *kind* (an event kind, a topic such as ``completions``, or several).
         Raises BadCursor.
         """
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
@@ -71,7 +71,7 @@ class Events:
     ) -> Iterator[RunEventView]:
         """Yield the events of all runs, as ``read`` does, and wait for further events, without end
         or until none arrives for *timeout*. Raises BadCursor."""
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         seconds = seconds_of(timeout)
@@ -123,7 +123,7 @@ class Events:
     def _store_cursor(self, name: str | None, place: EventCursor) -> None:
         """Store the cursor of a named subscription; without a name there is none to store."""
         if name is not None:
-            self._calls.commit(lambda parts: parts.subscriptions.moved(name, place))
+            self._calls.commit(lambda parts: parts.subscriptions.move_cursor(name, place))
 
     def consume(
         self,
@@ -149,7 +149,7 @@ class Events:
         events, without end or until none arrives for *timeout*. The filters are those of ``read``.
         """
         checked_flag("follow", follow)
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         seconds = seconds_of(timeout)
@@ -202,7 +202,7 @@ def _reader(
     service = parts.subscriptions
     if name is None:
         return service.reader(after, filters)
-    return parts.commit(service.named(name, after, filters))
+    return parts.commit(service.open_reader(name, after, filters))
 
 
 def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:

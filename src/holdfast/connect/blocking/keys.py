@@ -26,7 +26,7 @@ class Keys:
         """Return the valid signing keys, without their secrets. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[KeyView]:
-            parts.client.unbound("keys.list")
+            parts.client.require_unbound("keys.list")
             valid = keys.valid_keys(parts.store.keys.all(), parts.store.now())
             return [views.of(key) for key in valid]
 
@@ -43,7 +43,7 @@ class Keys:
         Raises KeyExists, NamespaceBound."""
 
         def rotate(parts: Components) -> KeyRotationView:
-            parts.client.unbound("keys.rotate")
+            parts.client.require_unbound("keys.rotate")
             sealer = parts.sealer
             rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
             if sealer.cipher is not None:
@@ -60,7 +60,7 @@ class Keys:
         report = self._calls.reporter(progress)
 
         def encrypt(parts: Components) -> Rekeyed:
-            parts.client.unbound("keys.rekey")
+            parts.client.require_unbound("keys.rekey")
             return rekey(
                 parts.store,
                 parts.sealer,

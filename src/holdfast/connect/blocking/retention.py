@@ -70,7 +70,7 @@ class Retention:
         """Return all retention rules. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[RetentionRuleView]:
-            parts.client.unbound("retention.list")
+            parts.client.require_unbound("retention.list")
             return [views.of(rule) for rule in parts.store.retention.rules()]
 
         return self._calls.call(read)
@@ -83,7 +83,7 @@ class Retention:
         """Return how much each rule would delete now. Raises NamespaceBound."""
 
         def read(parts: Components) -> list[RetentionPreviewView]:
-            parts.client.unbound("retention.preview")
+            parts.client.require_unbound("retention.preview")
             rules = parts.store.retention.rules()
             previews = [retention_plan.preview(parts.store.retention, rule) for rule in rules]
             return [views.preview_of(preview) for preview in previews]
@@ -131,7 +131,7 @@ class Retention:
 
 def apply_rules(parts: Components, report: Progress | None) -> int:
     """Delete what the retention rules select, batch by batch. Return the number of runs."""
-    parts.client.unbound("retention.apply")
+    parts.client.require_unbound("retention.apply")
     deleted = 0
     for rule in parts.store.retention.rules():
         for portion in retention_plan.portions(parts.store.retention, rule):

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
-from holdfast.core.unset import UNSET, named
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
 from holdfast.service.instants import Moment
 from holdfast.views import schedules as views
@@ -63,7 +63,7 @@ class Schedules:
         *tags*, *capabilities* and *version* are options of ``start``. Raises BadSchedule,
         BadOption, UnknownWorkflow.
         """
-        options = named(
+        options = without_unset(
             {
                 "cron": cron,
                 "interval": interval,

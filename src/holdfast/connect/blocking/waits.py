@@ -79,7 +79,7 @@ class Waits:
         """
 
         def make_request(parts: Components) -> Request[str]:
-            run = parts.client.get(parts.client.mine(run_id))
+            run = parts.client.get(parts.client.own_run_id(run_id))
             return waits.release(parts.store, parts.codec, run.id, step, payload, by)
 
         return self._calls.commit(make_request)

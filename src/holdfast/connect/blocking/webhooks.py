@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.connect.calls import Calls
 from holdfast.connect.subscription_reads import subscriptions_of
 from holdfast.core.subscriptions import WEBHOOK
-from holdfast.core.unset import UNSET, named
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.errors import SubscriptionNotFound
 from holdfast.service.subscriptions import checked_name
 from holdfast.views import subscriptions as views
@@ -42,7 +42,7 @@ class Webhooks:
         letter after *attempts* failed attempts. The filters are those of ``engine.events.read``.
         Raises SubscriptionExists.
         """
-        filters = named(
+        filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         return self._calls.commit(

@@ -108,12 +108,16 @@ def micros(option: str, amount: object, *, most: int = MOST) -> int:
 def amount(millionths: int) -> int | Decimal:
     """Return millionths as a number of units."""
     whole, rest = divmod(millionths, UNIT)
-    return whole if rest == 0 else (Decimal(millionths) / UNIT).normalize()
+    if rest == 0:
+        return whole
+    return (Decimal(millionths) / UNIT).normalize()
 
 
 def show(millionths: int) -> str:
     """Return an amount as text for people, in units."""
-    return f"{amount(millionths):f}" if millionths % UNIT else str(millionths // UNIT)
+    if millionths % UNIT:
+        return f"{amount(millionths):f}"
+    return str(millionths // UNIT)
 
 
 def amounts_from(amounts: Mapping[str, object], *, most: int = MOST) -> dict[str, int]:
@@ -242,19 +246,20 @@ def _breach(line: BudgetLine, budgets: Mapping[str, Budget], wanted: int) -> Bre
 
 def facts_of(breach: Breach) -> dict[str, object]:
     """Return the facts of a breach for an error, with amounts as text for people."""
-    wanted = {"wanted": show(breach.wanted)} if breach.wanted else {}
-    reserved = {"reserved": show(breach.reserved)} if breach.reserved else {}
-    return {
+    facts: dict[str, object] = {
         "budget": breach.budget,
         "dimension": breach.dimension,
         "used": show(breach.used),
-        **reserved,
-        **wanted,
-        "limit": show(breach.limit),
     }
+    if breach.reserved:
+        facts["reserved"] = show(breach.reserved)
+    if breach.wanted:
+        facts["wanted"] = show(breach.wanted)
+    facts["limit"] = show(breach.limit)
+    return facts
 
 
-def exceeded(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
+def breach_error(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
     """Return the error for a request of *wanted* that this breach refuses."""
     error = BudgetExceeded(**facts_of(breach))
     error.breach = breach
@@ -262,7 +267,7 @@ def exceeded(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
     return error
 
 
-def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def sum_amounts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums, by dimension."""
     sums: dict[str, int] = {}
     for part in parts:
@@ -340,7 +345,9 @@ def show_reset(resets: str | None, zone: str) -> str | None:
     if resets is None:
         return None
     if resets in CALENDAR:
-        return resets if zone == "UTC" else f"{resets} ({zone})"
+        if zone == "UTC":
+            return resets
+        return f"{resets} ({zone})"
     return duration.show(int(resets))
 
 
@@ -409,7 +416,7 @@ def _limit_options(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in _LIMIT_OPTIONS if name in entry}
 
 
-def drawn_on(
+def budgets_of_start(
     option: object, run_id: str, inherited: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], Limits | None]:
     """Return the budgets of a new run, and the limits of the budget of its own tree if it has one.

@@ -96,7 +96,9 @@ class ConditionProgress:
 
     def missing(self) -> list[str]:
         """Return descriptions of the parts that are not met yet; empty if the condition is met."""
-        return [] if self._root.met else list(self._root.missing())
+        if self._root.met:
+            return []
+        return list(self._root.missing())
 
     def here(self) -> list[str]:
         """Return descriptions of the parts that are met."""
@@ -104,7 +106,9 @@ class ConditionProgress:
 
     def open_leaf(self) -> Leaf | None:
         """Return a leaf whose signal would make progress; None if the condition is met."""
-        return None if self._root.met else self._root.open_leaf()
+        if self._root.met:
+            return None
+        return self._root.open_leaf()
 
 
 class _ConditionNode:

@@ -28,7 +28,7 @@ LARGEST = 8192
 """The largest size of a condition as JSON, in bytes."""
 
 
-def checked(condition: Condition) -> Condition:
+def checked_condition(condition: Condition) -> Condition:
     """Return the condition. Raises BadCondition if no signals could meet it, or if it is too large
     or too deep."""
     _check(condition, 0)
@@ -110,4 +110,6 @@ def _label(condition: Condition) -> str:
     """Return a short name of a condition for an error."""
     if isinstance(condition, SignalNamed):
         return str(condition.name)
-    return condition.label if isinstance(condition, SignalToWait) else type(condition).__name__
+    if isinstance(condition, SignalToWait):
+        return condition.label
+    return type(condition).__name__

@@ -74,7 +74,7 @@ def _resume(flow: FlowRecord, action: ResumeFlow, now: int) -> Change:
     return (
         "resumed",
         {"patch": _raw(action.patch)},
-        {"status": status, "wait": None, "state": merged(flow.state, action.patch)},
+        {"status": status, "wait": None, "state": merge_patch(flow.state, action.patch)},
     )
 
 
@@ -83,7 +83,7 @@ def _finish(flow: FlowRecord, action: FinishFlow, now: int) -> Change:
     return (
         "finished",
         {"patch": _raw(action.patch)},
-        {"status": status, "state": merged(flow.state, action.patch)},
+        {"status": status, "state": merge_patch(flow.state, action.patch)},
     )
 
 
@@ -93,7 +93,7 @@ def _fail(flow: FlowRecord, action: FailFlow, now: int) -> Change:
     return (
         "failed",
         {"reason": action.reason},
-        {"status": status, "wait": None, "state": merged(flow.state, failure)},
+        {"status": status, "wait": None, "state": merge_patch(flow.state, failure)},
     )
 
 
@@ -109,7 +109,7 @@ def _advance(flow: FlowRecord, action: AdvanceFlow, now: int) -> Change:
     _refuse_ended(flow)
     _refuse_pending_cancel(flow)
     changes = {
-        "state": merged(flow.state, action.patch),
+        "state": merge_patch(flow.state, action.patch),
         "current_step": action.current_step or flow.current_step,
     }
     return "advanced", {"patch": _raw(action.patch), "current_step": action.current_step}, changes
@@ -149,7 +149,7 @@ def _refuse_pending_cancel(flow: FlowRecord) -> None:
         raise FlowCancelPending(flow=flow.id)
 
 
-def merged(state: bytes, patch: bytes | None) -> bytes:
+def merge_patch(state: bytes, patch: bytes | None) -> bytes:
     """Return *state* with *patch* applied: two objects are merged at the top level, any other patch
     replaces the state. Raises BadFlowPatch if the patch is not JSON."""
     if patch is None:
@@ -165,7 +165,9 @@ def merged(state: bytes, patch: bytes | None) -> bytes:
 
 
 def _raw(patch: bytes | None) -> msgspec.Raw | None:
-    return None if patch is None else msgspec.Raw(patch)
+    if patch is None:
+        return None
+    return msgspec.Raw(patch)
 
 
 def wait_of(flow: FlowRecord) -> FlowWait | None:
@@ -217,7 +219,9 @@ def due(flow: FlowRecord, now: int) -> FlowAction | None:
     if flow.cancel_requested:
         return CancelFlow()
     wait = wait_of(flow)
-    return ResumeFlow() if isinstance(wait, TimerWait) and wait.at <= now else None
+    if isinstance(wait, TimerWait) and wait.at <= now:
+        return ResumeFlow()
+    return None
 
 
 def wake_at(flow: FlowRecord) -> int | None:
@@ -227,4 +231,6 @@ def wake_at(flow: FlowRecord) -> int | None:
     if flow.cancel_requested:
         return flow.updated_at
     wait = wait_of(flow)
-    return wait.at if isinstance(wait, TimerWait) else None
+    if not isinstance(wait, TimerWait):
+        return None
+    return wait.at

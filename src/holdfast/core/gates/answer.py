@@ -95,7 +95,9 @@ class Answer(str):
     @property
     def by(self) -> str | None:
         """The person who decided last for the choice that won; None if the gate expired."""
-        return self.agreed[-1].by if self.agreed and not self.expired else None
+        if self.agreed and not self.expired:
+            return self.agreed[-1].by
+        return None
 
     @property
     def feedback(self) -> str | None:

@@ -58,7 +58,9 @@ def _check(part: Any, value: Any, at: str, root: Schema, depth: int) -> FormErro
     """Return the first error of *value*, which is at the path *at* of the form, against one *part*
     of the schema *root*."""
     if not isinstance(part, Mapping):
-        return None if part is not False else FormError(at, "no value is allowed here")
+        if part is not False:
+            return None
+        return FormError(at, "no value is allowed here")
     if depth > DEEPEST:
         return FormError(at, "the form is nested too deep")
     part = _resolved(part, root)
@@ -69,7 +71,9 @@ def _check(part: Any, value: Any, at: str, root: Schema, depth: int) -> FormErro
             return FormError(at, f"expected {' or '.join(allowed)}, got {_kind_of(value)}")
     for rule, test in _RULES.items():
         if rule in part and not test(part[rule], value):
-            return FormError(at, f"{_shown(value)} breaks the rule {rule}: {_shown(part[rule])}")
+            return FormError(
+                at, f"{_shorten(value)} breaks the rule {rule}: {_shorten(part[rule])}"
+            )
     return _check_combined(part, value, at, root, depth) or _check_children(
         part, value, at, root, depth
     )
@@ -135,7 +139,9 @@ def _is_of_type(value: Any, kind: str) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "integer":
         return is_number and float(value).is_integer()
-    return is_number if kind == "number" else isinstance(value, _TYPES.get(kind, object))
+    if kind == "number":
+        return is_number
+    return isinstance(value, _TYPES.get(kind, object))
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -152,9 +158,11 @@ def _kind_of(value: Any) -> str:
     return next((kind for kind in kinds if _is_of_type(value, kind)), type(value).__name__)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else text[:57] + "..."
+    if len(text) <= 60:
+        return text
+    return text[:57] + "..."
 
 
 def _equals(left: Any, right: Any) -> bool:

@@ -84,13 +84,17 @@ def meaning(option: Option) -> str | None:
     word = option.value.strip().lower()
     if word in _APPROVES:
         return APPROVE
-    return REJECT if word in _REJECTS else None
+    if word in _REJECTS:
+        return REJECT
+    return None
 
 
 def rejects(gate: Gate, choice: str | None) -> bool:
     """Return whether a choice means a rejection."""
     chosen = next((option for option in gate.terms.options if option.value == choice), None)
-    return choice == REJECT if chosen is None else meaning(chosen) == REJECT
+    if chosen is None:
+        return choice == REJECT
+    return meaning(chosen) == REJECT
 
 
 def understood(gate: Gate, choice: str, selections: Sequence[str]) -> str:
@@ -117,10 +121,14 @@ def _option_meaning(gate: Gate, verb: str) -> str | None:
     means = {option.value: meaning(option) for option in gate.terms.options}
     same = [value for value, mean in means.items() if mean == verb]
     if same:
-        return same[0] if len(same) == 1 else None
+        if len(same) != 1:
+            return None
+        return same[0]
     opposite = REJECT if verb == APPROVE else APPROVE
     others = [value for value, mean in means.items() if mean != opposite]
-    return others[0] if len(others) == 1 and len(means) > 1 else None
+    if len(others) == 1 and len(means) > 1:
+        return others[0]
+    return None
 
 
 def _check_answer(gate: Gate, decision: GateDecision) -> None:
@@ -186,10 +194,10 @@ def may_decide(
         )
     if anyone_may or set(roles) & set(gate.roles):
         return person
-    raise NotYourGate(gate=gate.id, by=person, may=told_who(gate))
+    raise NotYourGate(gate=gate.id, by=person, may=describe_deciders(gate))
 
 
-def told_who(gate: Gate) -> str:
+def describe_deciders(gate: Gate) -> str:
     """Return who may decide, as text for people."""
     parts = []
     if gate.assignees:
@@ -226,7 +234,7 @@ def check_quorum(gate: Gate, entries: Iterable[GateEntry] = ()) -> None:
             option="quorum",
             value=gate.terms.quorum,
             people=able,
-            why=f"only {told_who(gate)} may decide",
+            why=f"only {describe_deciders(gate)} may decide",
         )
 
 
@@ -332,7 +340,7 @@ def expired(gate: Gate) -> GateVerdict:
     return GateVerdict(EXPIRED, chosen, "its time is over")
 
 
-def withdrawn(reason: str) -> GateVerdict:
+def withdrawal(reason: str) -> GateVerdict:
     """Return the verdict of a gate that is no longer needed."""
     return GateVerdict(WITHDRAWN, None, reason)
 
@@ -362,7 +370,9 @@ def next_reminder(gate: Gate) -> int | None:
 def next_escalation(gate: Gate) -> int | None:
     """Return when the next escalation is due."""
     remaining = gate.terms.escalate[gate.escalated :]
-    return gate.opened_at + remaining[0].after if remaining else None
+    if not remaining:
+        return None
+    return gate.opened_at + remaining[0].after
 
 
 def reminded(gate: Gate, now: int) -> Gate:

@@ -134,7 +134,7 @@ class Member:
     def takes(self) -> list[str]:
         """Return the names of the members whose results are among the arguments, with
         repetitions."""
-        return list(_taken([*self.args, *self.kwargs.values()]))
+        return list(_names_of_places([*self.args, *self.kwargs.values()]))
 
     def __repr__(self) -> str:
         return f"<member {self.name}>"
@@ -229,29 +229,29 @@ def with_places(value: Any) -> Any:
     return value
 
 
-def filled(value: Any, results: Mapping[str, Any]) -> Any:
+def fill_places(value: Any, results: Mapping[str, Any]) -> Any:
     """Return stored arguments with results instead of placeholders. A member that did not complete
     has no result: its placeholder becomes None, and a mapping of results leaves it out."""
     if isinstance(value, list):
-        return [filled(item, results) for item in value]
+        return [fill_places(item, results) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {PLACE}:
         return results.get(value[PLACE])
     if value.keys() == {PLACES}:
         return {name: results[name] for name in value[PLACES] if name in results}
-    return {key: filled(item, results) for key, item in value.items()}
+    return {key: fill_places(item, results) for key, item in value.items()}
 
 
-def _taken(value: Any) -> Iterator[str]:
+def _names_of_places(value: Any) -> Iterator[str]:
     """Yield the names of the members whose results a value refers to."""
     if isinstance(value, Result):
         yield value.name
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _taken(item)
+            yield from _names_of_places(item)
     elif type(value) is dict:
         if value.keys() == {PLACES}:
             yield from value[PLACES]
         for item in value.values():
-            yield from _taken(item)
+            yield from _names_of_places(item)

@@ -103,25 +103,20 @@ class GraphCompiler:
         unknown = set(options) - set(OPTIONS)
         if unknown:
             raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
-        budgets, limits = budget_rules.drawn_on(options.get("budget"), run_id)
+        budgets, limits = budget_rules.budgets_of_start(options.get("budget"), run_id)
         policy = options.get("policy")
         return MemberSpec(
             route=self._route(member.workflow, options),
             priority=priority_of(options.get("priority", 0)),
             tags=checked_tags(options.get("tags")),
-            delay=_optional_duration(options.get("delay")),
-            deadline=_optional_duration(options.get("deadline")),
+            delay=duration.parse_optional(options.get("delay")),
+            deadline=duration.parse_optional(options.get("deadline")),
             policy=None if policy is None else policy_of(policy),
             budgets=budgets,
             limits=limits,
             share=checked_text("share", options.get("share")),
             takes=takes,
         )
-
-
-def _optional_duration(value: Any) -> int | None:
-    """Return a duration in microseconds, or None if there is none. Raises BadDuration."""
-    return None if value is None else duration.parse(value)
 
 
 def encode_unchecked(

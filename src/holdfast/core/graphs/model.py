@@ -36,7 +36,9 @@ def graph_of(run_id: str) -> str | None:
     """Return the id of the graph that a run belongs to, by the run's id; None if it is not a
     member."""
     graph_id, mark, _ = run_id.partition(MARK)
-    return graph_id if mark else None
+    if mark:
+        return graph_id
+    return None
 
 
 @lru_cache(10_000)

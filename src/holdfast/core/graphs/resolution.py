@@ -69,7 +69,9 @@ def judged(group: GroupRecord) -> GroupState:
     """Return the state of a group by its counts."""
     if group.done >= group.need:
         return GroupState.SATISFIED
-    return GroupState.IMPOSSIBLE if group.lost > group.total - group.need else GroupState.OPEN
+    if group.lost > group.total - group.need:
+        return GroupState.IMPOSSIBLE
+    return GroupState.OPEN
 
 
 def counted(group: GroupRecord, *, won: bool) -> bool:

@@ -159,7 +159,9 @@ def cycle_in(after: Mapping[str, Collection[str]]) -> list[str]:
             if open_edges[dependent] == 0:
                 free.append(dependent)
     remaining = {name for name, count in open_edges.items() if count > 0}
-    return _cycle_among(after, remaining) if remaining else []
+    if not remaining:
+        return []
+    return _cycle_among(after, remaining)
 
 
 def _cycle_among(after: Mapping[str, Collection[str]], remaining: set[str]) -> list[str]:

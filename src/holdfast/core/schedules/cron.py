@@ -46,14 +46,18 @@ class Cron:
     def after(self, instant: int) -> int | None:
         """Return the first tick after *instant*; None if there is none within fifty years."""
         try:
-            return self._next_time(instant) if self.of_the_day else self._next_passing(instant)
+            if self.of_the_day:
+                return self._next_time(instant)
+            return self._next_passing(instant)
         except OverflowError:  # beyond the year 9999
             return None
 
     def upto(self, instant: int) -> int | None:
         """Return the last tick up to *instant*; None if there was none within fifty years."""
         try:
-            return self._last_time(instant) if self.of_the_day else self._last_passing(instant)
+            if self.of_the_day:
+                return self._last_time(instant)
+            return self._last_passing(instant)
         except OverflowError:
             return None
 
@@ -63,7 +67,9 @@ class Cron:
         local = self._local_after(self._clock.local(instant))
         while local is not None and self._clock.instant(local) <= instant:
             local = self._local_after(local)
-        return None if local is None else self._clock.instant(local)
+        if local is None:
+            return None
+        return self._clock.instant(local)
 
     def _last_time(self, instant: int) -> int | None:
         latest = self._clock.local(instant)
@@ -72,7 +78,9 @@ class Cron:
         local = self._local_before(latest + 1)
         while local is not None and self._clock.instant(local) > instant:
             local = self._local_before(local)
-        return None if local is None else self._clock.instant(local)
+        if local is None:
+            return None
+        return self._clock.instant(local)
 
     # Elapsed time: go from one change of the offset to the next
 
@@ -115,11 +123,15 @@ class Cron:
 
     def _local_after(self, local: int) -> int | None:
         following = next(_cronsim()(self.text, naive(local)), None)
-        return None if following is None else seconds(following)
+        if following is None:
+            return None
+        return seconds(following)
 
     def _local_before(self, local: int) -> int | None:
         previous = next(_cronsim()(self.text, naive(local), reverse=True), None)
-        return None if previous is None else seconds(previous)
+        if previous is None:
+            return None
+        return seconds(previous)
 
 
 @cache

@@ -89,7 +89,9 @@ def key_of(name: str, at: int, *, trigger: str | None = None) -> str:
     if several workers start it, or one starts it repeatedly."""
     moment = (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z")
     key = f"{_PREFIX}{name} {moment}"
-    return f"{key} {trigger}" if trigger else key
+    if not trigger:
+        return key
+    return f"{key} {trigger}"
 
 
 def delay_of(schedule: Schedule, tick: int) -> int:

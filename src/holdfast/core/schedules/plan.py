@@ -54,7 +54,9 @@ def _last_due(schedule: Schedule, first: int, now: int) -> int:
     last = rule.upto(now)
     for _ in range(MOST_LATE):
         if last is None or last <= first or last + delay_of(schedule, last) <= now:
-            return first if last is None else max(last, first)
+            if last is None:
+                return first
+            return max(last, first)
         last = rule.upto(last - 1)
     return first
 
@@ -71,7 +73,7 @@ def _newest(schedule: Schedule, first: int, last: int) -> list[int]:
     return newest_first[::-1]
 
 
-def seen_to(schedule: Schedule, now: int) -> int | None:
+def first_not_due(schedule: Schedule, now: int) -> int | None:
     """Return the first tick that is not due at *now*: the next tick once all due ticks are
     processed."""
     first = schedule.next_at

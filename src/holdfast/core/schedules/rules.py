@@ -46,7 +46,7 @@ class TickRule(Protocol):
         """Return the last tick up to *instant*; None if there is none."""
 
 
-def written(options: Mapping[str, Any], zone: str) -> str:
+def rule_text(options: Mapping[str, Any], zone: str) -> str:
     """Return the rule that the options of a schedule contain, in its stored form. Raises
     BadSchedule if there is not exactly one rule, or if it is not valid."""
     named = [kind for kind in KINDS if options.get(kind) is not None]
@@ -106,13 +106,15 @@ def _fault_of_dates(dates: Any) -> str | None:
     return None
 
 
-def shown(text: str) -> str:
+def describe_rule(text: str) -> str:
     """Return a stored rule as a text for people."""
     ((kind, value),) = msgspec.json.decode(text).items()
     if kind == "interval":
         return f"every {duration.show(value)}"
     if kind == "dates":
-        return f"{len(value)} dates" if len(value) > 1 else "1 date"
+        if len(value) > 1:
+            return f"{len(value)} dates"
+        return "1 date"
     return f"{kind} {value}"
 
 
@@ -124,11 +126,15 @@ class _BySeconds:
 
     def after(self, instant: int) -> int | None:
         tick = self._cron.after(instant // SECOND)
-        return None if tick is None else tick * SECOND
+        if tick is None:
+            return None
+        return tick * SECOND
 
     def upto(self, instant: int) -> int | None:
         tick = self._cron.upto(instant // SECOND)
-        return None if tick is None else tick * SECOND
+        if tick is None:
+            return None
+        return tick * SECOND
 
 
 class _Listed:
@@ -139,11 +145,15 @@ class _Listed:
 
     def after(self, instant: int) -> int | None:
         place = bisect_right(self._dates, instant)
-        return self._dates[place] if place < len(self._dates) else None
+        if place < len(self._dates):
+            return self._dates[place]
+        return None
 
     def upto(self, instant: int) -> int | None:
         place = bisect_right(self._dates, instant)
-        return self._dates[place - 1] if place else None
+        if not place:
+            return None
+        return self._dates[place - 1]
 
 
 class _NumberedTicks:
@@ -160,7 +170,9 @@ class _NumberedTicks:
 
     def upto(self, instant: int) -> int | None:
         number = self._number_after(instant)
-        return self._at(number - 1) if number else None
+        if not number:
+            return None
+        return self._at(number - 1)
 
     def _at(self, number: int) -> int | None:
         if self._count is not None and number >= self._count:
@@ -197,9 +209,13 @@ def _repetition(text: str, zone: str, anchor: int) -> TickRule:
     Years, months, weeks and days are counted from the start by the calendar of the zone; hours,
     minutes and seconds are elapsed time."""
     count, start, months, days, micros = _parts(text)
-    first = anchor if start is None else moment(datetime.fromisoformat(start), zone)
-    # without a start the repetition begins at the anchor, and its first tick is one period later
-    skipped = 1 if start is None else 0
+    if start is None:
+        # the repetition begins at the anchor, and its first tick is one period later
+        first = anchor
+        skipped = 1
+    else:
+        first = moment(datetime.fromisoformat(start), zone)
+        skipped = 0
     clock = ZoneClock(zone)
     begin = naive(clock.local(first // SECOND))
 

@@ -75,7 +75,7 @@ def policy_of(settings: Mapping[str, Any]) -> TaskPolicy:
                 option=f"policy {name}", value=cap, why="it must be a whole number, not negative"
             )
     timeout = settings.get("timeout")
-    limit = None if timeout is None else duration.parse(timeout)
+    limit = duration.parse_optional(timeout)
     if limit is not None and limit <= 0:
         raise BadOption(option="policy timeout", value=timeout, why="it must be longer than zero")
     retry_fields = {name: getattr(retry, name) for name in _RETRY_FIELDS}
@@ -114,7 +114,9 @@ def decide(
     if kind in (FailureKind.PERMANENT, FailureKind.CANCELLED):
         return None
     if kind is FailureKind.INFRASTRUCTURE:
-        return 0 if before.lost < policy.reclaims else None
+        if before.lost < policy.reclaims:
+            return 0
+        return None
     if before.retried >= policy.retries:
         return None
     rule = RetryPolicy(policy.retries, policy.delay, policy.factor, policy.cap, policy.jitter)

@@ -45,7 +45,7 @@ class Suspension(msgspec.Struct, kw_only=True):
     on_timeout: str = "continue"
     escalated_at: int | None = None
 
-    def told(self) -> bytes:
+    def as_data(self) -> bytes:
         """Return the data of the event that records the wait."""
         return msgspec.json.encode(
             {
@@ -84,7 +84,9 @@ def next_look(until: int | None, condition: Condition, now: int, *, escalated: b
     """Return when a wait must be checked: at its timeout, or when the next issued wait of its
     condition expires and the condition may be impossible to meet. After an escalation such an
     expiry changes nothing: the wait goes on until a person acts."""
-    instants = [until, None if escalated else conditions.next_expiry(condition, now)]
+    if escalated:
+        return until
+    instants = (until, conditions.next_expiry(condition, now))
     return min((instant for instant in instants if instant is not None), default=None)
 
 
@@ -163,7 +165,7 @@ Find = Callable[[str], SignalToWait]
 def condition_of(source: Any, find: Find) -> Condition:
     """Return the condition that a user wrote: a name, a wait, a condition, or these as plain data.
     Raises BadCondition, and what *find* raises."""
-    return condition_validation.checked(_condition_of(source, find))
+    return condition_validation.checked_condition(_condition_of(source, find))
 
 
 def _condition_of(source: Any, find: Find) -> Condition:
@@ -222,4 +224,6 @@ def _from_plain(data: Mapping[Any, Any], find: Find) -> Condition:
     of = tuple(_condition_of(member, find) for member in members)
     if kind == "count":
         return Count(data["count"], of, data.get("distinct", "signals"))
-    return AllOf(of) if kind == "all_of" else AnyOf(of)
+    if kind == "all_of":
+        return AllOf(of)
+    return AnyOf(of)

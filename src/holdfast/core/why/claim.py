@@ -67,7 +67,7 @@ def no_worker_blockers(facts: RunFacts) -> list[Blocker]:
     if not living:
         return [
             Blocker(kind="worker", text=f"no worker is alive {hint}", remedy=remedy),
-            *_gone(facts),
+            *_holder_gone(facts),
         ]
     text = f"no live worker serves {unserved(offers, route)} {hint}"
     near = sorted(
@@ -85,7 +85,7 @@ def _near_miss(worker: WorkerFacts, why: list[str]) -> Blocker:
     )
 
 
-def _gone(facts: RunFacts) -> list[Blocker]:
+def _holder_gone(facts: RunFacts) -> list[Blocker]:
     gone = [worker for worker in facts.workers if worker.life is Liveness.GONE][:NEAR]
     return [
         Blocker(
@@ -205,7 +205,9 @@ def _full_share(facts: RunFacts, lane: Lane, limit: int) -> list[Blocker]:
 def _holders(slots: Sequence[LanePlace]) -> str:
     """Name the runs that hold places, with their workers and since when."""
     named = ", ".join(_holder_text(slot) for slot in slots[:NEAR])
-    return f"{named} and {len(slots) - NEAR} more" if len(slots) > NEAR else named
+    if len(slots) > NEAR:
+        return f"{named} and {len(slots) - NEAR} more"
+    return named
 
 
 def _holder_text(slot: LanePlace) -> str:

@@ -168,7 +168,9 @@ def _parked_blockers(facts: RunFacts) -> list[Blocker]:
     worker = holder_of(facts)
     held = worker is not None and worker.life is not Liveness.GONE
     if not is_due(facts):
-        return blockers if held else [*blockers, *_later_blockers(facts)]
+        if held:
+            return blockers
+        return [*blockers, *_later_blockers(facts)]
     if held and worker is not None:
         return [
             *blockers,
@@ -179,7 +181,9 @@ def _parked_blockers(facts: RunFacts) -> list[Blocker]:
             ),
         ]
     of_claim = claim_blockers(facts)
-    return [*blockers, *of_claim] if of_claim[0].kind == "ready" else [*of_claim, *blockers]
+    if of_claim[0].kind == "ready":
+        return [*blockers, *of_claim]
+    return [*of_claim, *blockers]
 
 
 def _later_blockers(facts: RunFacts) -> list[Blocker]:
@@ -202,9 +206,11 @@ def _cancelling(facts: RunFacts) -> Why:
         f" and is {_compensation_progress(facts)}"
     )
     if run.session_id is not None:
-        blockers = [*(waits(facts) if facts.waits else []), *_holder_blockers(facts)]
+        blockers = [*waits(facts), *_holder_blockers(facts)]
+    elif facts.waits:
+        blockers = _parked_blockers(facts)
     else:
-        blockers = _parked_blockers(facts) if facts.waits else claim_blockers(facts)
+        blockers = claim_blockers(facts)
     force = "to end it at once, with nothing more undone"
     blockers.append(Blocker(kind="force", text=force, remedy=f"holdfast cancel {run.id} --force"))
     return explanation(facts, blockers, reason, since)

@@ -73,13 +73,17 @@ def _missing(group: GroupRecord, upstreams: Sequence[MemberRecord]) -> Blocker:
     missing = [member for member in upstreams if member.state not in ENDED]
     not_completed = _not_completed(upstreams)
     needed = "all" if group.need == group.total else f"{group.need}"
-    text = f"it waits for {needed} of {group.total} to complete; {left} more of: {_named(missing)}"
-    if not_completed:
-        text += f"; did not complete: {_named(not_completed)}"
-    remedy = f"holdfast why {shlex.quote(missing[0].run_id)}" if missing else None
-    return Blocker(
-        kind="dependency", text=text, holder=missing[0].run_id if missing else None, remedy=remedy
+    text = (
+        f"it waits for {needed} of {group.total} to complete;"
+        f" {left} more of: {_list_members(missing)}"
     )
+    if not_completed:
+        text += f"; did not complete: {_list_members(not_completed)}"
+    blocker = Blocker(kind="dependency", text=text)
+    if missing:
+        blocker.holder = missing[0].run_id
+        blocker.remedy = f"holdfast why {shlex.quote(missing[0].run_id)}"
+    return blocker
 
 
 def _not_completed(members: Sequence[MemberRecord]) -> list[MemberRecord]:
@@ -91,11 +95,13 @@ def _not_completed(members: Sequence[MemberRecord]) -> list[MemberRecord]:
     ]
 
 
-def _named(members: Sequence[MemberRecord]) -> str:
+def _list_members(members: Sequence[MemberRecord]) -> str:
     names = ", ".join(
         f"{name_of(member.run_id)} ({member.state.value})" for member in members[:MOST]
     )
-    return names + (f" and {len(members) - MOST} others" if len(members) > MOST else "")
+    if len(members) > MOST:
+        names += f" and {len(members) - MOST} others"
+    return names
 
 
 def _over(
@@ -122,7 +128,7 @@ def _over(
             blockers.append(
                 Blocker(
                     kind="dependency",
-                    text=f"did not complete: {_named(not_completed)}",
+                    text=f"did not complete: {_list_members(not_completed)}",
                     holder=not_completed[0].run_id,
                 )
             )

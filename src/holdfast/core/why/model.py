@@ -68,7 +68,7 @@ class RunFacts(msgspec.Struct, kw_only=True):
     """The time from which the rate of its lane admits another run of its share."""
     slots: Sequence[LanePlace] = ()
     signals: frozenset[str] = frozenset()
-    heard: Sequence[Signal] = ()
+    received: Sequence[Signal] = ()
     """All signals that no wait has consumed."""
     leased: bool = False
     """Whether remote workers lease runs like this one, as far as the store can tell."""
@@ -105,7 +105,9 @@ def holder_of(facts: RunFacts) -> WorkerFacts | None:
 
 def last_at(facts: RunFacts) -> int:
     """Return the time of the last event of the run, or of its start."""
-    return facts.history[-1].at if facts.history else facts.run.started_at or facts.run.created_at
+    if facts.history:
+        return facts.history[-1].at
+    return facts.run.started_at or facts.run.created_at
 
 
 def moment(instant: int) -> str:
@@ -122,7 +124,9 @@ def until(instant: int, now: int) -> str:
 def away(instant: int, now: int) -> str:
     """Format the distance of an instant from *now*, as in ``in 5s`` or ``5s ago``."""
     distance = instant - now
-    return f"in {brief(distance)}" if distance >= 0 else f"{brief(-distance)} ago"
+    if distance >= 0:
+        return f"in {brief(distance)}"
+    return f"{brief(-distance)} ago"
 
 
 def brief(micros: int) -> str:
@@ -132,4 +136,6 @@ def brief(micros: int) -> str:
         micros -= micros % (1_000_000 if micros >= 10_000_000 else 1000)
     elif micros >= 1000:
         micros -= micros % 1000
-    return duration.show(micros) if micros >= 1000 or micros == 0 else "<1ms"
+    if micros >= 1000 or micros == 0:
+        return duration.show(micros)
+    return "<1ms"

@@ -52,10 +52,12 @@ def _is_over(facts: RunFacts, wait: Wait) -> bool:
 
 def _timer(facts: RunFacts, wait: Wait) -> Blocker:
     limit = int(wait["until"])
-    sleeps = limit > facts.now
-    state = "it sleeps until" if sleeps else "its timer is due since"
+    state = "its timer is due since"
+    remedy = None
+    if limit > facts.now:
+        state = "it sleeps until"
+        remedy = _release(facts, str(wait["step"]))
     text = f"{state} {until(limit, facts.now)}, step {wait['step']!r}"
-    remedy = _release(facts, str(wait["step"])) if sleeps else None
     return Blocker(kind="timer", text=text, since=last_at(facts), until=limit, remedy=remedy)
 
 
@@ -107,7 +109,7 @@ def _gate(facts: RunFacts, wait: Wait) -> Blocker:
     nudges = ", ".join(f"{kind} {count} times" for kind, count in reminders.items())
     if nudges:
         nudges = f"; {nudges}"
-    deciders = gate_rules.told_who(gate)
+    deciders = gate_rules.describe_deciders(gate)
     return Blocker(
         kind="gate",
         text=f"it waits for {deciders} to decide: {gate.prompt!r}{people}{so_far}{end}{nudges}",
@@ -133,8 +135,11 @@ def _retry(facts: RunFacts, wait: Wait) -> Blocker:
         for event in facts.history
         if event.kind == EventKind.STEP_RETRIED and event.step == step
     ]
-    why = f" with {error_text(failures[-1].error)}" if failures else ""
-    since = failures[-1].at if failures else last_at(facts)
+    why = ""
+    since = last_at(facts)
+    if failures:
+        why = f" with {error_text(failures[-1].error)}"
+        since = failures[-1].at
     text = f"step {step!r} failed{why}; attempt {attempt} begins"
     if is_released(facts, wait):
         return Blocker(
@@ -221,8 +226,10 @@ def _budget(facts: RunFacts, wait: Wait) -> Blocker:
     wanted = int(wait.get("wanted") or 0)
     short = max(used + reserved + wanted - limit, 1)
     parts = [f"{budget_rules.show(used)} of {budget_rules.show(limit)} {dimension} are used"]
-    parts += [f"{budget_rules.show(reserved)} are reserved"] if reserved else []
-    parts += [f"step {wait['step']!r} wants {budget_rules.show(wanted)}"] if wanted else []
+    if reserved:
+        parts.append(f"{budget_rules.show(reserved)} are reserved")
+    if wanted:
+        parts.append(f"step {wait['step']!r} wants {budget_rules.show(wanted)}")
     reset = wait.get("until")
     next_reset = "" if reset is None else f"; it is reset at {until(int(reset), facts.now)}"
     return Blocker(
@@ -254,7 +261,7 @@ _THEN = {
 def condition_progress(facts: RunFacts, wait: Wait) -> ConditionProgress:
     """Return which parts of the wait's condition the signals that have arrived meet."""
     condition: Condition = msgspec.convert(wait["condition"], Condition)
-    addressed = [signal for signal in facts.heard if signal.step is None]
+    addressed = [signal for signal in facts.received if signal.step is None]
     return ConditionProgress(condition, lambda signal: _plain(signal.payload)).offer_all(addressed)
 
 
@@ -267,7 +274,7 @@ def _plain(payload: bytes) -> Any:
 
 def is_released(facts: RunFacts, wait: Wait) -> bool:
     """Return whether an operator has released the wait."""
-    return any(signal.step == wait.get("step") for signal in facts.heard)
+    return any(signal.step == wait.get("step") for signal in facts.received)
 
 
 def _condition(facts: RunFacts, wait: Wait) -> Blocker:
@@ -292,7 +299,8 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
             f" {_THEN.get(str(wait.get('on_timeout')), '')}".rstrip(", ")
         )
     expired = _expired(wait, facts.now)
-    text += f"; expired meanwhile: {', '.join(expired)}" if expired else ""
+    if expired:
+        text += f"; expired meanwhile: {', '.join(expired)}"
     blocker = Blocker(
         kind="wait",
         text=text,
@@ -337,7 +345,9 @@ def _release(facts: RunFacts, step: str) -> str:
         wait for wait in facts.waits if wait.get("kind") in ("wait", "timer", "retry", CHILDREN_END)
     ]
     command = f"holdfast waits release {facts.run.id}"
-    return f"{command} --step {shlex.quote(step)}" if len(releasable) > 1 else command
+    if len(releasable) > 1:
+        return f"{command} --step {shlex.quote(step)}"
+    return command
 
 
 _KINDS: dict[str, Callable[[RunFacts, Wait], Blocker]] = {
@@ -360,7 +370,9 @@ def error_of(data: bytes | None) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         decoded = None
     error = decoded if isinstance(decoded, dict) else {}
-    return error if isinstance(error.get("facts"), dict) else {**error, "facts": {}}
+    if isinstance(error.get("facts"), dict):
+        return error
+    return {**error, "facts": {}}
 
 
 def error_text(data: bytes | None) -> str:

@@ -92,7 +92,9 @@ def life_of(session: Session, *, process: bool | None, now: int) -> Liveness:
     if not session.pid:
         return Liveness.ALIVE
     lifetime = session.expires_at - session.beat_at
-    return Liveness.SILENT if now - session.beat_at > lifetime * 2 // 3 else Liveness.ALIVE
+    if now - session.beat_at > lifetime * 2 // 3:
+        return Liveness.SILENT
+    return Liveness.ALIVE
 
 
 def lacks(offer: WorkerOffer, route: Route) -> list[str]:
@@ -174,7 +176,9 @@ def _knows(offer: WorkerOffer, route: Route) -> bool:
 
 
 def _versions(offer: WorkerOffer, route: Route) -> list[str] | None:
-    return None if offer.workflows is None else offer.workflows[route.workflow]
+    if offer.workflows is None:
+        return None
+    return offer.workflows[route.workflow]
 
 
 def _any_or(allowed: Sequence[str] | None, name: str) -> bool:
@@ -183,4 +187,6 @@ def _any_or(allowed: Sequence[str] | None, name: str) -> bool:
 
 def _names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "none"
+    if len(names) > 8:
+        return f"{shown} and {len(names) - 8} more"
+    return shown or "none"

@@ -133,14 +133,14 @@ class AttemptSpending:
         if key is not None or plain is None:
             self.entries.append(SpendEntry(dict(amounts), key, self._under, fact))
         else:
-            plain.amounts = budget_rules.added((plain.amounts, amounts))
+            plain.amounts = budget_rules.sum_amounts((plain.amounts, amounts))
         for reservation in self._open[-1:]:
             for name, amount in amounts.items():
                 reservation.left[name] = max(reservation.left.get(name, 0) - amount, 0)
 
     def _ensure_room(self, amounts: Mapping[str, int]) -> None:
         """Reserve the amounts, if they are more than the room that is known here."""
-        total = budget_rules.added((*(entry.amounts for entry in self.entries), amounts))
+        total = budget_rules.sum_amounts((*(entry.amounts for entry in self.entries), amounts))
         more = {name: amount - self._granted.get(name, 0) for name, amount in total.items()}
         if not self._guard.seems_short(more):
             return
@@ -258,7 +258,7 @@ class AttemptSpending:
             generation=guard.state.run.generation,
             budgets=guard.budgets,
             key=self._step,
-            amounts=budget_rules.added((amounts, *spent, *reserved)),
+            amounts=budget_rules.sum_amounts((amounts, *spent, *reserved)),
             under=self._under,
             force=self._is_free(),
         )
@@ -276,5 +276,5 @@ class AttemptSpending:
 
     def _grant(self, request: ReserveBudget, answer: BudgetSpent | BudgetRefused) -> None:
         if isinstance(answer, BudgetRefused):
-            raise budget_rules.exceeded(answer.breach, request.amounts)
+            raise budget_rules.breach_error(answer.breach, request.amounts)
         self._granted = request.amounts

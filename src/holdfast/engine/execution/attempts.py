@@ -17,7 +17,7 @@ from holdfast.core.exits import as_exception
 from holdfast.core.step_info import StepInfo
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.pending.base import Execution
-from holdfast.engine.execution.pending.step_outcomes import completed, encoded
+from holdfast.engine.execution.pending.step_outcomes import completed, encode_result
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.program_loop import FeedAhead, ProgramLoop
 from holdfast.engine.runtime.timer_queue import TimerHandle
@@ -317,7 +317,7 @@ def _transact(
     spending.entries.clear()  # it may be called again when the store was in trouble
     current_spending.set(spending)
     try:
-        data = encoded(command, command.call(info, connection), run.context.codec)
+        data = encode_result(command, command.call(info, connection), run.context.codec)
     except Exception:
         raise
     except (

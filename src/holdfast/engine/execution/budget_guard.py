@@ -96,12 +96,12 @@ class BudgetGuard:
         """Read the lines together with all executions that read them in this turn of the loop."""
         context = self.context
         names = tuple(self.budgets)
-        lines = context.seen_lines.get(names)
+        lines = context.lines_of_turn.get(names)
         if lines is None:
-            if not context.seen_lines:
-                context.loop.call_soon(context.seen_lines.clear)
+            if not context.lines_of_turn:
+                context.loop.call_soon(context.lines_of_turn.clear)
             lines = context.store.budgets.lines(names)
-            context.seen_lines[names] = lines
+            context.lines_of_turn[names] = lines
         self._lines = [msgspec.structs.replace(line) for line in lines]
         self._dimensions = frozenset(line.dimension for line in lines)
         return self._lines

@@ -53,7 +53,9 @@ class CommitBuffer:
     def children(self) -> Sequence[NewRun]:
         """The children that the commit starts."""
         starts = self.of(StartChildren)
-        return starts[0].children if starts else ()
+        if not starts:
+            return ()
+        return starts[0].children
 
     @property
     def has_effects(self) -> bool:

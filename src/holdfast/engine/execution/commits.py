@@ -24,7 +24,7 @@ from holdfast.engine.execution.pending.gates import withdraw_all
 from holdfast.engine.execution.pending.graph_growth import fills_a_commit
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.errors import StoreError
-from holdfast.payloads.offload import sealed
+from holdfast.payloads.offload import seal_off_loop
 from holdfast.store.budgets.operations import ReleaseReservations, RequireBudget
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
@@ -193,7 +193,7 @@ async def persist(run: Execution, op: Operation) -> Any:
         ends_member = run.state.in_graph and op.status in FINAL
         has_output = bool(op.of(AppendOutput))
         if not run.context.sealer.is_light(op):
-            written = await sealed(op, run.context.sealer, run.context.threads)
+            written = await seal_off_loop(op, run.context.sealer, run.context.threads)
     if has_output:
         run.output.hold()
     try:

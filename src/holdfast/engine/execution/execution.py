@@ -83,7 +83,7 @@ from holdfast.errors import (
     StoreError,
     WriteConflict,
 )
-from holdfast.payloads.offload import opened
+from holdfast.payloads.offload import open_off_loop
 from holdfast.store.database import SignalArrived
 from holdfast.store.gates.operations import ExpireGates
 from holdfast.store.graphs.operations import AddMembers
@@ -217,7 +217,9 @@ class RunExecution:
         context = self.context
         state = self.state
         if not fresh:
-            state.run, history = await opened(state.run, history, context.sealer, context.threads)
+            state.run, history = await open_off_loop(
+                state.run, history, context.sealer, context.threads
+            )
         loaded = NOTHING
         if history:
             loaded = run_history.load(history)

@@ -221,7 +221,9 @@ class OutputBuffer:
         return stream
 
     def _source(self, step: str, attempt: int, *, code: bool) -> associated_data.Source:
-        return (step, self.life, 0) if code else (step, attempt, self._generation)
+        if code:
+            return (step, self.life, 0)
+        return (step, attempt, self._generation)
 
     def _add(self, stream: OpenStream, said: NewFrame | Progress, code: bool) -> None:
         (self._later if code and self.fed_before_commit else self._frames).append((stream, said))
@@ -317,7 +319,9 @@ class OutputBuffer:
         if close_others is not None:
             output.close_others = close_others
             output.only_steps = only_steps
-        return output if entries or close_others is not None else None
+        if entries or close_others is not None:
+            return output
+        return None
 
     def begin_anew(self, step: str, attempt: int) -> None:
         """Forget the output of an attempt whose transaction was rolled back and is repeated."""
@@ -337,7 +341,9 @@ class OutputBuffer:
             entries = [entry for entry in self._frames + self._later if entry[0] is stream]
             self._frames = [entry for entry in self._frames if entry[0] is not stream]
             self._later = [entry for entry in self._later if entry[0] is not stream]
-            return self._output(entries) if entries else None
+            if not entries:
+                return None
+            return self._output(entries)
 
     def release(self) -> None:
         """Write the output of the code: the events that led to it are committed already."""

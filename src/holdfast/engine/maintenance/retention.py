@@ -138,4 +138,6 @@ def missing_key(run: RunRecord) -> str | None:
     if run.stuck_cause != StuckCause.KEY_MISSING:
         return None
     key = error_of(run.error)["facts"].get("key")
-    return key if isinstance(key, str) else None
+    if isinstance(key, str):
+        return key
+    return None

@@ -150,7 +150,9 @@ def exchange(delivery: Delivery, addresses: list[Address], left: Left) -> str | 
         return str(refused)
     except (OSError, ValueError) as error:
         return f"{type(error).__name__}: {error}"[:300]
-    return None if 200 <= status < 300 else f"the receiver answered {status}"
+    if 200 <= status < 300:
+        return None
+    return f"the receiver answered {status}"
 
 
 def late() -> str:
@@ -224,7 +226,9 @@ def _host_header(host: str, port: int | None) -> str:
         name = host
     else:
         name = host.encode("idna").decode()
-    return name if port is None else f"{name}:{port}"
+    if port is None:
+        return name
+    return f"{name}:{port}"
 
 
 def _one_line(value: str) -> str:

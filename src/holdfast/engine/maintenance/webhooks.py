@@ -151,11 +151,9 @@ class WebhookDispatcher:
             for webhook in self._context.store.subscriptions.all()
             if webhook.kind == WEBHOOK
         ]
-        return (
-            webhooks
-            if namespace is None
-            else [webhook for webhook in webhooks if webhook.which.namespace == namespace]
-        )
+        if namespace is None:
+            return webhooks
+        return [webhook for webhook in webhooks if webhook.which.namespace == namespace]
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         del self._tasks[name]

@@ -169,7 +169,9 @@ class Capacity:
         with self._lock:
             # A waiting execution may have taken a place since the batch began.
             is_free = self.room() - self._promised > 0 and self._take(route)
-        return session_id if is_free else None
+        if is_free:
+            return session_id
+        return None
 
     def _limit(self, claim: Claim) -> None:
         """Limit a claim to the places that are free now: the worker requested it a while ago."""

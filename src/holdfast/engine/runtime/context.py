@@ -42,7 +42,7 @@ class WorkerContext(Protocol):
     """Microseconds for which a waiting run stays in memory."""
     stream_window: float
     """Seconds for which output is buffered."""
-    seen_lines: dict[tuple[str, ...], list[BudgetLine]]
+    lines_of_turn: dict[tuple[str, ...], list[BudgetLine]]
     """The budget lines that an execution has read in this turn of the loop."""
     captures: bool
     """Whether the prints and logs of steps are part of their output."""

@@ -96,11 +96,9 @@ class _ReusableTask(Coroutine[Any, Any, None]):
             return self._called
         waits_for = self._waits_for
         self._waits_for = _RESUMED
-        return (
-            waits_for
-            if waits_for is not _RESUMED
-            else self._context.run(self._coroutine.send, value)
-        )
+        if waits_for is not _RESUMED:
+            return waits_for
+        return self._context.run(self._coroutine.send, value)
 
     def throw(self, error: Any, *_: Any) -> Any:
         if self._coroutine is None:

@@ -140,10 +140,12 @@ class EndedRuns:
                 if run.status in DONE:
                     self._forget(run_id)
                     return run
-                rest = None if limit is None else limit - clock()
-                if rest is not None and rest <= 0:
+                if limit is None:
+                    listener.wait()
+                elif (rest := limit - clock()) > 0:
+                    listener.wait(rest)
+                else:
                     return None
-                listener.wait(rest)
         finally:
             listener.close()
 
@@ -164,10 +166,12 @@ class EndedRuns:
                 if run.status in DONE:
                     self._forget(run_id)
                     return run
-                rest = None if limit is None else limit - clock()
-                if rest is not None and rest <= 0:
+                if limit is None:
+                    await listener.wait()
+                elif (rest := limit - clock()) > 0:
+                    await listener.wait(rest)
+                else:
                     return None
-                await listener.wait(rest)
         finally:
             listener.close()
 
@@ -187,4 +191,6 @@ class EndedRuns:
 def _left(now: float, read_at: float, limit: float | None) -> float:
     """Return the seconds until the run is read although it is executed here, or until the
     timeout."""
-    return read_at - now if limit is None else min(read_at, limit) - now
+    if limit is None:
+        return read_at - now
+    return min(read_at, limit) - now

@@ -75,7 +75,9 @@ def _legible(value: Any) -> Any:
         return readable(value)
     if isinstance(value, dict):
         return {_legible(name): _legible(item) for name, item in value.items()}
-    return [_legible(item) for item in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return [_legible(item) for item in value]
 
 
 def _plain(value: object) -> object:

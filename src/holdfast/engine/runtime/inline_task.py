@@ -43,7 +43,7 @@ class Completion:
         self._error = error
         self._end()
 
-    def watched(self) -> asyncio.Future[None]:
+    def as_future(self) -> asyncio.Future[None]:
         """Return a future that is done when this is complete, for code that is not an inline
         task."""
         if self._watcher is None:

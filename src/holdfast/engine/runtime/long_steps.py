@@ -18,7 +18,7 @@ NOTE_AFTER = 1_000_000
 class _Run(Protocol):
     """An execution that records which of its steps run for long."""
 
-    def note_started(self, want: Any) -> None:
+    def note_started(self, step: Any) -> None:
         """Record that a step has started."""
 
 

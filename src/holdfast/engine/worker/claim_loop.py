@@ -17,7 +17,7 @@ from holdfast.engine.runtime.capacity import Capacity
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.runtime.timer_queue import TimerHandle, TimerQueue
-from holdfast.engine.worker.claimed_runs import hold_claimed
+from holdfast.engine.worker.claimed_runs import start_claimed
 from holdfast.engine.worker.leader import Leader
 from holdfast.engine.worker.route_cache import RouteCache
 from holdfast.store.runs.operations import Claim, ClaimedRuns
@@ -36,7 +36,7 @@ class ClaimContext(Protocol):
     settings: WorkerSettings
     capacity: Capacity
     timers: TimerQueue
-    duties: Leader
+    leader: Leader
     session_id: str
     stopping: bool
 
@@ -76,8 +76,8 @@ class ClaimLoop:
         while not self._context.stopping:
             self.ready.clear()  # before the claim: work that comes meanwhile must set it again
             began = self._context.store.now()
-            if self._context.duties.is_leader:
-                await self._context.duties.run_due()
+            if self._context.leader.is_leader:
+                await self._context.leader.run_due()
             await self._claim()
             self._wake_for_timers(began)
             try:
@@ -101,7 +101,7 @@ class ClaimLoop:
                 # Fast path: the next claim is committed while these executions start.
                 claim = self._submit(in_thread=True)
             definitions = self._context.definitions()
-            await hold_claimed(
+            await start_claimed(
                 self._context.store,
                 self._context.writer,
                 runs,
@@ -116,11 +116,9 @@ class ClaimLoop:
         op = self._request()
         if op is None:
             return None
-        return (
-            self._context.writer.submit_to_thread(op)
-            if in_thread
-            else self._context.writer.submit(op)
-        )
+        if in_thread:
+            return self._context.writer.submit_to_thread(op)
+        return self._context.writer.submit(op)
 
     def _request(self) -> Claim | None:
         """Return the claim to submit now; None if there is no room, or nothing to serve."""
@@ -174,7 +172,7 @@ class ClaimLoop:
         due = self._context.store.runs.next_due()
         if self._context.capacity.room() <= 0:
             due.work = None  # the execution that makes room triggers the next claim
-        if not self._context.duties.is_leader:
+        if not self._context.leader.is_leader:
             due = NextDue(work=due.work)
         if due.at is not None:
             self._wake = self._context.timers.at(

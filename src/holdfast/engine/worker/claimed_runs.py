@@ -18,28 +18,28 @@ from holdfast.store.store import Store
 log = logging.getLogger("holdfast")
 
 Definitions = Mapping[str, Definition]
-Hold = Callable[[RunRecord, list[Event], list[Signal]], None]
+Start = Callable[[RunRecord, list[Event], list[Signal]], None]
 """Starts the execution of a run from its history and its signals."""
 
 
-async def hold_claimed(
+async def start_claimed(
     store: Store,
     writer: GroupCommit,
     runs: Sequence[RunRecord],
     definitions: Definitions,
-    hold: Hold,
+    start: Start,
 ) -> None:
     """Start executions. A run whose history or signals are damaged is set aside; the others
     start."""
     try:
-        _hold_all(store, runs, definitions, hold)
+        _start_all(store, runs, definitions, start)
     except RowDamaged:
         for run in runs:
-            await _hold_one(store, writer, run, definitions, hold)
+            await _start_one(store, writer, run, definitions, start)
 
 
-def _hold_all(
-    store: Store, runs: Sequence[RunRecord], definitions: Definitions, hold: Hold
+def _start_all(
+    store: Store, runs: Sequence[RunRecord], definitions: Definitions, start: Start
 ) -> None:
     """Read the histories and signals of all runs together, then start their executions.
 
@@ -54,7 +54,7 @@ def _hold_all(
     # Without a revision nothing has ever reached the run: saves the read.
     signals = store.signals.of_runs([run.id for run in runs if run.revision])
     for run in runs:
-        hold(run, histories.get(run.id, []), signals.get(run.id, []))
+        start(run, histories.get(run.id, []), signals.get(run.id, []))
 
 
 def history_to_load(store: Store, run_id: str) -> list[Event]:
@@ -63,18 +63,18 @@ def history_to_load(store: Store, run_id: str) -> list[Event]:
     return store.runs.history(run_id, after=max(checkpoint - 1, 0))
 
 
-async def _hold_one(
-    store: Store, writer: GroupCommit, run: RunRecord, definitions: Definitions, hold: Hold
+async def _start_one(
+    store: Store, writer: GroupCommit, run: RunRecord, definitions: Definitions, start: Start
 ) -> None:
     try:
-        _hold_all(store, [run], definitions, hold)
+        _start_all(store, [run], definitions, start)
     except RowDamaged as damage:
         damage.place["run_id"] = run.id
         await writer.submit(SetAside([damage]))
 
 
-class Unheld:
-    """Orphans: runs that are leased to the session of this worker but have no execution.
+class Orphans:
+    """Runs that are leased to the session of this worker but have no execution.
 
     A claim or start that failed with a StoreError may have committed all the same.
     """
@@ -83,12 +83,12 @@ class Unheld:
         self._store: Store = store
         self._writer: GroupCommit = writer
         self._executions: Container[str] = executions
-        self._seen: set[tuple[str, int]] = set()
+        self._last_check: set[tuple[str, int]] = set()
         """The orphans of the last check, with their generations."""
-        self.found: set[str] = set()
+        self.started: set[str] = set()
         """The orphans that were started here."""
 
-    def find(self, session_id: str, definitions: Definitions, hold: Hold) -> None:
+    def recover(self, session_id: str, definitions: Definitions, start: Start) -> None:
         """Start runs that two consecutive checks find orphaned.
 
         The first check may race with an ordinary start that is still in progress.
@@ -99,13 +99,15 @@ class Unheld:
         leased = {
             (run_id, generation) for run_id, generation, _ in held if run_id not in self._executions
         }
-        for run_id, generation in leased & self._seen:
-            self._take_up(run_id, generation, definitions, hold)
-        self._seen = leased
+        for run_id, generation in leased & self._last_check:
+            self._start_orphan(run_id, generation, definitions, start)
+        self._last_check = leased
         if leased:
             self._writer.had_errors = True
 
-    def _take_up(self, run_id: str, generation: int, definitions: Definitions, hold: Hold) -> None:
+    def _start_orphan(
+        self, run_id: str, generation: int, definitions: Definitions, start: Start
+    ) -> None:
         run = self._store.runs.get(run_id)
         if run is None or run.generation != generation or run.workflow not in definitions:
             return
@@ -113,12 +115,10 @@ class Unheld:
             "run %s was leased to this worker by a commit that reported an error; it was started",
             run_id,
         )
-        self.found.add(run_id)
-        signals = self._store.signals.of_run(run_id) if run.revision else []
-        is_checkpointed = definitions[run.workflow].writes_checkpoints
-        read = history_to_load if is_checkpointed else _whole_history
-        hold(run, read(self._store, run_id), signals)
-
-
-def _whole_history(store: Store, run_id: str) -> list[Event]:
-    return store.runs.history(run_id)
+        self.started.add(run_id)
+        # Read in any case: the execution that is gone may have written events and taken signals.
+        if definitions[run.workflow].writes_checkpoints:
+            history = history_to_load(self._store, run_id)
+        else:
+            history = self._store.runs.history(run_id)
+        start(run, history, self._store.signals.of_run(run_id))

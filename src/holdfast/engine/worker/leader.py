@@ -47,16 +47,16 @@ class Leader:
         writer: GroupCommit,
         *,
         session_ttl: int,
-        mine: Callable[[], str],
-        freed: Callable[[], None],
-        settle: Callable[[], None],
+        own_session: Callable[[], str],
+        on_freed: Callable[[], None],
+        resolve_graphs: Callable[[], None],
     ) -> None:
         self._store: Store = store
         self._writer: GroupCommit = writer
         self._session_ttl = session_ttl / 1_000_000
-        self._mine: Callable[[], str] = mine
-        self._freed: Callable[[], None] = freed
-        self._resolve_graphs: Callable[[], None] = settle
+        self._own_session: Callable[[], str] = own_session
+        self._on_freed: Callable[[], None] = on_freed
+        self._resolve_graphs: Callable[[], None] = resolve_graphs
         self._place = 0
         self._last_run = time.monotonic()
         self._reported: set[str] = set()
@@ -73,8 +73,11 @@ class Leader:
             await self.tick()
 
     def _pause(self) -> float:
-        often = CLOSELY if self._place < 2 else RARELY * random.uniform(0.75, 1.25)
-        return min(self._session_ttl / 3, often)
+        pause = CLOSELY
+        if self._place >= 2:
+            # Spread at random: workers that were started together must not check together.
+            pause = RARELY * random.uniform(0.75, 1.25)
+        return min(self._session_ttl / 3, pause)
 
     async def tick(self) -> None:
         """Find out who leads, and do what falls to this worker."""
@@ -82,7 +85,7 @@ class Leader:
         while True:
             oldest = self._store.runs.sessions(limit=2)
             ids = [session.id for session in oldest]
-            self._place = ids.index(self._mine()) if self._mine() in ids else 2
+            self._place = self._place_among(ids)
             untried = [session for session in oldest if session.id not in tried]
             if not await self._take_over(untried):  # otherwise the places have changed
                 break
@@ -92,6 +95,13 @@ class Leader:
         # A leader that hangs may be alive and do nothing: then the second oldest steps in.
         if self.is_leader or (self._place == 1 and hung):
             await self.run_all()
+
+    def _place_among(self, ids: list[str]) -> int:
+        """Return the place of this worker's session among the two oldest; 2 for all others."""
+        own = self._own_session()
+        if own not in ids:
+            return 2
+        return ids.index(own)
 
     async def run_all(self) -> None:
         """Do all maintenance, whether or not this worker is the leader."""
@@ -151,13 +161,13 @@ class Leader:
         now = self._store.now()
         any_dead = False
         for session in sessions:
-            if session.id == self._mine() or not session_is_dead(self._store, session, now):
+            if session.id == self._own_session() or not session_is_dead(self._store, session, now):
                 continue
             any_dead = True
             freed = await self._around_damage(end_session(self._writer, session.id, crashed=True))
             if freed:
                 log.info("took over %d runs of worker %s, which is gone", freed, session.worker)
-            self._freed()
+            self._on_freed()
         return any_dead
 
 

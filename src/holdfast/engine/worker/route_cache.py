@@ -17,7 +17,7 @@ class RouteCache:
         self.stale = True
         """Whether the routes may have changed since they were read. May be set by any thread."""
 
-    def hinted(self, hints: Hints) -> None:
+    def note_commit(self, hints: Hints) -> None:
         """Note a commit of this process."""
         if hints.routes:
             self.stale = True

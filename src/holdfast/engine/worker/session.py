@@ -46,4 +46,6 @@ def session_of(
 
 def _versions(definition: Definition) -> list[str] | None:
     accepted = definition.accepts_versions
-    return None if accepted is None else sorted(accepted)
+    if accepted is None:
+        return None
+    return sorted(accepted)

@@ -34,7 +34,7 @@ from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.runtime.timer_queue import TimerQueue
 from holdfast.engine.worker.claim_loop import ClaimLoop
-from holdfast.engine.worker.claimed_runs import Unheld
+from holdfast.engine.worker.claimed_runs import Orphans
 from holdfast.engine.worker.leader import Leader, end_session
 from holdfast.engine.worker.session_keeper import SessionKeeper
 from holdfast.errors import (
@@ -86,7 +86,7 @@ class Worker:
         self.stopping = False
         self.idle_timeout = settings.idle_timeout
         self.pause = settings.retention_interval
-        self.seen_lines: dict[tuple[str, ...], list[BudgetLine]] = {}
+        self.lines_of_turn: dict[tuple[str, ...], list[BudgetLine]] = {}
         self.stream_window = settings.stream_window / 1_000_000
         self.captures = settings.capture
         self.executions: dict[str, RunExecution] = {}
@@ -113,20 +113,26 @@ class Worker:
         self._tasks: set[InlineTask] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._poller = writer.notifier.poller
-        self._orphans = Unheld(store, writer, self.executions)
-        self.settler = GraphResolver(
-            writer,
-            composer(self.sealer, codec),
+        self._orphans = Orphans(store, writer, self.executions)
+        self.graph_resolver: GraphResolver = self._new_graph_resolver()
+        self.leader: Leader = self._new_leader()
+
+    def _new_graph_resolver(self) -> GraphResolver:
+        return GraphResolver(
+            self.writer,
+            composer(self.sealer, self.codec),
             self.lease_member,
             lambda run, created_at: self.adopt(self.sealer.opener.new_run(run), created_at),
         )
-        self.duties = Leader(
-            store,
-            writer,
-            session_ttl=settings.session_ttl,
-            mine=lambda: self.session_id,
-            freed=self.claims.ready.set,
-            settle=self.settler.wake,
+
+    def _new_leader(self) -> Leader:
+        return Leader(
+            self.store,
+            self.writer,
+            session_ttl=self.settings.session_ttl,
+            own_session=lambda: self.session_id,
+            on_freed=self.claims.ready.set,
+            resolve_graphs=self.graph_resolver.wake,
         )
 
     # Starting and stopping
@@ -142,14 +148,14 @@ class Worker:
             self.program_loop.attach(self.loop, self.writer)
         self.notifier.on_commit.append(self._on_commit)
         self._poller.attach()
-        self.writer.closing.append(self.settler.closing_operation)
+        self.writer.closing.append(self.graph_resolver.closing_operation)
         self.writer.capacity = self.capacity
         self.session.slot = self.store.acquire_liveness()
         try:
             await self.session.open()
             await self.declare_all()
-            await self.duties.run_all()
-            await self.duties.tick()
+            await self.leader.run_all()
+            await self.leader.tick()
             await house.unlock(self)
         except BaseException:
             # Other processes must not take this session for a live one.
@@ -159,8 +165,8 @@ class Worker:
             self.claims.forever,
             self._watch_forever,
             self.session.beat_forever,
-            self.duties.forever,
-            self.settler.forever,
+            self.leader.forever,
+            self.graph_resolver.forever,
             self.webhooks.forever,
             partial(house.run_forever, self),
         )
@@ -224,8 +230,8 @@ class Worker:
         self._poller.detach()
         if self._on_commit in self.notifier.on_commit:
             self.notifier.on_commit.remove(self._on_commit)
-        if self.settler.closing_operation in self.writer.closing:
-            self.writer.closing.remove(self.settler.closing_operation)
+        if self.graph_resolver.closing_operation in self.writer.closing:
+            self.writer.closing.remove(self.graph_resolver.closing_operation)
         if self.writer.capacity is self.capacity:
             self.writer.capacity = None
         self.store.release_liveness(self.session.slot)
@@ -270,14 +276,14 @@ class Worker:
 
     def _on_commit(self, hints: Hints) -> None:
         """Dispatch the notifications of a commit of this process. May be called by any thread."""
-        self.claims.route_cache.hinted(hints)
+        self.claims.route_cache.note_commit(hints)
         if not (
             hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs
         ):
             return
         with suppress(RuntimeError):  # the loop is closed
             if hints.graphs:
-                self.loop.call_soon_threadsafe(self.settler.wake)
+                self.loop.call_soon_threadsafe(self.graph_resolver.wake)
             if hints.subscriptions:
                 self.loop.call_soon_threadsafe(self.webhooks.wake)
             dispatch = partial(self._dispatch, hints.ready, list(hints.runs), hints.delivered)
@@ -347,7 +353,7 @@ class Worker:
 
     def resolve_graphs_with_commit(self) -> None:
         """Resolve graphs in the transaction that is about to be committed: it ends a member."""
-        self.settler.resolve_with_commit()
+        self.graph_resolver.resolve_with_commit()
 
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route may be leased to it at its start.
@@ -356,7 +362,9 @@ class Worker:
         """
         if self.stopping or not self.capacity.has_birthplace():
             return None
-        return self.session_id if self.claims.can_start(route) else None
+        if not self.claims.can_start(route):
+            return None
+        return self.session_id
 
     def lease_member(self, route: Route) -> str | None:
         """Return the same for a graph member, which starts inside a transaction."""
@@ -381,7 +389,7 @@ class Worker:
 
     def adopt(self, run: NewRun, created_at: int) -> None:
         """Execute a run that was leased to this session at its start."""
-        if run.id in self._orphans.found:
+        if run.id in self._orphans.started:
             self.capacity.arrived(run.id)
         else:
             self.start_execution(leased_at_start(run, created_at), [], [], fresh=True)
@@ -445,7 +453,7 @@ class Worker:
     def recover_orphans(self) -> None:
         """Start runs that are leased to this session but have no execution, if there may be any."""
         if self.capacity.forget_lost() or self.writer.had_errors:
-            self._orphans.find(self.session_id, self.definitions(), self.start_execution)
+            self._orphans.recover(self.session_id, self.definitions(), self.start_execution)
 
     async def replace_session(self) -> None:
         """Drop all executions and open a new session: the old one was taken over while the

@@ -17,7 +17,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import Route, RunRecord
 from holdfast.core.sessions import Session
 from holdfast.core.status import FINAL, Status
-from holdfast.core.stored_json import decoded
+from holdfast.core.stored_json import decode_stored
 from holdfast.core.streams.model import CloseReason
 from holdfast.core.tasks import policy as task_policy
 from holdfast.core.tasks.policy import LeaseProof, TaskPolicy
@@ -27,7 +27,7 @@ from holdfast.core.waits import Signal
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadOption, HoldfastError, NotReclaimable, RunFinished, RunNotFound
 from holdfast.service.requests import Request
-from holdfast.service.runs import RunService, run_named
+from holdfast.service.runs import RunService, storable_run_id
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded, WaitResult
 from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import lifetime_of
@@ -200,7 +200,7 @@ class LeaseClaims:
         return self._own_run(run_id).status
 
     def _own_run(self, run_id: str) -> RunRecord:
-        run = self._store.runs.get(run_named(run_id))
+        run = self._store.runs.get(storable_run_id(run_id))
         if run is None or run.namespace != self._client.namespace:
             raise RunNotFound(run=run_id)
         return run
@@ -321,7 +321,7 @@ def _lease_state(session_id: str, leased: LeasedTask, term: LeaseTerm) -> LeaseS
     run = leased.run
     policy = DEFAULT_POLICY
     if leased.policy is not None:
-        policy = decoded(leased.policy, f"the policy of run {run.id}", TaskPolicy)
+        policy = decode_stored(leased.policy, f"the policy of run {run.id}", TaskPolicy)
     return LeaseState(LeaseProof(run.id, run.generation, session_id), run, leased.seq, policy, term)
 
 

@@ -85,7 +85,9 @@ class LeaseState:
     def idempotency_key(self) -> str:
         """A key that all holders and attempts of the run share, until the run is replayed after it
         had completed."""
-        return self.proof.run_id if self.life == 0 else f"{self.proof.run_id}~{self.life + 1}"
+        if self.life == 0:
+            return self.proof.run_id
+        return f"{self.proof.run_id}~{self.life + 1}"
 
     def frames_to_keep(self, count: int, now: int, ttl: int) -> int:
         """Return how many best-effort frames to keep, after *count* more were emitted.

@@ -20,7 +20,7 @@ from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import CancelCause, RunRecord
 from holdfast.core.status import Status
-from holdfast.core.stored_json import decoded
+from holdfast.core.stored_json import decode_stored
 from holdfast.core.streams.model import CloseReason
 from holdfast.core.tasks import policy as task_policy
 from holdfast.core.tasks.policy import FailureKind, TaskPolicy
@@ -31,7 +31,7 @@ from holdfast.errors import BadOption, LeaseLost, NotEncodable
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.instants import Moment, instant
 from holdfast.service.requests import Request
-from holdfast.service.runs import RunService, run_named
+from holdfast.service.runs import RunService, storable_run_id
 from holdfast.service.tasks.claims import DEFAULT_POLICY, LeaseClaims
 from holdfast.service.tasks.lease_state import Deferred, LeaseState, LeaseTerm, Retried, RunEnded
 from holdfast.service.tasks.output import TaskOutput
@@ -94,7 +94,7 @@ class TaskService:
         if not rows:
             return DEFAULT_POLICY
         stored: Any = rows[0][0]
-        policy: TaskPolicy = decoded(stored, f"the policy of run {run_id}", TaskPolicy)
+        policy: TaskPolicy = decode_stored(stored, f"the policy of run {run_id}", TaskPolicy)
         return policy
 
     def cancel_reason(self, held: LeaseState) -> str | None:
@@ -171,7 +171,7 @@ class TaskService:
         """Revoke the lease of a run. The answer is whether the run had a holder. Raises
         BadOption."""
         op = RevokeLease(
-            run_id=run_named(run_id),
+            run_id=storable_run_id(run_id),
             namespace=self.namespace,
             reason=_checked_reason(reason),
             session_id=session_id,
@@ -181,7 +181,7 @@ class TaskService:
     def priority(self, run_id: str, priority: int) -> Request[int]:
         """Change the priority of a run. The answer is the old priority. Raises BadOption."""
         op = SetPriority(
-            run_id=run_named(run_id), namespace=self.namespace, priority=priority_of(priority)
+            run_id=storable_run_id(run_id), namespace=self.namespace, priority=priority_of(priority)
         )
         return Request(op, int)
 
@@ -190,7 +190,7 @@ class TaskService:
         its status. Raises BadOption."""
         reason = _checked_reason(reason)
         op = OverrideRun(
-            run_id=run_named(run_id),
+            run_id=storable_run_id(run_id),
             namespace=self.namespace,
             status=Status.COMPLETED,
             reason=reason,

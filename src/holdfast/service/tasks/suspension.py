@@ -154,7 +154,7 @@ class Suspensions:
         ]
         condition: Condition = parts[0]
         if len(parts) > 1:
-            condition = condition_validation.checked(AnyOf(tuple(parts)))
+            condition = condition_validation.checked_condition(AnyOf(tuple(parts)))
         now = self._store.now()
         until = self._until("timeout", timeout, now)
         expired = [
@@ -178,7 +178,7 @@ class Suspensions:
     def suspend(self, held: LeaseState, wanted: Suspension) -> Request[Any]:
         """Suspend the run. Its next holder receives the outcome of the wait. The answer is
         Deferred, or RevisionChanged if something reached the run meanwhile."""
-        event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.told())
+        event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.as_data())
         run = self._store.runs.get(held.run.id)
         now = self._store.now()
         label = conditions.show(wanted.condition)[:500]
@@ -243,7 +243,7 @@ class Suspensions:
         held.open, outcome = suspension.last_wait(run_history.live_events(history))
         if outcome is not None:
             (opened,) = self._sealer.opener.events(held.run.id, [outcome])
-            held.resumed = _resumed(opened)
+            held.resumed = _wait_result(opened)
 
     def judge(self, held: LeaseState, signals: Sequence[Signal]) -> Request[Any]:
         """Return the request that records the outcome of a wait, before the holder receives it; if
@@ -307,7 +307,7 @@ class Suspensions:
         return write_as_holder(
             held,
             [event],
-            _resumed(event),
+            _wait_result(event),
             effects=[
                 TakeSignals([signal.id for signal in consumed]),
                 *(CloseWait(step, by) for step in steps),
@@ -349,7 +349,7 @@ _HOW = {
 }
 
 
-def _resumed(event: Event) -> WaitResult:
+def _wait_result(event: Event) -> WaitResult:
     data = msgspec.json.decode(event.data or b"{}", type=_WaitEnd)
     signals = [
         Signal(

@@ -43,8 +43,8 @@ def charge_budgets(
     if breach is None:
         return None
     if commit.calls_body:
-        wanted = budget_rules.added(entry.amounts for entry in asked)
-        raise budget_rules.exceeded(breach, wanted)
+        wanted = budget_rules.sum_amounts(entry.amounts for entry in asked)
+        raise budget_rules.breach_error(breach, wanted)
     return BudgetRefused(breach)
 
 
@@ -86,7 +86,7 @@ def _spend_by_parts(
         for entry in asked
         if entry.key is None or remember_key(tx, account, entry.key, run_id)
     ]
-    wanted = budget_rules.added(entry.amounts for entry in new)
+    wanted = budget_rules.sum_amounts(entry.amounts for entry in new)
     breach = check_limits(tx, names, wanted, _credit_of(tx, commit, new))
     if breach is not None:
         # A refused key must not be remembered: the next attempt with it has to count.
@@ -103,10 +103,10 @@ def _credit_of(tx: Transaction, commit: Commit, asked: Sequence[SpendEntry]) -> 
     reservations that it releases or draws on, less the facts that it records."""
     released = [key for effect in commit.of(ReleaseReservations) for key in effect.keys or ()]
     drawn = [entry.under for entry in asked if entry.under is not None]
-    reserved = budget_rules.added(
+    reserved = budget_rules.sum_amounts(
         credit_under(tx, commit.run_id, key) for key in dict.fromkeys([*released, *drawn])
     )
-    facts = budget_rules.added(
+    facts = budget_rules.sum_amounts(
         entry.amounts
         for effect in commit.of(RecordSpending)
         for entry in effect.entries

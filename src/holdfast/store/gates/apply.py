@@ -103,7 +103,7 @@ def withdraw_gate(tx: Transaction, op: WithdrawGate) -> Gate:
     if gate.status != OPEN:
         gate_rules.refuse_if_closed(gate, entries, tx.now)
     _add(tx, gate, GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, person=op.by, reason=op.reason))
-    return _close(tx, state, gate, gate_rules.withdrawn(op.reason or "by request"))
+    return _close(tx, state, gate, gate_rules.withdrawal(op.reason or "by request"))
 
 
 def _load(tx: Transaction, op: Any) -> tuple[Row, Gate, list[GateEntry]]:
@@ -266,7 +266,7 @@ def _withdraw(tx: Transaction, gate_id: str, reason: str) -> None:
             gate_from(gate_rows[0]),
             GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, reason=reason),
         )
-        _close_row(tx, gate_id, gate_rules.withdrawn(reason))
+        _close_row(tx, gate_id, gate_rules.withdrawal(reason))
 
 
 def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:

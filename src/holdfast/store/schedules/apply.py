@@ -210,7 +210,7 @@ def _report(namespace: str, name: str, why: str) -> None:
 
 def _fire(tx: Transaction, schedule: Schedule, op: FireSchedules) -> list[str]:
     due = plan.due(schedule, tx.now)
-    schedule.next_at = plan.seen_to(schedule, tx.now)
+    schedule.next_at = plan.first_not_due(schedule, tx.now)
     if due.missed is not None:
         first, last = due.missed
         span = _moment(first) if first == last else f"{_moment(first)} to {_moment(last)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.graphs.builder import filled
+from holdfast.core.graphs.builder import fill_places
 from holdfast.core.graphs.model import (
     CancelPolicy,
     GraphPatch,
@@ -55,7 +55,7 @@ def compose(
 ) -> tuple[bytes, list[Payload]]:
     """Compose the input of a member: replace placeholders by the results of its dependencies."""
     values = {name: msgspec.json.decode(result) for name, (_, result) in results.items()}
-    return msgspec.json.encode(filled(msgspec.json.decode(data), values)), []
+    return msgspec.json.encode(fill_places(msgspec.json.decode(data), values)), []
 
 
 def refuse(

@@ -61,7 +61,10 @@ class SuspensionConformance(StoreFixture):
         )
         now = store.now()
         event = Event(
-            EventKind.WAIT_OPENED, suspension.step, suspension.told(), seq=self.seq(store, run.id)
+            EventKind.WAIT_OPENED,
+            suspension.step,
+            suspension.as_data(),
+            seq=self.seq(store, run.id),
         )
         row = WaitRecord(
             run_id=run.id, step=suspension.step, id=None, name="x", opened_at=now, until=until

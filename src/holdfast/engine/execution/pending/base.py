@@ -165,7 +165,9 @@ class PendingCommands:
         """Return the earliest instant at which time matters to a pending command."""
         while self._due and not self._is_current(self._due[0]):
             heappop(self._due)
-        return self._due[0][0] if self._due else None
+        if not self._due:
+            return None
+        return self._due[0][0]
 
     def _is_current(self, entry: tuple[int, int, Pending]) -> bool:
         instant, _, pending = entry

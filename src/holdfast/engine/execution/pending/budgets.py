@@ -86,7 +86,7 @@ class PendingSpend(Pending):
         if breach.on_breach != budget_rules.FAIL:
             block(run, self, breach, self.command.amounts)
             return None
-        return self._denied(run, budget_rules.exceeded(breach, self.command.amounts))
+        return self._denied(run, budget_rules.breach_error(breach, self.command.amounts))
 
     def _denied(self, run: Execution, error: HoldfastError) -> Event:
         is_spend = isinstance(self.command, Spend)
@@ -109,7 +109,7 @@ def may_launch(run: Execution, launches: Sequence[Blockable]) -> list[Blockable]
         elif run.budget.spends_freely(is_compensation=pending.command.is_compensation):
             free.append(pending)
         elif breach.on_breach == budget_rules.FAIL:
-            error = budget_rules.exceeded(breach, {})
+            error = budget_rules.breach_error(breach, {})
             run.attempt_ended(pending.command.id, None, error, run.state.now())
         else:
             block(run, pending, breach, {})
@@ -139,7 +139,7 @@ def unblock(run: Execution) -> None:
     if not blocked:
         return
     run.set_breach(None)
-    run.context.seen_lines.clear()
+    run.context.lines_of_turn.clear()
     run.budget.find_breach()
     run.set_breach(run.budget.breach)
     for pending in blocked:
@@ -198,8 +198,8 @@ def spending_commit(run: Execution, attempts: Sequence[tuple[Event, AttemptSpend
 
 def refused_attempt(event: Event, spending: AttemptSpending, breach: Breach) -> Event:
     """Return the outcome of an attempt whose spending was refused: it has not completed."""
-    wanted = budget_rules.added(entry.amounts for entry in spending.entries if not entry.fact)
-    error = budget_rules.exceeded(breach, wanted)
+    wanted = budget_rules.sum_amounts(entry.amounts for entry in spending.entries if not entry.fact)
+    error = budget_rules.breach_error(breach, wanted)
     outcome = without_room(event.step or "", error, breach, event.attempt, event.started_at)
     outcome.role = event.role
     return outcome

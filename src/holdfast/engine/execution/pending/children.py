@@ -97,7 +97,9 @@ def _child_of(run: Execution, wait: PendingChild) -> ChildRecord | None:
     if own is not None or run.state.run.forked_from is None:
         return own
     other = store.runs.get(wait.command.run_id)
-    return None if other is None else child_record(other)
+    if other is None:
+        return None
+    return child_record(other)
 
 
 class PendingMap(Pending):
@@ -276,7 +278,7 @@ def new_child(
     delay = options.get("delay")
     deadline = options.get("deadline")
     run_id = options.get("id") or new_id()
-    budgets, limits = budget_rules.drawn_on(options.get("budget"), run_id, parent.budgets)
+    budgets, limits = budget_rules.budgets_of_start(options.get("budget"), run_id, parent.budgets)
     deadlines = [parent.deadline, None if deadline is None else now + deadline]
     return NewRun(
         id=run_id,

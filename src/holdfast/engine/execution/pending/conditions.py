@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import tokens
+from holdfast.core import duration, tokens
 from holdfast.core.commands import AwaitCondition, CreateWait
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.events import (
@@ -261,7 +261,7 @@ def _create_wait(run: Execution, command: CreateWait) -> Event:
         name=command.name,
         kid=key.kid,
         opened_at=now,
-        until=None if command.expires is None else now + command.expires,
+        until=duration.after(now, command.expires),
     )
     _open(run, wait)
     data = {"id": wait.id, "name": wait.name, "kid": wait.kid, "until": wait.until}

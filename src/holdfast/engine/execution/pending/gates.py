@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import duration
 from holdfast.core.commands import OpenGate
 from holdfast.core.events import Event, EventKind
 from holdfast.core.gates import rules as gate_rules
@@ -45,7 +46,9 @@ class PendingGate(Pending):
 
     @property
     def due_at(self) -> int | None:
-        return gate_rules.next_at(self.gate) if self.gate.status == OPEN else None
+        if self.gate.status != OPEN:
+            return None
+        return gate_rules.next_at(self.gate)
 
     def as_wait(self) -> dict[str, Any]:
         gate = self.gate
@@ -99,8 +102,9 @@ class PendingGate(Pending):
             return
         self.gate = gate
         # The store closes an overdue gate late; its time was over at the deadline.
-        is_late = gate.status == EXPIRED and gate.deadline is not None
-        instant = gate.deadline if is_late else gate.closed_at
+        instant = gate.closed_at
+        if gate.status == EXPIRED and gate.deadline is not None:
+            instant = gate.deadline
         run.mailbox.add_finding(instant or 0, partial(self._take, run, gate))
 
     def _is_newer(self, gate: Gate) -> bool:
@@ -114,15 +118,16 @@ class PendingGate(Pending):
             return
         outcome = outcome_of(gate, run.context.store.gates.entries(gate.id))
         failure = failure_of(gate, outcome)
-        error = None if failure is None else error_data(failure)
-        data = msgspec.json.encode(outcome)
-        events.append(Event(EventKind.GATE_CLOSED, self.command.id, data, error))
+        closed = Event(EventKind.GATE_CLOSED, self.command.id, msgspec.json.encode(outcome))
+        if failure is not None:
+            closed.error = error_data(failure)
+        events.append(closed)
 
     def on_drop(self, run: Execution) -> None:
         self._change(run, GateAction.WITHDRAWN, _UNAWAITED)
-        run.commit.events.append(self.withdrawn(_UNAWAITED))
+        run.commit.events.append(self.withdrawal(_UNAWAITED))
 
-    def withdrawn(self, reason: str) -> Event:
+    def withdrawal(self, reason: str) -> Event:
         """Return the event of its withdrawal."""
         return self._event(EventKind.GATE_WITHDRAWN, {"gate": self.gate.id, "reason": reason})
 
@@ -137,7 +142,9 @@ class PendingGate(Pending):
 def _open_gate(run: Execution, command: OpenGate) -> None:
     """Open the gate, or continue to wait for one that was opened before."""
     known = run.state.progress.gates.pop(command.id, None)
-    gate = None if known is None else run.context.store.gates.get(known)
+    gate = None
+    if known is not None:
+        gate = run.context.store.gates.get(known)
     if gate is not None:
         pending = PendingGate(command, gate, is_stored=True)
         run.pending.add(pending)
@@ -164,7 +171,7 @@ def _new_gate(run: Execution, command: OpenGate) -> Gate:
         data=command.data,
         hash=hash_of(command.data),
         opened_at=now,
-        deadline=None if command.timeout is None else now + command.timeout,
+        deadline=duration.after(now, command.timeout),
     )
 
 
@@ -172,7 +179,9 @@ def note_stored(run: Execution, effects: Sequence[ChangeGate]) -> None:
     """Let time act on the gates that the last commit has stored."""
     for effect in effects:
         gate = effect.change
-        pending = run.pending.get(gate.step) if isinstance(gate, Gate) else None
+        if not isinstance(gate, Gate):
+            continue
+        pending = run.pending.get(gate.step)
         if isinstance(pending, PendingGate):
             pending.is_stored = True
             run.pending.schedule(pending, run.mailbox)
@@ -183,13 +192,13 @@ def withdraw_all(run: Execution, op: Advance) -> None:
     gates = [pending for pending in run.pending.values() if isinstance(pending, PendingGate)]
     if not gates:
         return
-    reason = f"the run is {op.status.value if op.status is not None else WITHDRAWN}"
+    reason = f"the run is {op.status or WITHDRAWN}"
     changes = [
         ChangeGate(GateChange(kind=GateAction.WITHDRAWN, gate_id=pending.gate.id, reason=reason))
         for pending in gates
     ]
     op.effects = [*op.effects, *changes]
-    op.events.extend(pending.withdrawn(reason) for pending in gates)
+    op.events.extend(pending.withdrawal(reason) for pending in gates)
 
 
 HANDLERS: dict[type, Handler] = {OpenGate: _open_gate}

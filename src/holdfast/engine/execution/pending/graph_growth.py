@@ -95,14 +95,17 @@ async def _write_stages(
         run.output.hold()
     others = [effect for effect in op.effects if type(effect) is not AddMembers]
     try:
-        op.effects = [*others, *[await _staged(run, growth, persist) for growth in wanted]]
+        op.effects = [
+            *others,
+            *[await _write_stage_first(run, growth, persist) for growth in wanted],
+        ]
     except BaseException:
         if has_output:
             run.output.resume()
         raise
 
 
-async def _staged(run: Execution, op: AddMembers, persist: Persist) -> AddMembers:
+async def _write_stage_first(run: Execution, op: AddMembers, persist: Persist) -> AddMembers:
     """Write the members that are too many for one transaction, and return what makes them
     visible."""
     if op.prepared is None:

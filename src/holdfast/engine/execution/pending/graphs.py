@@ -8,7 +8,7 @@ from holdfast.core.commands import ExtendGraph
 from holdfast.core.events import Event, EventKind
 from holdfast.engine.execution.pending.base import Execution, Handler
 from holdfast.engine.execution.pending.graph_growth import with_stage
-from holdfast.payloads.compose import composer, sealed
+from holdfast.payloads.compose import composer, seal_patch
 from holdfast.store.graphs.operations import AddMembers
 
 
@@ -20,7 +20,7 @@ def _extend_graph(run: Execution, command: ExtendGraph) -> Event:
     op = AddMembers(
         graph_id=command.graph_id,
         namespace=run.state.run.namespace,
-        patch=sealed(command.patch, command.graph_id, context.sealer),
+        patch=seal_patch(command.patch, command.graph_id, context.sealer),
         compose=composer(context.sealer, context.codec),
         lease=context.lease_member,
     )

@@ -23,7 +23,7 @@ def completed(step: PendingStep, value: Any, *, codec: Codec, now: int) -> Event
     """Return the event of an attempt that has returned *value* now; None if the value cannot be
     stored."""
     try:
-        data = encoded(step.command, value, codec)
+        data = encode_result(step.command, value, codec)
     except Exception:
         return None
     event = Event(
@@ -49,7 +49,7 @@ def event_of(
     event.role = command.role
     if error is None:
         try:
-            event.data = encoded(command, value, codec)
+            event.data = encode_result(command, value, codec)
         except Exception as refused:
             error = refused
     if error is None:
@@ -79,7 +79,7 @@ def without_room(
     return Event(kind, step, data, error_data(error), attempt, started_at)
 
 
-def encoded(command: RunStep, value: Any, codec: Codec) -> bytes:
+def encode_result(command: RunStep, value: Any, codec: Codec) -> bytes:
     """Return the result of a step as it is stored. Raises NotEncodable, WrongType."""
     data = codec.encode(value, what=f"the result of step {command.name!r}")
     if command.fits is not None:
