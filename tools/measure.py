@@ -143,6 +143,7 @@ def adapter_verbs() -> dict[str, int]:
     return {
         "database": counts["RowSource"] + counts["Database"],
         "transaction": counts["Transaction"],
+        "transaction of a batch": counts["BatchTransaction"],
     }
 
 

@@ -18,7 +18,7 @@ from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfC
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service import graphs
 from holdfast.service.export import export_graph
-from holdfast.store.graphs import resolution
+from holdfast.store.graphs import portions
 from holdfast.store.graphs.operations import (
     AddMembers,
     CancelGraph,
@@ -263,8 +263,8 @@ def test_a_graph_that_is_written_in_parts_ends_the_same_wherever_whoever_dies(
     kind, name, request, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(graph_stages, "PART", 4)
-    monkeypatch.setattr(resolution, "PORTION", 2)
-    monkeypatch.setattr(resolution, "LINKS", 2)
+    monkeypatch.setattr(portions, "PORTION", 2)
+    monkeypatch.setattr(portions, "LINKS", 2)
     monkeypatch.setattr(graphs, "ROOTS", 1)
 
     ends_the_same(kind, LARGE[name], request, tmp_path)

@@ -21,7 +21,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.errors import CodecMismatch
-from holdfast.store.soundness import TableShape, schema
+from holdfast.store.schema import TableShape, schema
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.postgres import Server, name_of
 from tests.engine import every_feature

@@ -8,7 +8,7 @@ import pytest
 from holdfast import Engine, Graph, map, start, step, wait_signal, workflow
 from holdfast.codecs import Encrypted
 from holdfast.payloads import rekey
-from holdfast.store.graphs import resolution
+from holdfast.store.graphs import start as graph_start
 from holdfast.store.payloads import apply as payloads
 from holdfast.store.runs import start as run_start
 from holdfast.testing import internals
@@ -218,7 +218,7 @@ def test_the_result_of_a_member_that_is_rekeyed_while_the_next_member_is_made(
         wait_for_status(engine, engine.run("g::last"), "waiting")
         engine.run("g::early").signal("go")
         engine.run("g::early").result(timeout=20)
-        done = rekey_within(monkeypatch, resolution, lambda: rekey_one(other, "g::early"))
+        done = rekey_within(monkeypatch, graph_start, lambda: rekey_one(other, "g::early"))
         engine.run("g::last").signal("go")
         assert run.result(timeout=20) == {"joined": len(BIG) + 1}
         assert done

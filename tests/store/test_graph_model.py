@@ -17,7 +17,7 @@ from holdfast.core.graphs.builder import PLACE
 from holdfast.core.graphs.model import NewGroup, RemainderPolicy
 from holdfast.core.status import Status
 from holdfast.errors import GraphFinished
-from holdfast.store.graphs import resolution
+from holdfast.store.graphs import portions
 from holdfast.store.graphs.operations import ResolveGraphs
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import Advance, RequestCancel
@@ -382,8 +382,8 @@ class PortionedPlay(Play):
 
 @pytest.fixture
 def small_portions(monkeypatch):
-    monkeypatch.setattr(resolution, "PORTION", 1)
-    monkeypatch.setattr(resolution, "LINKS", 2)
+    monkeypatch.setattr(portions, "PORTION", 1)
+    monkeypatch.setattr(portions, "LINKS", 2)
 
 
 def explore(store, numbers, play=Play):

@@ -144,7 +144,7 @@ def undisturbed(server, folder, kind):
         one.line.cut(-1, REQUEST)
         answers = gist(one.store.apply(one.ops))
         said = one.line.said
-        alone = [number for number, word in enumerate(said, 1) if b"tell" not in word]
+        alone = [number for number, word in enumerate(said, 1) if b"notify_channel" not in word]
         last = COMMIT if any(COMMIT in word for word in said) else alone[-1]
         return last, answers, picture(one.url)
 

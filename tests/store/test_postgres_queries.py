@@ -100,11 +100,11 @@ def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
 
 HOT = {
     "claim_ready": "run_ready",
-    "look_and_lock": "run_ready",
-    "look_at_lanes": "run_share",
-    "look_at_birth": "run_held",
+    "check_work_and_lock": "run_ready",
+    "claimable_by_lane": "run_share",
+    "usage_at_start": "run_held",
     "lease_within_limits": "run_pkey",
-    "look_for_work": "run_ready",
+    "check_work": "run_ready",
     "promote_due": "run_wake",
     "next_due": "run_wake",
     "overdue": "run_deadline",
@@ -141,7 +141,7 @@ HOT = {
     "lease_runs": "run_pkey",
     "run": "run_pkey",
     "ends_below": "graph_member_pkey",
-    "settle_members": "graph_member_pkey",
+    "resolve_members": "graph_member_pkey",
     "links_below": "graph_edge_pkey",
     "links_page": "graph_edge_pkey",
     "waiting_members": "graph_member_pkey",
@@ -169,7 +169,7 @@ def test_whoever_writes_finds_by_index_what_was_small_when_it_was_first_sought(p
             "finish_runs",
             "insert_runs",
             "ends_below",
-            "settle_members",
+            "resolve_members",
             "counts_of_graphs",
         ):
             plan = explained(store.database._writer, name)
@@ -214,7 +214,7 @@ def crowd(postgres_server):
 
 @pytest.mark.parametrize(
     "name",
-    ["look_for_work", "promote_due", "next_due", "claim_ready", "look_and_lock", "lease_runs"],
+    ["check_work", "promote_due", "next_due", "claim_ready", "check_work_and_lock", "lease_runs"],
 )
 def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     plan = explained(crowd, name)
@@ -233,7 +233,7 @@ def new(postgres_server):
 @pytest.mark.parametrize(
     "name",
     [
-        "look_for_work",
+        "check_work",
         "claim_ready",
         "lease_ready",
         "resume_leases",

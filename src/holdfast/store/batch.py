@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Container
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.core.runs import Route
 from holdfast.store.budgets import apply as budgets
@@ -26,7 +26,7 @@ from holdfast.store.budgets.operations import (
     SpendBudget,
     SpendRunBudget,
 )
-from holdfast.store.database import NO_HINTS, Hints, Operation, Transaction
+from holdfast.store.database import NO_HINTS, BatchTransaction, Hints, Operation
 from holdfast.store.flows import apply as flows
 from holdfast.store.flows.operations import (
     CreateFlow,
@@ -239,7 +239,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     MoveCursor: subscriptions.move_cursor,
     Consume: subscriptions.consume,
     ClaimWebhooks: subscriptions.claim_webhooks,
-    RecordDelivery: subscriptions.settle_delivery,
+    RecordDelivery: subscriptions.record_delivery,
     RedeliverDeadLetters: subscriptions.replay_letters,
     ResealWebhook: subscriptions.reseal_webhook,
     # payloads
@@ -276,12 +276,6 @@ def needs_savepoint(op: Operation, routes: Container[Route]) -> bool:
     return op.may_refuse_late
 
 
-class RouteTransaction(Transaction, Protocol):
-    """A transaction that notes the routes which it has created."""
-
-    new_routes: dict[Route, int]
-
-
 class RestorePoint:
     """The state of a transaction that is kept in memory, as it was at a savepoint.
 
@@ -290,19 +284,19 @@ class RestorePoint:
     operation of the batch would skip a write that was undone.
     """
 
-    __slots__ = ("_hints", "_new_routes", "_news", "_tx", "_woken_parents")
+    __slots__ = ("_hints", "_member_outcomes", "_new_routes", "_tx", "_woken_parents")
 
-    def __init__(self, tx: RouteTransaction) -> None:
+    def __init__(self, tx: BatchTransaction) -> None:
         self._tx = tx
         self._hints = tx.hints.copy()
-        self._news = list(tx.news)
+        self._member_outcomes = list(tx.member_outcomes)
         self._new_routes = dict(tx.new_routes)
         self._woken_parents = set(tx.woken_parents)
 
     def restore(self) -> None:
         """Return to this state. To be called once, after the rollback to the savepoint."""
         self._tx.hints = self._hints
-        self._tx.news = self._news
+        self._tx.member_outcomes = self._member_outcomes
         self._tx.new_routes = self._new_routes
         self._tx.woken_parents = self._woken_parents
 

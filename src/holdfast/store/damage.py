@@ -17,22 +17,11 @@ from holdfast.store.database import CheckProgress, Operation, RowSource
 from holdfast.store.graphs.operations import ResolveGraphs
 from holdfast.store.instants import wrong_instants
 from holdfast.store.reader import Reader
+from holdfast.store.row_checks import wrong_values, wrongs
 from holdfast.store.runs.operations import SetAside
-from holdfast.store.soundness import (
-    JSON,
-    UNREADABLE,
-    VALUES,
-    ColumnShape,
-    TableShape,
-    as_dict,
-    damaged,
-    described,
-    place_of,
-    schema,
-    wrong_json,
-    wrong_values,
-    wrongs,
-)
+from holdfast.store.schema import ColumnShape, TableShape, schema
+from holdfast.store.soundness import UNREADABLE, as_mapping, damaged, described, place_of
+from holdfast.store.stored_json import JSON, VALUES, wrong_json
 from holdfast.store.unstorable import translate_error
 
 PORTION = 5000
@@ -170,7 +159,7 @@ class DamageQueries:
         last: dict[str, Any] = {}
         while True:
             sql = f"{select}{after if last else ''} ORDER BY {order} LIMIT {PORTION}"
-            rows = [as_dict(row) for row in self._reader.fetch(self._reader.spelled(sql), last)]
+            rows = [as_mapping(row) for row in self._reader.fetch(self._reader.spelled(sql), last)]
             yield from rows
             with_sound_key = [
                 row
@@ -196,7 +185,7 @@ class DamageQueries:
                     f"SELECT {columns} FROM holdfast.{table.name} WHERE {has_json}"
                 )
             ):
-                cells = as_dict(row)
+                cells = as_mapping(row)
                 for column, why in wrong_json(table.name, cells):
                     yield damaged(table.name, place_of(table, cells), column, why)
 
@@ -220,7 +209,7 @@ class DamageQueries:
             f" {live}({' OR '.join(tests)})"
         )
         for row in self._reader.fetch(self._reader.spelled(sql)):
-            yield from wrongs(table, as_dict(row))
+            yield from wrongs(table, as_mapping(row))
 
 
 def _graphs_of(damage: RowDamaged) -> set[str]:

@@ -112,6 +112,7 @@ class MemberOutcome(msgspec.Struct):
     ids.
     """
 
+    graph_id: str
     run_id: str
     status: str
     result: bytes | None = None
@@ -140,7 +141,7 @@ class Transaction(Protocol):
 
     now: int
     hints: Hints
-    news: list[MemberOutcome]
+    member_outcomes: list[MemberOutcome]
     """Ends of graph members in this transaction. Those left at its end go to the outbox."""
     woken_parents: set[str]
     """Parents that were already woken in this transaction."""
@@ -150,7 +151,7 @@ class Transaction(Protocol):
     def rows(self, query: str, **values: object) -> list[Row]:
         """Run a named query and return its rows, addressed by column name. Raises RowDamaged."""
 
-    def sifted(self, query: str, **values: object) -> tuple[list[Row], list[RowDamaged]]:
+    def sound_rows(self, query: str, **values: object) -> tuple[list[Row], list[RowDamaged]]:
         """Run a named query. Return its sound rows, and the damage of the others."""
 
     def change(self, query: str, **values: object) -> int:
@@ -174,6 +175,17 @@ class Transaction(Protocol):
 
     def as_list(self, items: Iterable[object]) -> object:
         """Return *items* as the list parameter of this database."""
+
+
+class BatchTransaction(Transaction, Protocol):
+    """The transaction in which an adapter applies a batch.
+
+    It is separate from ``Transaction`` because a caller's own transaction, in which runs are
+    started, offers none of this.
+    """
+
+    new_routes: dict[Route, int]
+    """Routes that were created in this transaction, and are known to others after its commit."""
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         """Let a user's function write in this transaction. It can neither commit nor roll back."""

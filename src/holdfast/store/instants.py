@@ -20,7 +20,8 @@ from holdfast.core.subscriptions import LONGEST_PAUSE
 from holdfast.core.tokens import LONGEST_GRACE
 from holdfast.errors import HoldfastError, RowDamaged
 from holdfast.store.runs.operations import STAGE_TTL
-from holdfast.store.soundness import UNREADABLE, damaged, place_of, schema
+from holdfast.store.schema import schema
+from holdfast.store.soundness import UNREADABLE, damaged, place_of
 
 WRITTEN_AT: Mapping[str, tuple[str, ...]] = {
     "event": ("at",),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import RowDamaged
 from holdfast.store.database import Dialect, Row, RowSource
-from holdfast.store.soundness import UNREADABLE, checked, sifted, unreadable, unsound_json
+from holdfast.store.soundness import UNREADABLE, checked, sound_rows, unreadable, unsound_json
 
 T = TypeVar("T")
 log = logging.getLogger("holdfast")
@@ -71,7 +71,7 @@ class Reader:
     def list_sql(self, read: Callable[[Row], T], sql: str, values: Any) -> list[T]:
         """Return the records of any query; damaged rows are left out and logged."""
         rows = []
-        for row in self.sifted_sql(sql, values)[0]:
+        for row in self.sound_rows_sql(sql, values)[0]:
             damage = unsound_json(sql, row, values)
             if damage is not None:
                 self.report(damage)
@@ -82,13 +82,13 @@ class Reader:
                 self.report(unreadable(sql, row, values, error))
         return rows
 
-    def sifted(self, query: str, /, **values: object) -> tuple[list[Row], list[RowDamaged]]:
+    def sound_rows(self, query: str, /, **values: object) -> tuple[list[Row], list[RowDamaged]]:
         """Return the sound rows of a named query, and the damage of the others, which is logged."""
-        return self.sifted_sql(self.query(query), values)
+        return self.sound_rows_sql(self.query(query), values)
 
-    def sifted_sql(self, sql: str, values: Any) -> tuple[list[Row], list[RowDamaged]]:
+    def sound_rows_sql(self, sql: str, values: Any) -> tuple[list[Row], list[RowDamaged]]:
         """Return the sound rows of any query, and the damage of the others, which is logged."""
-        rows, damaged = sifted(sql, self.fetch(sql, values), values)
+        rows, damaged = sound_rows(sql, self.fetch(sql, values), values)
         for damage in damaged:
             self.report(damage)
         return rows, damaged

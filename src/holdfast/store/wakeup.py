@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core import claiming
-from holdfast.core.graphs.model import graph_of
 from holdfast.core.status import Move, Status, after
 from holdfast.store.database import MemberOutcome, Row, Transaction
 
@@ -61,27 +62,25 @@ def wake_parent(tx: Transaction, run_id: str) -> None:
 
 def release_schedule(tx: Transaction, run_id: str) -> None:
     """Release the ticks that a schedule has queued until this run ended."""
-    if tx.change("free_schedule", run_id=run_id, now=tx.now):
+    if tx.change("release_schedule", run_id=run_id, now=tx.now):
         tx.hints.ready = True
-
-
-def note_member_outcome(tx: Transaction, run_id: str, status: Status, result: bytes | None) -> None:
-    """Note the end of a member, for the resolution of its graph.
-
-    Resolved in this transaction, or written to the outbox and resolved after it.
-    """
-    tx.news.append(MemberOutcome(run_id, status.value, result))
 
 
 def write_outbox(tx: Transaction) -> None:
     """Write the member outcomes that were not resolved in this transaction to the outbox."""
-    outcomes = tx.news
-    tx.news = []
+    outcomes = tx.member_outcomes
+    tx.member_outcomes = []
+    insert_outcomes(tx, outcomes)
+    tx.hints.graphs = True
+
+
+def insert_outcomes(tx: Transaction, outcomes: Sequence[MemberOutcome]) -> None:
+    """Insert member outcomes into the outbox of their graphs."""
     tx.many(
-        "insert_news",
+        "insert_outbox",
         [
             {
-                "graph_id": graph_of(outcome.run_id),
+                "graph_id": outcome.graph_id,
                 "run_id": outcome.run_id,
                 "status": outcome.status,
                 "at": tx.now,
@@ -90,4 +89,3 @@ def write_outbox(tx: Transaction) -> None:
             for outcome in outcomes
         ],
     )
-    tx.hints.graphs = True

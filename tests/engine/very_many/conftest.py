@@ -9,8 +9,8 @@ from holdfast.engine.execution.pending import children
 from holdfast.engine.runtime import graph_stages
 from holdfast.service import replay as replay_service
 from holdfast.service import starts as start_service
+from holdfast.store.graphs import portions
 from holdfast.store.graphs import prune as graph_prune
-from holdfast.store.graphs import resolution
 from holdfast.store.graphs import sweep as graph_sweep
 from holdfast.store.graphs.operations import AddMembers, ResolvedGraphs, WriteStagePart
 from holdfast.store.runs import advance as run_advance
@@ -30,8 +30,8 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(run_cancel, "PORTION", 4)
     monkeypatch.setattr(run_advance, "PORTION", 4)
     monkeypatch.setattr(sessions, "PORTION", 3)
-    monkeypatch.setattr(resolution, "PORTION", 4)
-    monkeypatch.setattr(resolution, "LINKS", 5)
+    monkeypatch.setattr(portions, "PORTION", 4)
+    monkeypatch.setattr(portions, "LINKS", 5)
     monkeypatch.setattr(graph_sweep, "PORTION", 4)
     monkeypatch.setattr(graph_prune, "ROWS", 5)
 

@@ -93,7 +93,7 @@ def _save(
     }
     tx.change("save_budget", **values, created_at=tx.now)
     # The lines repeat the time of the next reset, so that a statement that spends sees it.
-    tx.change("set_rhythm", name=name, reset_at=at)
+    tx.change("save_line_resets", name=name, reset_at=at)
     for dimension, hard in op.limits.hard.items():
         known = lines.get(dimension)
         soft = op.limits.soft.get(dimension, None if known is None else known.soft)

@@ -20,7 +20,7 @@ DELETE FROM holdfast.spend_key WHERE budget = :budget AND key = :key;
 -- name: forget_spend_keys
 DELETE FROM holdfast.spend_key WHERE budget = :budget AND at < :before;
 
--- name: note_breach
+-- name: count_breach
 UPDATE holdfast.budget
    SET breaches = breaches + :hard, soft_breaches = soft_breaches + :soft, breached_at = :now, breached = :dimension
  WHERE name = :name;
@@ -33,7 +33,7 @@ UPDATE holdfast.budget
 -- name: reset_budget_lines
 UPDATE holdfast.budget_line SET used = 0, reset_at = :reset_at WHERE budget = :name;
 
--- name: set_rhythm
+-- name: save_line_resets
 UPDATE holdfast.budget_line SET reset_at = :reset_at WHERE budget = :name;
 
 -- name: add_used
@@ -101,6 +101,6 @@ SELECT run.id AS run_id, budget_line.dimension AS dimension, budget_line.used AS
  WHERE run.id = :run_id OR run.root_id = :run_id
  ORDER BY run.id, budget_line.dimension;
 
--- name: held_back
+-- name: reservations_in_budget
 -- The reservations in a budget, oldest first.
 SELECT run_id, key, dimension, amount, at FROM holdfast.reservation WHERE budget = :budget ORDER BY at, run_id, dimension;

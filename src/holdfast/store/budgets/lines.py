@@ -74,7 +74,7 @@ def count_breach(tx: Transaction, lines: Sequence[BudgetLine], *, hard: int) -> 
         for line in lines
         if not line.budget.startswith(budget_rules.RUN)
     ]
-    tx.many("note_breach", noted)
+    tx.many("count_breach", noted)
 
 
 def lock_lines(

@@ -52,7 +52,7 @@ class BudgetQueries:
     def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
         """Return the reservations in a budget: run, key, dimension, amount, and the time
         of each."""
-        rows = self._reader.rows("held_back", budget=budget)
+        rows = self._reader.rows("reservations_in_budget", budget=budget)
         return [
             (row["run_id"], row["key"], row["dimension"], row["amount"], row["at"]) for row in rows
         ]

@@ -31,7 +31,7 @@ def cancel_graph(tx: Transaction, op: CancelGraph) -> GraphRecord:
     graph.policy = op.policy.value
     graph.reason = op.reason
     waiting = tx.rows("count_waiting", graph_id=graph.id)[0]["members"]
-    resolution.trail.add(
+    resolution.audit.add(
         graph,
         "cancel_requested",
         data={"policy": op.policy.value, "reason": op.reason, "waiting": waiting},
@@ -47,7 +47,7 @@ def _close(tx: Transaction, graph: GraphRecord, resolution: GraphResolution, sta
     """End the graph now; its started members continue by themselves."""
     graph.status = GraphStatus.CANCELLED
     graph.finished_at = tx.now
-    resolution.trail.add(graph, "graph_cancelled", data={"left to run": started})
+    resolution.audit.add(graph, "graph_cancelled", data={"left to run": started})
     tx.hints.finished.add(graph.id)
 
 

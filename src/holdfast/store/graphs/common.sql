@@ -39,11 +39,11 @@ INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES (:upstream,
 -- name: insert_graph_event
 INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at) VALUES (:graph_id, :seq, :kind, :member, :data, :at);
 
--- name: insert_news
+-- name: insert_outbox
 -- An entry of the outbox: a run that is, by its id, a member of a graph has ended.
 INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at, place) VALUES (:graph_id, :run_id, :status, :at, :place);
 
--- name: news_of_graph
+-- name: outbox_of_graph
 SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_outbox WHERE graph_id = :graph_id ORDER BY id;
 
 -- name: places_of_graph
@@ -69,7 +69,7 @@ UPDATE holdfast.graph_member SET state = :state, finished_at = :now, asked_at = 
 -- name: save_missing
 UPDATE holdfast.graph_member SET missing = :missing WHERE run_id = :run_id;
 
--- name: miss_more
+-- name: add_missing
 UPDATE holdfast.graph_member SET missing = missing + :more WHERE run_id = :run_id;
 
 -- name: ask_member
@@ -132,7 +132,7 @@ SELECT COUNT(*) AS members FROM holdfast.graph_member WHERE graph_id = :graph_id
 SELECT run_id FROM holdfast.graph_member
  WHERE run_id > :after AND run_id < :until AND state = 'waiting' ORDER BY run_id LIMIT :limit;
 
--- name: lose_some
+-- name: add_lost
 -- Counts upstreams of a group that were cancelled.
 UPDATE holdfast.graph_group SET lost = lost + :lost WHERE run_id = :dependent AND number = :number;
 
@@ -153,7 +153,7 @@ UPDATE holdfast.graph_group SET state = 'impossible' WHERE state = 'open' AND ru
 -- name: ready_members
 SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting' AND missing = 0 ORDER BY run_id LIMIT :limit;
 
--- name: vain_members
+-- name: unreachable_members
 -- Waiting members with a group that can never be satisfied.
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
   FROM holdfast.graph_member AS member JOIN holdfast.graph_group AS part ON part.run_id = member.run_id

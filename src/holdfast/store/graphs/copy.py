@@ -8,7 +8,7 @@ from holdfast.core.graphs.model import MemberState
 from holdfast.errors import GraphExists
 from holdfast.store.database import MemberOutcome, Transaction
 from holdfast.store.graphs.operations import ImportGraph
-from holdfast.store.graphs.resolution import START
+from holdfast.store.graphs.outbox import START
 from holdfast.store.graphs.rows import group_row
 from holdfast.store.payloads.encrypt import clear_values_accepted
 from holdfast.store.wakeup import write_outbox
@@ -38,7 +38,7 @@ def import_graph(tx: Transaction, op: ImportGraph) -> None:
         run_id for run_id, member in whole.members.items() if member.state is MemberState.STARTED
     ]
     ended = tx.rows("ended_runs", ids=tx.as_list(started)) if started else []
-    tx.news += [MemberOutcome(row["id"], row["status"]) for row in ended]
+    tx.member_outcomes += [MemberOutcome(whole.graph.id, row["id"], row["status"]) for row in ended]
     if any(
         member.state is MemberState.WAITING and member.missing == 0
         for member in whole.members.values()
@@ -51,7 +51,7 @@ def import_graph(tx: Transaction, op: ImportGraph) -> None:
             "place": None,
         }
         # In the other store the next transaction would have started these members.
-        tx.many("insert_news", [row])
+        tx.many("insert_outbox", [row])
         tx.hints.graphs = True
-    if tx.news:
+    if tx.member_outcomes:
         write_outbox(tx)

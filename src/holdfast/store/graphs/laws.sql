@@ -43,21 +43,21 @@ SELECT run_id FROM holdfast.graph_member AS member
 -- name: a_waiting_graph_member_has_no_run_and_has_an_open_dependency
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
-   AND ((missing = 0 AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'start'))
+   AND ((missing = 0 AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS entry WHERE entry.graph_id = member.graph_id AND entry.status = 'start'))
         OR EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id));
 
 -- name: the_end_of_a_graph_member_is_settled_or_in_the_graph_outbox
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'started'
    AND EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id AND run.finished_at IS NOT NULL)
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS news WHERE news.run_id = member.run_id);
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS entry WHERE entry.run_id = member.run_id);
 
 -- name: the_open_dependency_count_of_a_waiting_graph_member_is_correct
 -- Plus one while the previous end of a replayed upstream is being taken back.
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
    AND missing <> (SELECT COUNT(*) FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id AND part.state <> 'satisfied')
-                + (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.run_id = member.run_id AND news.status = 'replay');
+                + (SELECT COUNT(*) FROM holdfast.graph_outbox AS entry WHERE entry.run_id = member.run_id AND entry.status = 'replay');
 
 -- name: the_size_and_need_of_a_dependency_group_match_its_edges
 SELECT run_id FROM holdfast.graph_group AS part
@@ -73,8 +73,8 @@ SELECT run_id FROM holdfast.graph_group AS part
     OR lost <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
                  WHERE edge.dependent = part.run_id AND edge.number = part.number
                    AND member.state IN ('failed', 'cancelled', 'expired', 'skipped')))
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_outbox AS news ON news.run_id = edge.upstream
-                    WHERE edge.dependent = part.run_id AND edge.number = part.number AND news.place IS NOT NULL)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_outbox AS entry ON entry.run_id = edge.upstream
+                    WHERE edge.dependent = part.run_id AND edge.number = part.number AND entry.place IS NOT NULL)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
                     WHERE member.run_id = part.run_id);
 
@@ -82,8 +82,8 @@ SELECT run_id FROM holdfast.graph_group AS part
 SELECT run_id FROM holdfast.graph_group AS part
  WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)) OR (state = 'satisfied' AND done < need))
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member WHERE member.run_id = part.run_id AND member.state <> 'waiting')
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_outbox AS news ON news.graph_id = member.graph_id
-                    WHERE member.run_id = part.run_id AND news.status IN ('cancel', 'skip', 'replay'));
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_outbox AS entry ON entry.graph_id = member.graph_id
+                    WHERE member.run_id = part.run_id AND entry.status IN ('cancel', 'skip', 'replay'));
 
 -- name: a_graph_edge_connects_members_of_one_graph
 SELECT edge.dependent FROM holdfast.graph_edge AS edge
@@ -107,5 +107,5 @@ SELECT run_id FROM holdfast.graph_outbox
  WHERE status NOT IN ('completed', 'failed', 'cancelled', 'expired', 'skipped', 'start', 'skip', 'cancel', 'rest', 'replay');
 
 -- name: a_graph_outbox_row_belongs_to_a_graph
-SELECT graph_id FROM holdfast.graph_outbox AS news
- WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = news.graph_id);
+SELECT graph_id FROM holdfast.graph_outbox AS entry
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = entry.graph_id);

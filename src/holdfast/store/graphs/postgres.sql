@@ -5,7 +5,7 @@
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
   FROM holdfast.graph WHERE id = :graph_id FOR NO KEY UPDATE;
 
--- name: graphs_to_settle
+-- name: lock_graphs
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (graph_id) JOIN holdfast.graph AS graph ON graph.id = wanted.graph_id
  ORDER BY graph.id
@@ -73,7 +73,7 @@ SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run
 -- name: ended_runs
 SELECT id, status FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) AND finished_at IS NOT NULL ORDER BY id;
 
--- name: take_news
+-- name: take_from_outbox
 DELETE FROM holdfast.graph_outbox WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
 RETURNING id;
 
@@ -85,7 +85,7 @@ SELECT member.graph_id, member.state, COUNT(*) AS members,
                                                   WHERE below.run_id = edge.dependent AND below.state <> 'staged' OFFSET 0))
                      THEN 0 ELSE 1 END)
             AS BIGINT) AS last,
-       (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
+       (SELECT COUNT(*) FROM holdfast.graph_outbox AS entry WHERE entry.graph_id = member.graph_id AND entry.status = 'replay') AS replays
   FROM holdfast.graph_member AS member
  WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
  GROUP BY member.graph_id, member.state;
@@ -140,7 +140,7 @@ SELECT graph_id, seq, kind, member, data, at
   FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:member AS TEXT[]),
               CAST(:data AS BYTEA[]), CAST(:at AS BIGINT[])) AS new (graph_id, seq, kind, member, data, at);
 
--- name: insert_all_news
+-- name: insert_all_outbox
 INSERT INTO holdfast.graph_outbox (graph_id, run_id, status, at, place)
 SELECT graph_id, run_id, status, at, place
   FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:at AS BIGINT[]),
@@ -195,7 +195,7 @@ UPDATE holdfast.graph AS graph
     AS new (id, status, revision, members, live, events, policy, reason, summary, finished_at)
  WHERE graph.id = new.id;
 
--- name: settle_members
+-- name: resolve_members
 -- `end_members`, `save_groups`, `start_members`, `count_graphs` and `insert_graph_events` in one
 -- statement: no two of them change the same row.
 WITH ended AS (
@@ -326,7 +326,7 @@ UPDATE holdfast.graph_member AS member
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:missing AS BIGINT[])) AS new (run_id, missing)
  WHERE member.run_id = new.run_id;
 
--- name: all_miss_more
+-- name: add_all_missing
 UPDATE holdfast.graph_member AS member
    SET missing = member.missing + new.more
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:more AS BIGINT[])) AS new (run_id, more)

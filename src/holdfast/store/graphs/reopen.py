@@ -32,9 +32,10 @@ from holdfast.core.graphs.model import (
 )
 from holdfast.core.graphs.resolution import judged
 from holdfast.store.database import Row
-from holdfast.store.graphs import resolution as portions
-from holdfast.store.graphs.resolution import REPLAY, GraphResolution
-from holdfast.store.graphs.rows import group_from
+from holdfast.store.graphs import portions
+from holdfast.store.graphs.outbox import REPLAY
+from holdfast.store.graphs.resolution import GraphResolution
+from holdfast.store.graphs.rows import group_changes, group_from
 
 _UNDECIDED = frozenset({MemberState.STAGED, MemberState.WAITING})
 
@@ -66,21 +67,21 @@ def taken_back(run_id: str, place: str) -> TakenBack:
 class Reopening:
     """Takes back ends of the members of one graph, as many as one transaction may."""
 
-    def __init__(self, work: GraphResolution, graph: GraphRecord) -> None:
-        self._work: GraphResolution = work
+    def __init__(self, resolution: GraphResolution, graph: GraphRecord) -> None:
+        self._resolution: GraphResolution = resolution
         self._graph: GraphRecord = graph
 
     def reopen(self, members: Mapping[str, MemberState]) -> None:
         """Give ended members their new state: started, or waiting."""
-        resolution = self._work
+        resolution = self._resolution
         rows: list[dict[str, object]] = [
             {"run_id": run_id, "state": state.value} for run_id, state in members.items()
         ]
-        resolution.write()
+        resolution.writes.flush()
         resolution.tx.many("reopen_member", rows)
         self._graph.live += len(rows)
         for run_id in members:
-            resolution.trail.add(self._graph, "member_replayed", name_of(run_id))
+            resolution.audit.add(self._graph, "member_replayed", name_of(run_id))
         self._wait_again(
             [run_id for run_id, state in members.items() if state is MemberState.WAITING]
         )
@@ -100,42 +101,46 @@ class Reopening:
         """Return the links to the dependents of these ends, as far as there is room."""
         unread = [end for end in ends if not end.after]
         rows = [row for end in ends if end.after for row in self._page(end)]
-        if unread and self._work.links > 0:
-            ids = self._work.tx.as_list([end.run_id for end in unread])
-            links = self._work.ask("links_below", ids=ids, limit=self._work.links + 1)
-            if len(links) <= self._work.links:
-                self._work.links -= len(links)
+        if unread and self._resolution.links_room > 0:
+            ids = self._resolution.tx.as_list([end.run_id for end in unread])
+            links = self._resolution.writes.ask(
+                "links_below", ids=ids, limit=self._resolution.links_room + 1
+            )
+            if len(links) <= self._resolution.links_room:
+                self._resolution.links_room -= len(links)
                 self._close(unread)
                 return rows + links
         return rows + [row for end in unread for row in self._page(end)]
 
     def _page(self, end: TakenBack) -> list[Row]:
         """Return the next links of one end. Links that do not fit are left over."""
-        room = min(self._work.links, portions.PORTION)
+        room = min(self._resolution.links_room, portions.PORTION)
         if room <= 0:
             self._leave(end)
             return []
-        rows = self._work.ask("links_page", upstream=end.run_id, after=end.after, limit=room + 1)
+        rows = self._resolution.writes.ask(
+            "links_page", upstream=end.run_id, after=end.after, limit=room + 1
+        )
         if len(rows) > room:
             rows = rows[:room]
             self._leave(TakenBack(end.run_id, end.was, rows[-1]["run_id"], end.resumed))
         else:
             self._close([end])
-        self._work.links -= max(len(rows), 1)
+        self._resolution.links_room -= max(len(rows), 1)
         return rows
 
     def _close(self, ends: Sequence[TakenBack]) -> None:
         """Let members start, or their new ends be resolved: all their links are read."""
-        self._work.write()  # first: a queued write may set `missing` of these members
-        self._work.tx.many(
-            "miss_more", [{"run_id": end.run_id, "more": -1} for end in ends if end.resumed]
+        self._resolution.writes.flush()  # first: a queued write may set `missing` of these members
+        self._resolution.tx.many(
+            "add_missing", [{"run_id": end.run_id, "more": -1} for end in ends if end.resumed]
         )
 
     def _leave(self, end: TakenBack) -> None:
-        self._work.leave_over(self._graph.id, REPLAY, end.run_id, end.place)
+        self._resolution.outbox.leave(self._graph.id, REPLAY, end.run_id, end.place)
         if not end.resumed:
-            self._work.write()
-            self._work.tx.change("miss_more", run_id=end.run_id, more=1)
+            self._resolution.writes.flush()
+            self._resolution.tx.change("add_missing", run_id=end.run_id, more=1)
 
     # Writing
 
@@ -163,7 +168,7 @@ class Reopening:
         rows_of_members: list[dict[str, object]] = [
             {"run_id": run_id, "more": count} for run_id, count in more.items() if count
         ]
-        self._work.tx.many("miss_more", rows_of_members)
+        self._resolution.tx.many("add_missing", rows_of_members)
         return self._wait_if_possible(list(skipped))
 
     @staticmethod
@@ -175,18 +180,9 @@ class Reopening:
         return (before is GroupState.SATISFIED) - (group.state is GroupState.SATISFIED)
 
     def _save(self, groups: Iterable[GroupRecord]) -> None:
-        self._work.tx.many(
+        self._resolution.tx.many(
             "save_group",
-            [
-                {
-                    "run_id": group.run_id,
-                    "number": group.number,
-                    "done": group.done,
-                    "lost": group.lost,
-                    "state": group.state.value,
-                }
-                for group in groups
-            ],
+            [group_changes(group) for group in groups],
         )
 
     def _wait_if_possible(self, skipped: Sequence[str]) -> list[str]:
@@ -205,7 +201,9 @@ class Reopening:
     def _groups(self, run_ids: Sequence[str]) -> dict[str, list[GroupRecord]]:
         groups: dict[str, list[GroupRecord]] = {}
         for row in (
-            self._work.ask("groups_of_members", ids=self._work.tx.as_list(run_ids))
+            self._resolution.writes.ask(
+                "groups_of_members", ids=self._resolution.tx.as_list(run_ids)
+            )
             if run_ids
             else ()
         ):
@@ -223,7 +221,7 @@ class Reopening:
                 missing[run_id] += group.state is not GroupState.SATISFIED
             missing[run_id] += pending[run_id]
         self._save([group for of_member in groups.values() for group in of_member])
-        self._work.tx.many(
+        self._resolution.tx.many(
             "save_missing",
             [{"run_id": run_id, "missing": count} for run_id, count in missing.items()],
         )
@@ -232,7 +230,7 @@ class Reopening:
         """Return how many previous ends of each member are still being taken back."""
         if not run_ids:
             return Counter()
-        rows = self._work.ask(
-            "replays_of_members", graph_id=self._graph.id, ids=self._work.tx.as_list(run_ids)
+        rows = self._resolution.writes.ask(
+            "replays_of_members", graph_id=self._graph.id, ids=self._resolution.tx.as_list(run_ids)
         )
         return Counter(row["run_id"] for row in rows)

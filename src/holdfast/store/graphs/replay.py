@@ -13,8 +13,9 @@ from holdfast.core.graphs.model import (
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
 from holdfast.store.database import Transaction
 from holdfast.store.graphs.operations import ReplayMember, StagedGraph
+from holdfast.store.graphs.outbox import REPLAY, START
 from holdfast.store.graphs.reopen import Reopening, TakenBack
-from holdfast.store.graphs.resolution import REPLAY, START, GraphResolution
+from holdfast.store.graphs.resolution import GraphResolution
 from holdfast.store.graphs.resolve import go_on, resolve_outcomes
 from holdfast.store.graphs.rows import load_graph, member_from
 from holdfast.store.runs.operate import replay_each
@@ -27,7 +28,7 @@ def replay_member(tx: Transaction, op: ReplayMember) -> StagedGraph:
     """
     load_graph(tx, op.graph_id, op.namespace)
     earlier = resolve_outcomes(
-        tx, tx.rows("news_of_graph", graph_id=op.graph_id), op.compose, op.lease
+        tx, tx.rows("outbox_of_graph", graph_id=op.graph_id), op.compose, op.lease
     )
     pending = tx.rows("places_of_graph", graph_id=op.graph_id)
     if any(row["status"] != REPLAY for row in pending):
@@ -49,7 +50,9 @@ def replay_member(tx: Transaction, op: ReplayMember) -> StagedGraph:
     _reopen(resolution, graph, roots, op)
     go_on(resolution, graph.id, START)
     resolution.finish()
-    return StagedGraph(graph, [*(earlier.born if earlier is not None else []), *resolution.born])
+    return StagedGraph(
+        graph, [*(earlier.starter.born if earlier is not None else []), *resolution.starter.born]
+    )
 
 
 def _roots(tx: Transaction, op: ReplayMember, graph: GraphRecord) -> list[MemberRecord]:

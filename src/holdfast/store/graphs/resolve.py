@@ -13,22 +13,14 @@ from holdfast.core.graphs.model import (
     GraphStatus,
     MemberState,
     after_members,
-    graph_of,
     run_of,
 )
 from holdfast.core.graphs.resolution import can_never_fire
 from holdfast.store.database import MemberOutcome, Row, Transaction
 from holdfast.store.graphs.operations import Compose, Lease, ResolvedGraphs, ResolveGraphs
+from holdfast.store.graphs.outbox import CANCEL, CONTINUED, REPLAY, REST, SKIP, START
 from holdfast.store.graphs.reopen import Reopening, TakenBack, taken_back
-from holdfast.store.graphs.resolution import (
-    CANCEL,
-    CONTINUED,
-    REPLAY,
-    REST,
-    SKIP,
-    START,
-    GraphResolution,
-)
+from holdfast.store.graphs.resolution import GraphResolution
 from holdfast.store.graphs.rows import graph_from, group_from
 
 _WAITING = "waiting"
@@ -39,22 +31,24 @@ _STARTED = "started"
 def resolve_graphs(tx: Transaction, op: ResolveGraphs) -> ResolvedGraphs:
     """Resolve the member outcomes of this very transaction or, if there are none, the oldest of
     the outbox."""
-    if tx.news:
-        graph_ids = {graph_of(outcome.run_id) or "" for outcome in tx.news}
+    if tx.member_outcomes:
+        graph_ids = {outcome.graph_id for outcome in tx.member_outcomes}
         here = _opened(tx, graph_ids, op.compose, op.lease)
         here.finish()
-        return ResolvedGraphs(here.born, more=False, left=here.left)
-    outcomes, damaged = tx.sifted(
+        return ResolvedGraphs(here.starter.born, more=False, left=here.unresolvable)
+    outcomes, damaged = tx.sound_rows(
         "graph_outbox", limit=op.limit, without=tx.as_list(sorted(op.without))
     )
     tx.hints.graphs = False
     resolution = resolve_outcomes(tx, outcomes, op.compose, op.lease)
-    unread = {f"of news {damage.facts.get('key')}": str(damage) for damage in damaged}
+    unread = {f"of the outbox, row {damage.facts.get('key')}": str(damage) for damage in damaged}
     if resolution is None:
         return ResolvedGraphs([], more=False, left=unread)
     # Not if something is left: it stays until a process with the missing keys resolves it.
-    tx.hints.graphs |= len(outcomes) == op.limit and not resolution.left
-    return ResolvedGraphs(resolution.born, more=tx.hints.graphs, left=resolution.left | unread)
+    tx.hints.graphs |= len(outcomes) == op.limit and not resolution.unresolvable
+    return ResolvedGraphs(
+        resolution.starter.born, more=tx.hints.graphs, left=resolution.unresolvable | unread
+    )
 
 
 def resolve_outcomes(
@@ -69,12 +63,16 @@ def resolve_outcomes(
         return None
     resolution = _opened(tx, {str(row["graph_id"]) for row in outcomes}, compose, lease)
     taken = {
-        row["id"] for row in tx.rows("take_news", ids=tx.as_list([row["id"] for row in outcomes]))
+        row["id"]
+        for row in tx.rows("take_from_outbox", ids=tx.as_list([row["id"] for row in outcomes]))
     }
     outcomes = [row for row in outcomes if row["id"] in taken]
     ends = [row for row in outcomes if row["status"] not in CONTINUED]
     resolution.resolve(
-        [MemberOutcome(str(row["run_id"]), str(row["status"]), place=row["place"]) for row in ends]
+        [
+            MemberOutcome(row["graph_id"], row["run_id"], row["status"], place=row["place"])
+            for row in ends
+        ]
     )
     going_on = [
         row
@@ -99,7 +97,7 @@ def _opened(
     rows = (
         list(map(known.get, wanted))
         if known.keys() >= set(wanted)
-        else tx.rows("graphs_to_settle", ids=tx.as_list(wanted))
+        else tx.rows("lock_graphs", ids=tx.as_list(wanted))
     )
     return GraphResolution(tx, [graph_from(row) for row in rows], compose, lease, strict=False)
 
@@ -113,7 +111,7 @@ def go_on(
 ) -> None:
     """Continue work that an earlier transaction left over, as far as this one has room."""
     if resolution.room <= 0:
-        resolution.leave_over(graph_id, kind, run_id, place)
+        resolution.outbox.leave(graph_id, kind, run_id, place)
     elif kind == START:
         _go_on_starting(resolution, resolution.graphs[graph_id])
     elif kind == SKIP:
@@ -128,15 +126,15 @@ def _go_on_starting(resolution: GraphResolution, graph: GraphRecord) -> None:
     """Start the next members that wait for nothing more."""
     if graph.status is not GraphStatus.RUNNING:
         return
-    rows = resolution.ask("ready_members", graph_id=graph.id, limit=resolution.room + 1)
+    rows = resolution.writes.ask("ready_members", graph_id=graph.id, limit=resolution.room + 1)
     ready = [row["run_id"] for row in rows][: resolution.room]
-    known = len(resolution.left)
-    runs, failed = resolution.composed(ready)
-    if len(rows) > len(ready) or len(resolution.left) > known:
-        resolution.leave_over(graph.id, START)
+    known = len(resolution.unresolvable)
+    runs, failed = resolution.starter.compose(ready)
+    if len(rows) > len(ready) or len(resolution.unresolvable) > known:
+        resolution.outbox.leave(graph.id, START)
     resolution.room -= len(ready)
     failed |= resolution.start(runs)
-    resolution.write()  # before `proceed`: the members that fail now are queued as started
+    resolution.writes.flush()  # before `proceed`: the members that fail now are queued as started
     resolution.proceed(dict.fromkeys(failed, MemberState.FAILED), failed)
 
 
@@ -144,9 +142,11 @@ def _go_on_skipping(resolution: GraphResolution, graph: GraphRecord) -> None:
     """Skip the next members that can never start."""
     if graph.status is not GraphStatus.RUNNING:
         return
-    rows = resolution.ask("vain_members", graph_id=graph.id, limit=resolution.room + 1)
+    rows = resolution.writes.ask(
+        "unreachable_members", graph_id=graph.id, limit=resolution.room + 1
+    )
     if len(rows) > resolution.room:
-        resolution.leave_over(graph.id, SKIP)
+        resolution.outbox.leave(graph.id, SKIP)
     unreachable = {
         row["run_id"]: can_never_fire(group_from(row)) for row in rows[: resolution.room]
     }
@@ -159,8 +159,8 @@ def _go_on_stopping(resolution: GraphResolution, run_id: str, place: str) -> Non
     if resolution.graph(run_id).status is not GraphStatus.RUNNING:
         return
     number, _, after = place.partition(" ")
-    groups = [group_from(row) for row in resolution.ask("groups_of_member", run_id=run_id)]
-    resolution.resumed[run_id, int(number)] = after
+    groups = [group_from(row) for row in resolution.writes.ask("groups_of_member", run_id=run_id)]
+    resolution.links.resumed[run_id, int(number)] = after
     resolution.proceed({}, decided=[group for group in groups if group.number == int(number)])
 
 
@@ -194,21 +194,21 @@ def go_on_cancelling(
         "until": after_members(graph.id),
     }
     if stage != _STARTED:
-        rows = resolution.ask("waiting_members", limit=resolution.room, **span)
+        rows = resolution.writes.ask("waiting_members", limit=resolution.room, **span)
         resolution.cancel_waiting(
             graph, [row["run_id"] for row in rows], f"the graph was cancelled: {graph.reason}"
         )
         if resolution.room <= 0:
-            resolution.leave_over(graph.id, CANCEL, place=f"{_WAITING} {rows[-1]['run_id']}")
+            resolution.outbox.leave(graph.id, CANCEL, place=f"{_WAITING} {rows[-1]['run_id']}")
             return
         span["after"] = run_of(graph.id, "")
     if graph.status is GraphStatus.CANCELLING and graph.policy != CancelPolicy.GRAPH:
         all_members = graph.policy == CancelPolicy.ALL
-        rows = resolution.ask(
+        rows = resolution.writes.ask(
             "unasked_members", everybody=int(all_members), limit=resolution.room, **span
         )
         resolution.room -= len(rows)
         reason = f"its graph was cancelled: {graph.reason}"
         resolution.stop({row["run_id"]: reason for row in rows})
         if resolution.room <= 0:
-            resolution.leave_over(graph.id, CANCEL, place=f"{_STARTED} {rows[-1]['run_id']}")
+            resolution.outbox.leave(graph.id, CANCEL, place=f"{_STARTED} {rows[-1]['run_id']}")

@@ -68,6 +68,17 @@ def group_row(group: GroupRecord) -> dict[str, Any]:
     return {**msgspec.structs.asdict(group), "rest": group.rest.value, "state": group.state.value}
 
 
+def group_changes(group: GroupRecord) -> dict[str, object]:
+    """Return the changeable columns of a group."""
+    return {
+        "run_id": group.run_id,
+        "number": group.number,
+        "done": group.done,
+        "lost": group.lost,
+        "state": group.state.value,
+    }
+
+
 def load_graph(tx: Transaction, graph_id: str, namespace: str) -> GraphRecord:
     """Return a graph, locked. Raises GraphNotFound."""
     rows = tx.rows("graph_to_change", graph_id=graph_id)

@@ -1,6 +1,6 @@
 -- Graphs: the queries that SQLite needs in its own dialect: lists are passed as JSON.
 
--- name: graphs_to_settle
+-- name: lock_graphs
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
   FROM holdfast.graph WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
 
@@ -59,7 +59,7 @@ SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id 
 -- name: ended_runs
 SELECT id, status FROM holdfast.run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL ORDER BY id;
 
--- name: take_news
+-- name: take_from_outbox
 DELETE FROM holdfast.graph_outbox WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id;
 
@@ -67,7 +67,7 @@ RETURNING id;
 SELECT member.graph_id, member.state, COUNT(*) AS members,
        SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS below ON below.run_id = edge.dependent
                               WHERE edge.upstream = member.run_id AND below.state <> 'staged') THEN 0 ELSE 1 END) AS last,
-       (SELECT COUNT(*) FROM holdfast.graph_outbox AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
+       (SELECT COUNT(*) FROM holdfast.graph_outbox AS entry WHERE entry.graph_id = member.graph_id AND entry.status = 'replay') AS replays
   FROM holdfast.graph_member AS member
  WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
  GROUP BY member.graph_id, member.state;

@@ -58,8 +58,9 @@ from holdfast.store.graphs.operations import (
     StartedMember,
     WriteStagePart,
 )
+from holdfast.store.graphs.outbox import REPLAY, SKIP, START
 from holdfast.store.graphs.reopen import TakenBack, taken_back
-from holdfast.store.graphs.resolution import REPLAY, SKIP, START, GraphResolution
+from holdfast.store.graphs.resolution import GraphResolution
 from holdfast.store.graphs.rows import graph_from, group_from, group_row, load_graph
 from holdfast.store.rows import lanes_from
 from holdfast.store.runs.operations import STAGE_TTL
@@ -67,7 +68,7 @@ from holdfast.store.runs.operations import STAGE_TTL
 
 def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
     """Start graphs, or recognise those with the same content. Raises GraphExists, GraphBusy."""
-    rows = tx.rows("graphs_to_settle", ids=tx.as_list([stage.id for stage in op.stages]))
+    rows = tx.rows("lock_graphs", ids=tx.as_list([stage.id for stage in op.stages]))
     graphs = {graph.id: graph for graph in map(graph_from, rows)}
     new: list[GraphStage] = []
     sizes = op.prepared.members if op.prepared is not None else {}
@@ -100,7 +101,7 @@ def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
         raise GraphExists(graph=new[0].id, why="another process has just started it")
     for stage in new:
         size = sizes.get(stage.id, len(stage.patch.members))
-        resolution.trail.add(
+        resolution.audit.add(
             graphs[stage.id], "graph_started", data={"name": stage.name, "members": size}
         )
     if op.prepared is not None:
@@ -131,7 +132,7 @@ def _answers(
     resolution: GraphResolution, graphs: Sequence[GraphRecord], new: set[str]
 ) -> list[StagedGraph]:
     born: dict[str, list[StartedMember]] = {}
-    for member in resolution.born:
+    for member in resolution.starter.born:
         born.setdefault(resolution.graph(member.run.id).id, []).append(member)
     return [StagedGraph(graph, born.pop(graph.id, []), graph.id in new) for graph in graphs]
 
@@ -140,7 +141,7 @@ def _refuse_drained(
     tx: Transaction, patches: Sequence[GraphPatch], prepared: PreparedMember | None
 ) -> None:
     """Raise LaneDraining for new members in a draining lane; existing members are not affected."""
-    drained = {lane.name for lane in lanes_from(*tx.sifted("lanes")) if lane.draining}
+    drained = {lane.name for lane in lanes_from(*tx.sound_rows("lanes")) if lane.draining}
     lanes = {member.spec.route.lane for patch in patches for member in patch.members}
     if prepared is not None:
         lanes.update(prepared.lanes)
@@ -194,16 +195,16 @@ def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
     resolution = GraphResolution(tx, [graph], op.compose, op.lease)
     graph.revision += 1
     size = len(op.patch.members) if op.prepared is None else op.prepared.members[graph.id]
-    resolution.trail.add(
+    resolution.audit.add(
         graph, "graph_extended", data={"members": size, "revision": graph.revision}
     )
     resolution.touch(graph)
     if op.prepared is not None:
         make_visible(resolution, op.prepared, [graph])
-        resolution.leave_over(graph.id, SKIP)
+        resolution.outbox.leave(graph.id, SKIP)
     _add(resolution, [(graph, op.patch)], existing)
     resolution.finish()
-    return StagedGraph(graph, resolution.born)
+    return StagedGraph(graph, resolution.starter.born)
 
 
 def _named(patch: GraphPatch) -> set[str]:
@@ -314,7 +315,7 @@ def _add(
         resolution.touch(graph)
         rows.groups += _more_groups(resolution, graph, patch, existing, rows.edges)
     ready = resolution.admit([member for member in rows.members if member.missing == 0])
-    runs, failed = resolution.runs_of(
+    runs, failed = resolution.starter.compose_read(
         [(member.run_id, member.spec, member.input) for member in ready]
     )
     _refuse_taken(tx, [member.run_id for member in rows.members])
@@ -411,7 +412,7 @@ def make_visible(
         graph.members += prepared.members[graph.id]
         graph.live += prepared.members[graph.id]
         resolution.touch(graph)
-        resolution.leave_over(graph.id, START)
+        resolution.outbox.leave(graph.id, START)
     resolution.proceed({}, decided=[group_from(row) for row in decided])
 
 
@@ -468,7 +469,7 @@ def _more_groups(
         numbers[run_id] += 1
         groups.append(group)
         if group.state is not GroupState.SATISFIED:
-            resolution.tx.change("miss_more", run_id=run_id, more=1)
+            resolution.tx.change("add_missing", run_id=run_id, more=1)
     return groups
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.store.database import Transaction
 from holdfast.store.graphs.operations import SweepStages
-from holdfast.store.graphs.resolution import PORTION
+from holdfast.store.graphs.portions import PORTION
 
 
 def sweep_stages(tx: Transaction, op: SweepStages) -> bool:

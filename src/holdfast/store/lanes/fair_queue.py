@@ -28,7 +28,7 @@ def enter_usage(rows: Iterable[Row], held: LaneUsage, windows: RateWindows) -> N
     """Enter the rows of a query on usage: running by lane or share, and started in the rate
     window."""
     for row in rows:
-        if row["what"] == "began":
+        if row["fact"] == "began":
             windows.enter(row["lane"], row["share"], row["one"], row["three"], row["two"])
         elif row["share"] is None:
             held.lanes[row["lane"]] = row["one"]
@@ -50,6 +50,7 @@ class LaneRoom:
             for key, running in self._held.shares.items()
             if running >= (lanes[key[0]].per_share or running + 1)
         }
+        # Full shares are left out when runs are read: they would use up the limit of the query.
         for name, lane in self.lanes.items():
             if lane.share_rate_limit is not None:
                 self._full |= {
@@ -138,6 +139,7 @@ def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> LaneUsage:
     Reads nothing if no lane has such a limit.
     """
     held = LaneUsage({}, Counter())
+    # By share only if a lane limits its shares, because the count by lane is cheaper.
     if any(lane.per_share is not None for lane in lanes.values()):
         for row in tx.rows("held_by_share"):
             held.lanes[row["lane"]] += row["held"]
@@ -182,6 +184,8 @@ def rank_fairly(
         key = (run.route.lane, run.share)
         if key not in clocks:
             (clock,) = tx.rows("share_clock", lane=key[0], share=key[1])
+            # In an idle lane the clocks begin again, so that no share keeps an advantage from the
+            # past.
             if not clock["busy"]:
                 idle.add(key[0])
             start = fairness.begin(
@@ -196,6 +200,7 @@ def rank_fairly(
 
 def set_clocks(tx: Transaction, clocks: Clocks, idle: set[str]) -> None:
     """Store the clocks of the shares; the clocks of a lane that was idle are deleted first."""
+    # Sorted: lanes are locked in the order of their names.
     for lane in sorted(idle):
         tx.change("begin_share_clocks", lane=lane, now=tx.now)
     moved = [

@@ -1,6 +1,6 @@
 -- Shares of lanes: the queries that PostgreSQL needs in its own dialect.
 
--- name: look_at_lanes
+-- name: claimable_by_lane
 -- The claimable runs, and the facts that decide about them, in one answer, one per row: 'ready' (a
 -- run: its rank, when it first began, and whether it is a suspect), 'held' (how many runs of a lane
 -- or of one of its shares are running) or 'began' (the last admission of a lane or a share, its
@@ -84,7 +84,7 @@ WITH RECURSIVE held AS MATERIALIZED (
      UNION ALL
     SELECT name, '', :now - rate_per FROM lane WHERE rate_per IS NOT NULL
 )
-SELECT 'ready' AS what, id, lane, share, rank AS one, started_at AS two, CAST(CASE WHEN crashes < 2 THEN 0 ELSE 1 END AS BIGINT) AS three
+SELECT 'ready' AS fact, id, lane, share, rank AS one, started_at AS two, CAST(CASE WHEN crashes < 2 THEN 0 ELSE 1 END AS BIGINT) AS three
   FROM picked
  UNION ALL
 SELECT 'held', NULL, held.lane, NULL, CAST(SUM(held.held) AS BIGINT), NULL, NULL FROM held GROUP BY held.lane
@@ -102,9 +102,9 @@ SELECT 'began', NULL, asked.lane, asked.share, newest.number, newest.at, oldest.
                       WHERE admission.lane = asked.lane AND admission.share = asked.share AND admission.at > asked.since
                       ORDER BY at LIMIT 1) AS oldest ON TRUE;
 
--- name: look_at_birth
+-- name: usage_at_start
 -- Differs from SQLite: lists are passed as arrays. The facts that decide whether runs of these
--- shares may start in a lane, in the form of `look_at_lanes`, and whether some runs are claimable
+-- shares may start in a lane, in the form of `claimable_by_lane`, and whether some runs are claimable
 -- already. The share '' is the lane as a whole.
 WITH held AS MATERIALIZED (
     SELECT share, COUNT(*) AS held FROM holdfast.run
@@ -112,7 +112,7 @@ WITH held AS MATERIALIZED (
        AND route_id IN (SELECT id FROM holdfast.route WHERE lane = :lane)
      GROUP BY share
 )
-SELECT 'held' AS what, CAST(:lane AS TEXT) AS lane, NULL AS share, CAST(COALESCE(SUM(held), 0) AS BIGINT) AS one, CAST(NULL AS BIGINT) AS two,
+SELECT 'held' AS fact, CAST(:lane AS TEXT) AS lane, NULL AS share, CAST(COALESCE(SUM(held), 0) AS BIGINT) AS one, CAST(NULL AS BIGINT) AS two,
        CAST(NULL AS BIGINT) AS three FROM held
  UNION ALL
 SELECT 'waits', :lane, NULL, 1, NULL, NULL

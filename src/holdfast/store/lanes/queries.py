@@ -15,13 +15,13 @@ class LaneQueries:
 
     def all(self) -> list[Lane]:
         """Return all lanes that have settings."""
-        rows, damaged = self._reader.sifted("lanes")
+        rows, damaged = self._reader.sound_rows("lanes")
         return lanes_from(rows, damaged)
 
     def running(self) -> dict[str, int]:
         """Return the number of runs of each lane that a session holds and that do not wait. A lane
         without such runs is left out."""
-        rows, _ = self._reader.sifted("held_by_lane")
+        rows, _ = self._reader.sound_rows("held_by_lane")
         return {row["lane"]: row["held"] for row in rows}
 
     def share_free_at(self, lane: str, share: str) -> int:

@@ -106,6 +106,7 @@ class RateWindows:
                     "count": count,
                 }
             )
+            # Full from now on: `free` computes when the next run may start.
             if window.room(limits.limit) <= count:
                 admissions.full.append(
                     {"lane": lane, "share": share, "edge": total - limits.limit, "per": limits.per}
@@ -134,7 +135,7 @@ def free(tx: Transaction, full: Iterable[Row]) -> None:
 
 def apply_new_rate(tx: Transaction, lane: Lane) -> None:
     """Apply a changed rate limit to recent admissions, too."""
-    tx.change("spend_rate", name=lane.name, free_at=0)
+    tx.change("save_rate_time", name=lane.name, free_at=0)
     tx.change("free_shares", lane=lane.name)
     full: list[Row] = []
     for row in tx.rows("admitted_shares", lane=lane.name):

@@ -33,7 +33,7 @@ SELECT wanted.value AS share, newest.number AS total, newest.at AS last_at,
     ON newest.lane = :lane AND newest.share = wanted.value
    AND newest.at = (SELECT MAX(at) FROM holdfast.rate_admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
 
--- name: look_at_birth
+-- name: usage_at_start
 -- Differs from Postgres: lists are passed as JSON. The facts that decide whether runs of these
 -- shares may start in a lane, one per row: 'held' (how many runs of the lane or of a share are
 -- running), 'waits' (some runs are claimable already) or 'began' (the last admission, its time, and
@@ -44,7 +44,7 @@ WITH held AS MATERIALIZED (
        AND route_id IN (SELECT id FROM holdfast.route WHERE lane = :lane)
      GROUP BY share
 )
-SELECT 'held' AS what, :lane AS lane, NULL AS share, COALESCE(SUM(held), 0) AS one, NULL AS two,
+SELECT 'held' AS fact, :lane AS lane, NULL AS share, COALESCE(SUM(held), 0) AS one, NULL AS two,
        NULL AS three FROM held
  UNION ALL
 SELECT 'waits', :lane, NULL, 1, NULL, NULL

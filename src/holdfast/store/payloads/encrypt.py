@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from holdfast.errors import RunExists
 from holdfast.store.clear_values import CLEAR_VALUES, GUARDED
-from holdfast.store.database import Transaction
+from holdfast.store.database import BatchTransaction, Transaction
 from holdfast.store.installation import ENCRYPTION
 from holdfast.store.payloads.operations import EncryptStore
 
 
-def encrypt_store(tx: Transaction, op: EncryptStore) -> bool:
+def encrypt_store(tx: BatchTransaction, op: EncryptStore) -> bool:
     """Mark the database as encrypted, and make it refuse values in clear.
 
     Return whether it refuses them: that needs the privilege to create triggers.

@@ -285,7 +285,9 @@ class PostgresDatabase:
             if _worth_announcing(hints) and not self._notifier.running:
                 # Only a hint: the write itself is committed.
                 with suppress(ConnectionLost, StoreError, psycopg.Error):
-                    db.rows_autocommit("tell", {"channel": CHANNEL, "name": self._notifier.name})
+                    db.rows_autocommit(
+                        "notify_channel", {"channel": CHANNEL, "name": self._notifier.name}
+                    )
         return len(passed) == len(writes)
 
     def _send_signal(self, db: Connection, signal: OutgoingSignal) -> bool:

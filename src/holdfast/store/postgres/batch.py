@@ -76,7 +76,6 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     Prune: prune.prune,
 }
 T = TypeVar("T")
-_ABOUT_ONE = (SignalRun, RequestCancel, ResumeRun, ReplayRun, RevokeLease, SetPriority, OverrideRun)
 _ORDER = (
     "insert_run",
     SPENDING,
@@ -150,6 +149,8 @@ class BatchAttempt:
 
     def write(self) -> None:
         """Write everything, in the open transaction."""
+        # Lock order of every batch: graphs by id, runs by id, then the rows below runs. So batches
+        # of two processes that write the same runs wait for each other instead of deadlocking.
         self._learn_routes()
         self._lock_graphs()
         self._lock()
@@ -159,6 +160,8 @@ class BatchAttempt:
             )
         self.planned = {}
         alone = len(self.ops) == 1
+        # Before the single operations: these kinds are frequent, and one statement serves all of
+        # them.
         self._append_frames()
         self._complete_leases()
         for place in sorted(self.unplanned):
@@ -168,7 +171,7 @@ class BatchAttempt:
             finally:
                 if self.tx.calls != calls:
                     self.called.append(self.ops[place])
-        if self.tx.news and not self.rolled_back:
+        if self.tx.member_outcomes and not self.rolled_back:
             write_outbox(self.tx)
 
     def _learn_routes(self) -> None:
@@ -179,6 +182,8 @@ class BatchAttempt:
             for place in self.unplanned
             for route in _new_routes(self.ops[place], self._routes)
         )
+        # A single start creates its route itself. Several would all miss the plan, so it pays to
+        # create their routes first and to plan again.
         if new.total() > 1:
             for route in new:
                 self.tx.route_id(route)
@@ -232,7 +237,7 @@ class BatchAttempt:
             for op in self.ops
             if type(op) is Advance and op.status in FINAL and op.graph_id is not None
         }
-        graphs = self.tx.rows("graphs_to_settle", ids=as_list(sorted(ended))) if ended else []
+        graphs = self.tx.rows("lock_graphs", ids=as_list(sorted(ended))) if ended else []
         if len(self.unplanned) == 1:  # no other operation changes the graphs before they are used
             self.tx.graphs = {row["id"]: row for row in graphs}
 
@@ -264,6 +269,7 @@ class BatchAttempt:
         places = list(group)
         passed = {places[number] for number in write(self._db, list(group.values()))}
         refused = [place for place in places if place not in passed]
+        # A guard does not say why it refused. The general way reads the run, and finds the reason.
         self.unplanned += refused
         self._limited.update(lanes_refused(group[place] for place in refused))
         extras: dict[str, list[dict[str, object]]] = {}
@@ -278,7 +284,7 @@ class BatchAttempt:
     def _accept(self, place: int) -> None:
         self.answers[place] = self.planned[place].answer
         self.tx.hints.add(self.planned[place].hints)
-        self.tx.news += self.planned[place].news
+        self.tx.member_outcomes += self.planned[place].member_outcomes
 
     def _apply(self, place: int) -> Any:
         """Apply one operation; a refused one leaves nothing behind."""
@@ -327,9 +333,12 @@ class BatchAttempt:
             return _APPLY[type(op)](self.tx, op)
         except Exception as refused:
             raise_if_passing(refused)
+            # An unexpected error of an operation that calls no user code is a fault, and must
+            # surface.
             if not isinstance(refused, HoldfastError) and not needs_savepoint(op, self._routes):
                 raise
             self.rolled_back = True
+            # Nothing will be committed: hints and routes would describe rows that do not exist.
             self.tx.hints = Hints()
             self.tx.new_routes = {}
             return refused

@@ -66,7 +66,7 @@ LANE = Lane.__struct_fields__
 
 def is_worth_while(db: Connection, op: Claim | ClaimLeases, now: int) -> bool:
     """Return whether there is anything to claim or to promote."""
-    (work,) = db.rows(SQL["look_for_work"], _question(op, now))
+    (work,) = db.rows(SQL["check_work"], _question(op, now))
     return bool(work["open"] and (work["due"] or work["ready"] or work["suspect"]))
 
 
@@ -84,7 +84,9 @@ def claim(tx: PostgresTransaction, op: Claim) -> ClaimedRuns:
         "route_ids": Numbers(number for number, _ in op.routes),
         "lanes": Texts(lane for _, lane in op.routes),
     }
-    rows = tx.unchecked("look_and_lock", session_id=op.session_id, now=tx.now, **routes)
+    # One statement tells whether to claim, and if so locks the limited lanes, in the order of their
+    # names. Lanes are locked before runs.
+    rows = tx.unchecked("check_work_and_lock", session_id=op.session_id, now=tx.now, **routes)
     state = rows[0]
     if not state["open"]:
         # The session was ended as dead: a run leased to it now would never be freed.
@@ -103,6 +105,7 @@ def claim(tx: PostgresTransaction, op: Claim) -> ClaimedRuns:
         for row in rows
         if row["name"] is not None
     }
+    # Most installations limit no lane: then the database itself chooses, in one statement.
     if not lanes and not suspects:
         return _claim_best(tx, op)
     return _claim_within_limits(
@@ -147,15 +150,17 @@ def _claim_within_limits(
         "route_ids": Numbers(number for number, _ in op.routes),
         "lanes": Texts(lane for _, lane in op.routes),
     }
-    rows = tx.rows("look_at_lanes", now=tx.now, limit=op.limit, suspects=int(suspects), **routes)
+    rows = tx.rows(
+        "claimable_by_lane", now=tx.now, limit=op.limit, suspects=int(suspects), **routes
+    )
     ready = [
         claiming.Claimable(
             row["one"], row["id"], row["lane"], bool(row["three"]), row["share"], row["two"]
         )
         for row in rows
-        if row["what"] == "ready"
+        if row["fact"] == "ready"
     ]
-    enter_usage((row for row in rows if row["what"] != "ready"), usage, windows)
+    enter_usage((row for row in rows if row["fact"] != "ready"), usage, windows)
     chosen, admissions = choose(ready, lanes, usage, windows, now=tx.now, limit=op.limit)
     if not chosen:
         return ClaimedRuns(behind=True)
@@ -213,6 +218,7 @@ def _leased_run(row: Row) -> tasks.LeasedRun:
     policy = row["policy"]
     history = row["history"]
     signals = row["signals"]
+    # The rest of the row is exactly a run, as `run_from` expects it.
     for name in _BESIDE:
         del row[name]
     events = [] if history is None else _HISTORY.decode(history)

@@ -70,6 +70,7 @@ class Connection:
     def __init__(self, address: Address, conninfo: str | None = None) -> None:
         self.address = address
         try:
+            # Autocommit: `begin` opens transactions, and single statements need none.
             self.raw = GuardedConnection.connect(
                 conninfo or address.conninfo, autocommit=True, prepare_threshold=None
             )
@@ -89,6 +90,7 @@ class Connection:
     def _configure(self) -> None:
         """Read the properties of the server, and set the session accordingly."""
         self._cursor = psycopg.Cursor(self.raw, row_factory=dict_row)  # not a cursor of user code
+        # Binary: most values are numbers and bytes, which would be escaped and parsed as text.
         self._cursor.format = pq.Format.BINARY
         self._prepared: PreparedStatements | None = None
         self._lends: bool = False
@@ -112,6 +114,8 @@ class Connection:
                 _SETTINGS + ("; SET synchronous_commit TO on" if who["durable"] == "off" else "")
             )
             self.script(_COMPRESSION)
+            # Not through a pooler: the next transaction may run in a server process that has not
+            # prepared the statement.
             self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
         prepares = self.direct and self.address.prepare
         self._append = PreparedAppend(self.raw) if prepares else None
@@ -218,6 +222,7 @@ class Connection:
         any."""
         try:
             cursor = self._script.execute(sql, prepare=False)
+            # psycopg may deallocate all prepared statements after a rollback, ours included.
             if self._prepared is not None and sql.startswith("ROLLBACK"):
                 self._prepared.forget()
             while cursor.nextset():
@@ -290,6 +295,7 @@ class Connection:
 
     def fail(self, error: psycopg.Error) -> NoReturn:
         """Raise the translated error."""
+        # An operational error without a code comes from libpq, not from the server.
         gone = self.raw.closed or (
             isinstance(error, psycopg.OperationalError) and error.sqlstate is None
         )

@@ -185,7 +185,7 @@ def _renumber_events(db: Connection) -> None:
     db.begin()
     db.script("LOCK TABLE holdfast.event, holdfast.subscription IN EXCLUSIVE MODE")
     if db.rows(SQL["is_numbered_ahead"]):
-        for query in ("translate_cursors", "number_anew", "rename_installation"):
+        for query in ("translate_cursors", "reset_event_transactions", "rename_installation"):
             db.change(SQL[query])
     db.commit()
 

@@ -272,7 +272,7 @@ class Notifier:
                 if self._unannounced and (left <= 0 or self._closed):
                     self._unannounced = False
                     announced_at = time.monotonic()
-                    db.rows_autocommit("tell", {"channel": CHANNEL, "name": self.name})
+                    db.rows_autocommit("notify_channel", {"channel": CHANNEL, "name": self.name})
                 self._receive_notifications(db)
                 if self._closed:
                     return

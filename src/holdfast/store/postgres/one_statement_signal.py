@@ -62,7 +62,7 @@ def insert_signal(
         **WAKE,
     }
     try:
-        rows = db.rows_autocommit("leave_signal", values)
+        rows = db.rows_autocommit("store_signal", values)
     except psycopg.DataError:  # the server cannot decode the waits of the run, or the payload
         return None
     return (
@@ -90,7 +90,7 @@ def find_signal(db: Connection, signal: OutgoingSignal) -> tuple[WaitDelivery, H
 
     It is recognised by the microsecond of its delivery and all of its values.
     """
-    rows = db.rows(SQL["left_signal"], _values(signal))
+    rows = db.rows(SQL["stored_signal"], _values(signal))
     return (
         (
             WaitDelivery(rows[0]["number"], rows[0]["effect"]),

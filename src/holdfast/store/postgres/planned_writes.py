@@ -158,7 +158,7 @@ class PlannedWrite:
         "head",
         "hints",
         "lines",
-        "news",
+        "member_outcomes",
         "now",
         "op",
         "parent",
@@ -173,7 +173,7 @@ class PlannedWrite:
         self.now = now
         self._routes = routes
         self.hints = Hints()
-        self.news: list[MemberOutcome] = []
+        self.member_outcomes: list[MemberOutcome] = []
         self.answer: Any = None
         self.head = ""
         self.row: dict[str, Any] = {}
@@ -200,16 +200,16 @@ class PlannedWrite:
         If the answer is lost, its rows must tell whether it was written; a write without rows of
         its own must do no harm when it is repeated.
         """
-        if self.extras or self.news or self.parent is not None:
+        if self.extras or self.member_outcomes or self.parent is not None:
             return False
         return bool(self.lines) or self.head in _REPEATABLE
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        if query == "may_lease_at_birth":  # the guarded insert checks it
+        if query == "may_lease_at_start":  # the guarded insert checks it
             return [{"limited": False}]
         raise NotBatchable(query)
 
-    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+    def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
         return self.rows(query, **values), []
 
     def change(self, query: str, **values: object) -> int:
@@ -228,6 +228,7 @@ class PlannedWrite:
         return 1
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        # The statements for these heads also mark signals as taken, which saves a statement.
         if query == "take_signal" and self.head in HEARING:
             self.taken += [value["id"] for value in values]
         else:
@@ -304,11 +305,13 @@ def _plan_effects(op: Advance, now: int, routes: dict[Route, int]) -> PlannedWri
                 planned.sources = effect.budgets
         else:
             return None
+    # Mostly so. A copy of the operation is made only if its statement covers some of the effects.
     if len(rest) == len(op.effects):
         return _plan(planned, op)
     if _plan(planned, msgspec.structs.replace(op, effects=rest)) is None:
         return None
     if planned.spending is not None:
+        # Only this head has a variant that spends, and that variant takes no signals.
         if planned.head != "append_guarded" or planned.taken:
             return None
         planned.head = SPENDING
@@ -384,6 +387,7 @@ def write(
         and len(writes[0].lines) == (head == "append_guarded")
         and not writes[0].taken
     )
+    # Fast path: one row needs no arrays.
     if is_bare and head in SQL:
         return {0} if db.change(SQL[head], writes[0].row) else set()
     query, kinds = HEADS[head]
@@ -423,11 +427,13 @@ def _payments(writes: Sequence[PlannedWrite]) -> dict[str, object]:
 def find_committed(db: Connection, writes: Sequence[PlannedWrite]) -> list[PlannedWrite]:
     """Return the writes that were committed by a statement that got no answer."""
     born = [write.row for write in writes if write.head == "insert_run"]
+    # A new run is recognised by its id, its time and its input.
     holders = (
         {row["id"]: row["session_id"] for row in db.rows(SQL["written_runs"], columns(_BORN, born))}
         if born
         else {}
     )
+    # Other writes are recognised by their events: run, number, kind and time.
     lines = [line for write in writes if write.head != "insert_run" for line in write.lines]
     written = (
         {row["id"] for row in db.rows(SQL["written_lines"], columns(_WRITTEN, lines))}
@@ -476,6 +482,7 @@ def notify_parents(tx: PostgresTransaction, writes: Iterable[PlannedWrite]) -> N
         for parent, completed in ended
         if not completed or parent[2] is None or parent[:2] not in waiting
     }
+    # Collected: many children end together, and each parent would cost statements of its own.
     deferred: Any = Later(tx)
     for state in tx.rows("load_states", ids=Texts(to_notify)) if to_notify else []:
         if state["finished_at"] is None:

@@ -80,6 +80,7 @@ class PreparedStatements:
         result = self._execute(query, values)
         if result.status != pq.ExecStatus.TUPLES_OK:
             _raise_unless_forgotten(result)
+            # Repeated at once: outside a transaction, the failed execution has written nothing.
             del self._prepared[query]
             return self(query, values)
         return self._rows(query, result)
@@ -117,9 +118,11 @@ class PreparedStatements:
     def _execute(self, query: str, values: Mapping[str, Any]) -> Any:
         name, names, formats = self._prepared.get(query) or self._prepare(query)
         arguments: list[Any] = [_encoded(values[parameter]) for parameter in names]
+        # `pgconn` is a public part of psycopg, but bypasses its bookkeeping: hence `forget`.
         return self._raw.pgconn.exec_prepared(name, arguments, formats, pq.Format.BINARY)
 
     def _rows(self, query: str, result: Any) -> list[dict[str, Any]]:
+        # The columns of a query never change, so their names and types are looked up once.
         columns = self._columns.get(query) or self._learn(query, result)
         return [
             {
@@ -131,6 +134,7 @@ class PreparedStatements:
 
     def _prepare(self, query: str) -> tuple[bytes, list[str], list[pq.Format]]:
         sql, names = NUMBERED[query]
+        # A new name after each `forget`: the server may still have the old statement.
         name = f"holdfast_{query}_{self._forgotten}".encode()
         result = self._raw.pgconn.prepare(name, sql.encode())
         if result.status != pq.ExecStatus.COMMAND_OK:

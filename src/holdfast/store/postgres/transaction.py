@@ -15,7 +15,7 @@ from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import SQL, as_list
 from holdfast.store.runs.queries import route_values
 from holdfast.store.sealing import refusal
-from holdfast.store.soundness import checked, sifted
+from holdfast.store.soundness import checked, sound_rows
 
 Kinds = dict[str, type[list[Any]]]
 
@@ -122,8 +122,8 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "at": Numbers,
         },
     ),
-    "insert_news": (
-        "insert_all_news",
+    "insert_outbox": (
+        "insert_all_outbox",
         {"graph_id": Texts, "run_id": Texts, "status": Texts, "at": Numbers, "place": Texts},
     ),
     "save_group": (
@@ -177,7 +177,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
         {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts},
     ),
     "reopen_member": ("reopen_members", {"run_id": Texts, "state": Texts}),
-    "miss_more": ("all_miss_more", {"run_id": Texts, "more": Numbers}),
+    "add_missing": ("add_all_missing", {"run_id": Texts, "more": Numbers}),
     "save_missing": ("save_all_missing", {"run_id": Texts, "missing": Numbers}),
     "ask_member": ("ask_members", {"run_id": Texts, "now": Numbers, "note": Texts}),
     "count_graph": ("count_graphs", {"id": Texts, "live": Numbers, "events": Numbers}),
@@ -199,7 +199,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
 }
 """Queries that are frequent enough for a variant with arrays: one statement for many rows."""
 
-_SETTLED = {
+_RESOLVED = {
     "end_member": "ended_",
     "save_group": "group_",
     "start_member": "started_",
@@ -208,12 +208,12 @@ _SETTLED = {
 }
 """The usual writes of a graph resolution, which one statement makes, and their prefixes in it."""
 
-_ALWAYS_SETTLED = frozenset({"end_member", "count_graph", "insert_graph_event"})
+_ALWAYS_RESOLVED = frozenset({"end_member", "count_graph", "insert_graph_event"})
 
 
-_AT_BIRTH = {
-    "may_lease_at_birth",
-    "look_at_birth",
+_AT_START = {
+    "may_lease_at_start",
+    "usage_at_start",
     "forget_admissions",
     "forget_share_admissions",
     "admit",
@@ -243,8 +243,8 @@ class PostgresTransaction:
         "calls",
         "graphs",
         "hints",
+        "member_outcomes",
         "new_routes",
-        "news",
         "now",
         "woken_parents",
     )
@@ -257,7 +257,7 @@ class PostgresTransaction:
         self.calls = 0
         """How often user code was called in it."""
         self.hints = Hints()
-        self.news: list[MemberOutcome] = []
+        self.member_outcomes: list[MemberOutcome] = []
         self.woken_parents: set[str] = set()
         self.new_routes: dict[Route, int] = {}
 
@@ -269,8 +269,8 @@ class PostgresTransaction:
     def rows(self, query: str, **values: object) -> list[Any]:
         return checked(SQL[query], self._fetch(query, values), values)
 
-    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
-        return sifted(SQL[query], self._fetch(query, values), values)
+    def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sound_rows(SQL[query], self._fetch(query, values), values)
 
     def unchecked(self, query: str, **values: object) -> list[Any]:
         """Run a named query whose rows are of several kinds, without checking them."""
@@ -279,38 +279,41 @@ class PostgresTransaction:
     def _fetch(self, query: str, values: dict[str, object]) -> list[Any]:
         return (
             self._db.rows_within(query, values)
-            if query in _AT_BIRTH
+            if query in _AT_START
             else self._db.rows(SQL[query], values)
         )
 
     def change(self, query: str, **values: object) -> int:
         return (
             self._db.change_within(query, values)
-            if query in _AT_BIRTH
+            if query in _AT_START
             else self._db.change(SQL[query], values)
         )
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        # One row as it is: arrays would only make it slower.
         if len(values) < 2:
             return sum(self.change(query, **row) for row in values)
         if query in _AS_ARRAYS:
             query, kinds = _AS_ARRAYS[query]
             return self._db.change_within(query, columns(kinds, values))
+        # A pipeline: one round trip for all rows, without a variant of the query for arrays.
         return self._db.many(SQL[query], values)
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
         # One statement instead of five; the other kinds may have no rows.
-        if changes.keys() >= _ALWAYS_SETTLED:
+        if changes.keys() >= _ALWAYS_RESOLVED:
             values: dict[str, object] = {}
-            for query, prefix in _SETTLED.items():
+            for query, prefix in _RESOLVED.items():
                 values |= columns(_AS_ARRAYS[query][1], changes.pop(query, []), prefix)
-            self._db.change_within("settle_members", values)
+            self._db.change_within("resolve_members", values)
         for query, rows in changes.items():
             self.many(query, rows)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         if len(rows) == 1 and rows[0]["session_id"] is None:
             return {str(row["id"]) for row in rows if self._db.change(SQL["insert_run"], row)}
+        # A lease at the start needs the variant for many rows, which also checks the session.
         values = {**columns(RUN_COLUMNS, rows), "asked": 1}
         return {row["id"] for row in self._db.rows_within("insert_runs", values)} if rows else set()
 
@@ -319,6 +322,7 @@ class PostgresTransaction:
         if known is not None:
             return known
         values = route_values(route)
+        # Read first: an INSERT that conflicts would use up a number of the sequence each time.
         routes = self._db.rows(SQL["find_route"], values)
         if not routes:
             self._db.change(SQL["insert_route"], values)

@@ -9,7 +9,6 @@ import psycopg
 from psycopg import pq
 from psycopg.rows import dict_row
 
-from holdfast.core.payload import Seal
 from holdfast.core.runs import Route
 from holdfast.errors import BadOption, RowDamaged
 from holdfast.store.database import Hints, MemberOutcome
@@ -18,7 +17,7 @@ from holdfast.store.postgres.dialect import CHANNEL, NUMBERED, SQL, as_list
 from holdfast.store.postgres.errors import ConnectionLost, RetryTransaction, translated
 from holdfast.store.postgres.transaction import RUN_COLUMNS, columns
 from holdfast.store.runs.queries import route_values
-from holdfast.store.soundness import checked, sifted
+from holdfast.store.soundness import checked, sound_rows
 from holdfast.store.user_connections import (
     ASYNCHRONOUS,
     LoopBoundConnection,
@@ -28,7 +27,6 @@ from holdfast.store.user_connections import (
 
 T = TypeVar("T")
 SAVEPOINT = "holdfast_start"
-_OURS = "only starts of runs are possible in the transaction of a caller"
 ACCEPTED = (
     "a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy over one of them"
 )
@@ -152,7 +150,7 @@ class PostgresUserTransaction:
         self._identity: str = identity
         self.now: int = now
         self.hints = Hints()
-        self.news: list[MemberOutcome] = []
+        self.member_outcomes: list[MemberOutcome] = []
         self.woken_parents: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if self._driver.is_idle():
@@ -188,8 +186,8 @@ class PostgresUserTransaction:
     def rows(self, query: str, **values: object) -> list[Any]:
         return checked(SQL[query], self._do(self._driver.rows, query, values), values)
 
-    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
-        return sifted(SQL[query], self._do(self._driver.rows, query, values), values)
+    def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sound_rows(SQL[query], self._do(self._driver.rows, query, values), values)
 
     def change(self, query: str, **values: object) -> int:
         return self._do(self._driver.change, query, values)
@@ -213,21 +211,6 @@ class PostgresUserTransaction:
 
     def as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
-
-    def call(self, body: Callable[[Any], bytes]) -> bytes:
-        raise BadOption(option="connection", why="a step cannot run in the transaction of a caller")
-
-    def lock_tables(self) -> None:
-        raise BadOption(option="connection", why=_OURS)
-
-    def seal(self, seal: Seal) -> None:
-        raise BadOption(option="connection", why=_OURS)
-
-    def unseal(self) -> None:
-        raise BadOption(option="connection", why=_OURS)
-
-    def refuse_clear_values(self) -> bool:
-        raise BadOption(option="connection", why=_OURS)
 
     def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         try:

@@ -19,7 +19,7 @@ class RetentionQueries:
 
     def workflows(self) -> list[str]:
         """Return the names of all workflows that were ever started, sorted."""
-        rows, _ = self._reader.sifted("routes")
+        rows, _ = self._reader.sound_rows("routes")
         return sorted({row["workflow"] for row in rows})
 
     def rules(self) -> list[RetentionRule]:

@@ -16,7 +16,7 @@ from holdfast.core.payload import Payload
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost
 from holdfast.store.budgets.operations import BudgetRefused
-from holdfast.store.database import Operation, Row, Transaction
+from holdfast.store.database import BatchTransaction, Operation, Row, Transaction
 from holdfast.store.effects import Commit, RevisionChanged
 from holdfast.store.history import append
 from holdfast.store.payloads.apply import keep
@@ -29,7 +29,7 @@ from holdfast.store.runs.operations import Advance, Advanced, Body, EndRun
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
 
-def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | BudgetRefused:
+def advance(tx: BatchTransaction, op: Advance) -> Advanced | RevisionChanged | BudgetRefused:
     """Record progress of a run as its holder. Raises LeaseLost."""
     data = None
     commit = None
@@ -99,7 +99,7 @@ def _stop_first(tx: Transaction, op: Advance, descendants: Sequence[str]) -> Adv
     return Advanced(now=tx.now, unasked=True)
 
 
-def _call(tx: Transaction, op: Advance, body: Body) -> bytes:
+def _call(tx: BatchTransaction, op: Advance, body: Body) -> bytes:
     """Call the transactional body. Its result becomes the data of the first event."""
     data = tx.call(body.call)
     offloaded: list[Payload] = []

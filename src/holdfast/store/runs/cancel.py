@@ -81,7 +81,7 @@ def cancel_children(
         part = new[:room]
         room -= len(part)
         processed.update(part)
-        states, damaged = tx.sifted("states_by_id", ids=tx.as_list(sorted(part)))
+        states, damaged = tx.sound_rows("states_by_id", ids=tx.as_list(sorted(part)))
         set_aside(tx, SetAside(damaged))
         _stop_all(tx, [state for state in states if state["finished_at"] is None], cancellation, at)
         # Read again: a child may have started others before it was locked here.
@@ -94,13 +94,14 @@ def expire_runs(tx: Transaction, op: ExpireRuns) -> int:
 
     A damaged run is set aside as stuck. Return how many runs were processed.
     """
-    rows, damaged = tx.sifted("overdue", now=tx.now, limit=op.limit)
+    rows, damaged = tx.sound_rows("overdue", now=tx.now, limit=op.limit)
     set_aside(tx, SetAside(damaged))
     overdue = [
         (state, row["deadline"])
         for row in rows
         if (state := _load_or_set_aside(tx, row["id"])) is not None
     ]
+    # Room for every run that was found, so that each call makes progress.
     room = max(PORTION, len(overdue))
     for expired, (state, deadline) in enumerate(overdue):
         if room <= 0:
@@ -261,6 +262,7 @@ def _end_unstarted(tx: Transaction, states: Sequence[tuple[Row, Cancellation]]) 
         rows.append(_end_row(tx, state, status, error, cancellation))
         end = RunEnd(state["id"], status, parent=parent_of(state), graph_id=state["graph_id"])
         ends.append(end)
+    # Statements for all runs together: a cancelled parent may have thousands of children.
     append_each(tx, lines)
     tx.many("end_run", rows)
     end_runs(tx, ends)

@@ -22,8 +22,9 @@ def claim(tx: Transaction, op: Claim) -> ClaimedRuns:
     if not tx.rows("session", session_id=op.session_id):
         # The session was ended as dead: a run leased to it now would never be freed.
         return ClaimedRuns()
+    # First: a run that has just become due may have the best rank.
     _promote(tx)
-    lanes = {lane.name: lane for lane in lanes_from(*tx.sifted("lanes"))}
+    lanes = {lane.name: lane for lane in lanes_from(*tx.sound_rows("lanes"))}
     room = LaneRoom(tx, lanes, op.limit)
     ready: list[claiming.Claimable] = []
     for route_id, lane in op.routes:
@@ -67,6 +68,7 @@ def holds_suspect(tx: Transaction, session_id: str) -> bool:
 
 def _promote(tx: Transaction) -> None:
     """Make delayed runs that are due claimable."""
+    # Asked first: mostly nothing is due, and the updates below would scan for each status.
     if not tx.rows("due", now=tx.now):
         return
     for was in WOKEN:
@@ -97,6 +99,7 @@ def lease(tx: Transaction, session_id: str, ids: list[str]) -> list[RunRecord]:
     if not claimed:
         return []
     order = {run_id: place for place, run_id in enumerate(ids)}
+    # Filtered: some of these runs may not have been claimable.
     runs = [
         run_from(row)
         for row in tx.rows("runs_by_id", ids=wanted)

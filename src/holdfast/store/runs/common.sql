@@ -158,7 +158,7 @@ UPDATE holdfast.signal SET taken = 1 WHERE id = :id;
 -- name: signals
 SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 ORDER BY id;
 
--- name: glance
+-- name: run_update
 -- What the holder of a run reads after a notification, with the signals that no wait has consumed:
 -- at least one row if the run exists.
 SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name, signal.payload,
@@ -227,7 +227,7 @@ VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused, :per_share, :share
        per_share = excluded.per_share, share_rate_limit = excluded.share_rate_limit, share_rate_per = excluded.share_rate_per,
        weights = excluded.weights, draining = excluded.draining;
 
--- name: spend_rate
+-- name: save_rate_time
 UPDATE holdfast.lane SET free_at = :free_at WHERE name = :name;
 
 -- name: insert_session
@@ -235,13 +235,13 @@ INSERT INTO holdfast.session (id, worker, host, pid, slot, started_at, beat_at, 
 VALUES (:id, :worker, :host, :pid, :slot, :started_at, :beat_at, :expires_at, :serves)
     ON CONFLICT (id) DO UPDATE SET serves = excluded.serves, beat_at = excluded.beat_at, expires_at = excluded.expires_at;
 
--- name: beat
+-- name: heartbeat
 UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = :session_id;
 
 -- name: session
 SELECT id FROM holdfast.session WHERE id = :session_id;
 
--- name: may_lease_at_birth
+-- name: may_lease_at_start
 -- No row for a session that has ended: no worker would run its runs. The limits of the lane are
 -- returned with it, so that a start cannot exceed them.
 SELECT session.id, (lane.name IS NOT NULL) AS limited, lane.name, lane.concurrency, lane.rate_limit, lane.rate_per, lane.free_at,
@@ -338,7 +338,7 @@ DELETE FROM holdfast.tag WHERE run_id = :run_id;
 -- name: delete_fanouts
 DELETE FROM holdfast.fanout WHERE run_id = :run_id;
 
--- name: touched
+-- name: changed_since_parked
 -- A holder that parks a run records the revision that it has seen. Any later change of the run
 -- makes the two differ.
 SELECT id FROM holdfast.run WHERE id = :run_id AND session_id IS NOT NULL AND (seen_revision IS NULL OR revision <> seen_revision);
@@ -476,7 +476,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
        (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
        (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
-       (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS news_at,
+       (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS outbox_at,
        (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 

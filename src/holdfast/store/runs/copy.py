@@ -12,7 +12,7 @@ from holdfast.core.payload import Seal
 from holdfast.core.runs import Cell, Route, RunRecord, RunSnapshot
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StageGone, StoreInUse, StoreNotEmpty
-from holdfast.store.database import Row, Transaction
+from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.history import append_each, last_seq
 from holdfast.store.installation import HALF_COPIED, SEALED
 from holdfast.store.lanes.apply import set_lane
@@ -121,7 +121,7 @@ def copy_runs(tx: Transaction, op: CopyRuns) -> None:
         _write(tx, op.runs)
 
 
-def begin_copy(tx: Transaction, op: BeginCopy) -> None:
+def begin_copy(tx: BatchTransaction, op: BeginCopy) -> None:
     """Empty the store of the rest of an interrupted copy, and mark it until this copy has ended.
 
     Raises StoreNotEmpty, StoreInUse.
@@ -135,14 +135,14 @@ def begin_copy(tx: Transaction, op: BeginCopy) -> None:
     tx.change("save_setting", name=HALF_COPIED, value=op.copy_id or str(tx.now))
     for lane in op.lanes:
         set_lane(tx, SetLane(lane))
-        tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
+        tx.change("save_rate_time", name=lane.name, free_at=lane.free_at)
     for table in STANDING:
         tx.many(
             f"copy_{table.name}", [_row(table, cells) for cells in op.standing.get(table.name, ())]
         )
 
 
-def begin_import(tx: Transaction, op: BeginImport) -> None:
+def begin_import(tx: BatchTransaction, op: BeginImport) -> None:
     """Mark the store until all runs are imported. Raises StoreNotEmpty, StoreInUse."""
     _refuse_workers(tx)
     if tx.rows("any_run"):
@@ -150,7 +150,7 @@ def begin_import(tx: Transaction, op: BeginImport) -> None:
     tx.change("save_setting", name=HALF_COPIED, value=str(tx.now))
 
 
-def _refuse_workers(tx: Transaction) -> None:
+def _refuse_workers(tx: BatchTransaction) -> None:
     """Raise StoreInUse if a session is open, because it could claim the runs.
 
     The tables are locked first: no session can be opened before the copy ends.
@@ -160,16 +160,16 @@ def _refuse_workers(tx: Transaction) -> None:
         raise StoreInUse()
 
 
-def end_copy(tx: Transaction, op: EndCopy) -> None:
+def end_copy(tx: BatchTransaction, op: EndCopy) -> None:
     """Remove the mark of an unfinished copy."""
     tx.change("delete_setting", name=HALF_COPIED)
-    tx.rows("settle_numbers")
+    tx.rows("continue_numbers")
     tx.hints.ready = True
     if op.seal is not None:
         _seal(tx, op.seal)
 
 
-def seal_store(tx: Transaction, op: SealStore) -> bool:
+def seal_store(tx: BatchTransaction, op: SealStore) -> bool:
     """Refuse all writes from now on, if *op.check* agrees while no other transaction can write."""
     tx.lock_tables()
     if not op.check():
@@ -178,12 +178,12 @@ def seal_store(tx: Transaction, op: SealStore) -> bool:
     return True
 
 
-def _seal(tx: Transaction, seal: Seal) -> None:
+def _seal(tx: BatchTransaction, seal: Seal) -> None:
     tx.change("save_setting", name=SEALED, value=msgspec.json.encode(seal).decode())
     tx.seal(seal)
 
 
-def unseal_store(tx: Transaction, op: UnsealStore) -> Seal | None:
+def unseal_store(tx: BatchTransaction, op: UnsealStore) -> Seal | None:
     """Accept writes again. Return the seal that was removed, or None."""
     rows = tx.rows("setting", name=SEALED)
     if not rows:

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from holdfast.core.status import Status
 from holdfast.store.budgets.reservations import release_reservations_of_run
-from holdfast.store.database import Row, Transaction
+from holdfast.store.database import MemberOutcome, Row, Transaction
 from holdfast.store.wakeup import (
-    note_member_outcome,
     notify_holder,
     notify_parent,
     release_schedule,
@@ -82,7 +81,9 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
     for end in ends:
         if end.graph_id is not None:
             result = end.result if end.status is Status.COMPLETED else None
-            note_member_outcome(tx, end.run_id, end.status, result)
+            outcome = MemberOutcome(end.graph_id, end.run_id, end.status.value, result)
+            # Resolved at the end of this transaction, or written to the outbox for a later one.
+            tx.member_outcomes.append(outcome)
     for end in ends:
         if end.releases:
             release_reservations_of_run(tx, end.run_id)

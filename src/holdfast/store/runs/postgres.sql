@@ -205,10 +205,10 @@ SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, de
     ON CONFLICT DO NOTHING
 RETURNING id;
 
--- name: may_lease_at_birth
+-- name: may_lease_at_start
 -- Differs from SQLite: the session is locked, so that no other process ends it before the runs that
 -- are leased to it at their start exist. A lane with limits is locked, too, unless another
--- transaction has locked it. The runs of the lane are found as after `look_and_lock`.
+-- transaction has locked it. The runs of the lane are found as after `check_work_and_lock`.
 WITH living AS (
     SELECT id FROM holdfast.session WHERE id = :session_id FOR KEY SHARE
 ), locked AS (
@@ -325,7 +325,7 @@ SELECT id, deadline FROM holdfast.run
  ORDER BY deadline LIMIT :limit
    FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: look_for_work
+-- name: check_work
 -- Whether a claim is worthwhile. Asked without a lock and a transaction, because mostly it is not.
 -- The query returns the first due instant rather than whether one has passed: a planner that does
 -- not know the time expects a third of all sleeping runs to be due, and reads the table for one of
@@ -359,8 +359,8 @@ UPDATE holdfast.run
                          FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING crashes >= 2 AS suspect;
 
--- name: look_and_lock
--- `look_for_work` by a process that claims if there is work: then the lanes with limits are locked,
+-- name: check_work_and_lock
+-- `check_work` by a process that claims if there is work: then the lanes with limits are locked,
 -- so that the limits hold across all machines. Until the end of the transaction, the running runs
 -- are found by index: while many runs begin and end, the planner's statistics are outdated, and it
 -- would read all runs that ever existed. A plain index scan marks dead entries, so that later scans
@@ -428,8 +428,8 @@ SELECT holdfast.columns_of(run)
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = ANY(CAST(:ids AS TEXT[]));
 
--- name: glances
--- `glance` for many runs. Differs from SQLite: lists are passed as arrays.
+-- name: run_updates
+-- `run_update` for many runs. Differs from SQLite: lists are passed as arrays.
 SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0

@@ -21,7 +21,7 @@ from holdfast.store.signals.queries import signal_from
 from holdfast.store.soundness import whole, without_route
 from holdfast.store.tables import BELOW_RUNS
 
-_DUE = ("wake_at", "deadline", "schedule", "flow_at", "attempt_until", "news_at", "stage_at")
+_DUE = ("wake_at", "deadline", "schedule", "flow_at", "attempt_until", "outbox_at", "stage_at")
 """The columns of ``next_due``, in the order of the fields of NextDue."""
 
 ALL = 2**62
@@ -119,7 +119,7 @@ class RunQueries:
 
     def update(self, run_id: str) -> RunUpdate | None:
         """Return what the holder of a run must read after a notification, or None."""
-        rows = self._reader.rows("glance", run_id=run_id)
+        rows = self._reader.rows("run_update", run_id=run_id)
         if not rows:
             return None
         return _update(rows)
@@ -127,7 +127,7 @@ class RunQueries:
     def updates(self, run_ids: Sequence[str]) -> dict[str, RunUpdate]:
         """Return the same for several runs, by id."""
         rows_by_run: dict[str, list[Any]] = {}
-        for row in self._reader.rows("glances", ids=self._reader.as_list(run_ids)):
+        for row in self._reader.rows("run_updates", ids=self._reader.as_list(run_ids)):
             rows_by_run.setdefault(row["run_id"], []).append(row)
         return {run_id: _update(rows) for run_id, rows in rows_by_run.items()}
 
@@ -157,7 +157,7 @@ class RunQueries:
     def is_touched(self, run_id: str) -> bool:
         """Return whether something reached a run that its holder had not seen when it parked the
         run."""
-        return bool(self._reader.rows("touched", run_id=run_id))
+        return bool(self._reader.rows("changed_since_parked", run_id=run_id))
 
     def tags(self, run_id: str) -> dict[str, str]:
         """Return the tags of a run."""
@@ -172,7 +172,7 @@ class RunQueries:
     def sessions(self, limit: int = -1) -> list[Session]:
         """Return the sessions that have not ended, oldest first, those without a process (that only
         hold leases) last; at most *limit*, or all if it is negative."""
-        rows, damaged = self._reader.sifted("sessions", limit=ALL if limit < 0 else limit)
+        rows, damaged = self._reader.sound_rows("sessions", limit=ALL if limit < 0 else limit)
         # A session whose id is not text is left out: no run can name it, no statement can end it.
         ids = [damage.place["id"] for damage in damaged]
         return [
@@ -190,7 +190,7 @@ class RunQueries:
     def at_work(self) -> dict[str, int]:
         """Return the number of runs that each session holds and that do not wait, by its id. A
         session that holds none is left out."""
-        rows, _ = self._reader.sifted("held_by_session")
+        rows, _ = self._reader.sound_rows("held_by_session")
         return {row["session_id"]: row["held"] for row in rows}
 
     def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:

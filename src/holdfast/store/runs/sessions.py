@@ -46,7 +46,9 @@ def heartbeat(tx: Transaction, op: Heartbeat) -> bool:
     if op.seen_notification:
         tx.change("delete_notifications", session_id=op.session_id, seen=op.seen_notification)
     return (
-        tx.change("beat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime)
+        tx.change(
+            "heartbeat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime
+        )
         == 1
     )
 
@@ -55,7 +57,7 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
     """Free the runs of a session. A run that crashes its worker repeatedly without progress is
     stuck."""
     # Damaged rows are dropped: the end of a session must not depend on them.
-    worker = tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []
+    worker = tx.sound_rows("worker_of", session_id=op.session_id)[0] if op.crashed else []
     # Before the runs are read: a claim for this session locks its row, so that after the delete
     # no further run can be leased to it.
     tx.change("delete_session", session_id=op.session_id)

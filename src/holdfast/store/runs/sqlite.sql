@@ -36,8 +36,8 @@ SELECT holdfast.columns_of(run)
 -- separately.
 INSERT INTO holdfast.large_input (run_id, input) VALUES (:run_id, :input);
 
--- name: glances
--- `glance` for many runs. Differs from Postgres: lists are passed as JSON.
+-- name: run_updates
+-- `run_update` for many runs. Differs from Postgres: lists are passed as JSON.
 SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0

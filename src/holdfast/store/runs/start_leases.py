@@ -43,7 +43,9 @@ class StartLeases:
         return {place for places in fitting for place in places}
 
     def _may(self, session_id: str, lane: str, runs: Sequence[NewRun]) -> bool:
-        sessions, damaged = self._tx.sifted("may_lease_at_birth", session_id=session_id, lane=lane)
+        sessions, damaged = self._tx.sound_rows(
+            "may_lease_at_start", session_id=session_id, lane=lane
+        )
         if damaged:
             return False  # the limits of the lane cannot be read
         if not sessions or not sessions[0]["limited"]:
@@ -65,14 +67,14 @@ class StartLeases:
             **{run.share: lane.share_rate_per for run in runs if run.share is not None},
         }
         rows = tx.rows(
-            "look_at_birth",
+            "usage_at_start",
             lane=lane.name,
             shares=tx.as_list(periods),
             since=tx.now - (lane.rate_per or 0),
             share_since=tx.now - (lane.share_rate_per or 0),
             counted=int(lane.concurrency is not None or lane.per_share is not None),
         )
-        if lane.paused or any(row["what"] == "waits" for row in rows):
+        if lane.paused or any(row["fact"] == "waits" for row in rows):
             return False
         enter_usage(rows, held, windows)
         ready = {
@@ -80,6 +82,7 @@ class StartLeases:
             for place, run in enumerate(runs)
         }
         chosen, _ = choose(list(ready.values()), lanes, held, windows, now=tx.now, limit=len(ready))
+        # All or none: a part that starts at once would overtake the queue that the rest joins.
         if len(chosen) < len(ready):
             return False
         self._begun.append((lane, windows, ready))

@@ -267,7 +267,7 @@ def _stop_others(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> No
 def _live(tx: Transaction, schedule: Schedule) -> list[str]:
     """Return the live runs of a schedule. Ticks whose runs have ended are struck off first."""
     which = {"namespace": schedule.namespace, "schedule": schedule.name}
-    tx.change("settle_ticks", **which)
+    tx.change("close_ended_ticks", **which)
     return [row["run_id"] for row in tx.rows("live_ticks", **which)]
 
 

@@ -49,7 +49,7 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
  WHERE wake_at <= :now
  ORDER BY wake_at LIMIT :limit;
 
--- name: free_schedule
+-- name: release_schedule
 -- A run has ended: ticks that waited for it are due.
 UPDATE holdfast.schedule AS schedule
    SET wake_at = :now
@@ -62,7 +62,7 @@ INSERT INTO holdfast.tick (run_id, namespace, schedule, at, kind, live, solo)
 VALUES (:run_id, :namespace, :schedule, :at, :kind, :live, :solo)
     ON CONFLICT DO NOTHING;
 
--- name: settle_ticks
+-- name: close_ended_ticks
 -- No tick has to wait for a run that has ended.
 UPDATE holdfast.tick AS tick SET live = 0
  WHERE namespace = :namespace AND schedule = :schedule AND live = 1

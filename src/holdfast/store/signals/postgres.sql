@@ -1,6 +1,6 @@
 -- Deliver a signal to a run with one statement, which commits by itself.
 
--- name: leave_signal
+-- name: store_signal
 -- `signal_run` for a run that is not parked on a condition, or only on a name: then only the name
 -- decides. It writes nothing and returns no row if the run has ended or does not exist, waits for a
 -- condition, has a wait that is past its time, or has reached its limit of signals, or if the key
@@ -55,7 +55,7 @@ SELECT written.id, number, effect, generation, revision + 1 AS revision, session
             WHEN wakes AND CAST(:tells AS BIGINT) = 1 THEN PG_NOTIFY(:channel, :teller) END AS told
   FROM written, judged;
 
--- name: left_signal
+-- name: stored_signal
 -- After a statement whose answer was lost: whether the signal was stored.
 SELECT number, effect
   FROM holdfast.signal
@@ -63,6 +63,6 @@ SELECT number, effect
    AND key IS NOT DISTINCT FROM CAST(:key AS TEXT) AND source IS NOT DISTINCT FROM CAST(:source AS TEXT)
  ORDER BY id DESC LIMIT 1;
 
--- name: tell
+-- name: notify_channel
 -- Notifies other processes that something was committed.
 SELECT pg_notify(CAST(:channel AS TEXT), CAST(:name AS TEXT));

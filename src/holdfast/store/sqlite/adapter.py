@@ -57,7 +57,7 @@ from holdfast.store.runs.operations import Advance, Advanced, StartRuns
 from holdfast.store.runs.queries import route_values
 from holdfast.store.runs.start import start_runs
 from holdfast.store.sealing import refusal
-from holdfast.store.soundness import checked, sifted
+from holdfast.store.soundness import checked, sound_rows
 from holdfast.store.sqlite import clear_values, inspection, library_check, migrate, sealing
 from holdfast.store.sqlite.connection import (
     COMMIT,
@@ -107,8 +107,8 @@ class SqliteTransaction:
         "_known_routes",
         "graphs",
         "hints",
+        "member_outcomes",
         "new_routes",
-        "news",
         "now",
         "woken_parents",
     )
@@ -118,7 +118,7 @@ class SqliteTransaction:
         self.now: int = now
         self._known_routes: dict[Route, int] = known_routes
         self.hints: Hints = Hints()
-        self.news: list[MemberOutcome] = []
+        self.member_outcomes: list[MemberOutcome] = []
         self.woken_parents: set[str] = set()
         self.graphs: dict[str, Any] = {}
         self.new_routes: dict[Route, int] = {}
@@ -127,9 +127,9 @@ class SqliteTransaction:
         sql, in_order = numbered(query)
         return checked(sql, self._db.rows(sql, in_order(values)), values)
 
-    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+    def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
         sql, in_order = numbered(query)
-        return sifted(sql, self._db.rows(sql, in_order(values)), values)
+        return sound_rows(sql, self._db.rows(sql, in_order(values)), values)
 
     def change(self, query: str, **values: object) -> int:
         sql, in_order = numbered(query)
@@ -336,7 +336,7 @@ class SqliteDatabase:
         try:
             tx = SqliteTransaction(self._db, self._now(), self._routes)
             answers = self._answers(tx, batch)
-            if tx.news:
+            if tx.member_outcomes:
                 write_outbox(tx)
             self._db.change(COMMIT)
         except BaseException as error:

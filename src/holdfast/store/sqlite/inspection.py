@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.store.rows import values_of
-from holdfast.store.soundness import as_dict
+from holdfast.store.soundness import as_mapping
 from holdfast.store.sqlite.connection import ApswConnection, StandardConnection, is_flawed
 
 Fetch = Callable[[str], list[Any]]
@@ -34,7 +34,7 @@ def _miscounted(fetch: Fetch) -> Iterator[str]:
     the integrity check of some versions of SQLite does not count these."""
     partial = "type = 'index' AND sql LIKE '% WHERE %' AND name LIKE 'holdfast%'"
     for index in map(
-        as_dict, fetch(f"SELECT name, tbl_name, sql FROM sqlite_master WHERE {partial}")
+        as_mapping, fetch(f"SELECT name, tbl_name, sql FROM sqlite_master WHERE {partial}")
     ):
         table = index["tbl_name"]
         condition = index["sql"].split(" WHERE ", 1)[1]

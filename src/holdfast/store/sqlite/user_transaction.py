@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.core.payload import Seal
 from holdfast.core.runs import Route
 from holdfast.errors import BadOption, RowDamaged, StoreBusy
 from holdfast.store.database import Hints, MemberOutcome
 from holdfast.store.runs.queries import route_values
-from holdfast.store.soundness import checked, sifted
+from holdfast.store.soundness import checked, sound_rows
 from holdfast.store.sqlite.connection import Connection, WriteLockBusy, translate
 from holdfast.store.sqlite.dialect import SQL, as_list, large_of, without_large
 from holdfast.store.sqlite.library_check import WHY
@@ -20,7 +19,6 @@ from holdfast.store.user_connections import LoopBoundConnection, is_asynchronous
 SAVEPOINT = "start_of_runs"
 """Without the prefix of Holdfast's own savepoints, which are refused on a connection that is lent
 to a step."""
-_ONLY_STARTS = "a caller's transaction can only start runs"
 
 
 class SqliteUserTransaction:
@@ -31,7 +29,7 @@ class SqliteUserTransaction:
         self._path: str = ours.path
         self.now: int = now
         self.hints: Hints = Hints()
-        self.news: list[MemberOutcome] = []
+        self.member_outcomes: list[MemberOutcome] = []
         self.woken_parents: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if not isinstance(self._raw, ours.api):
@@ -70,8 +68,8 @@ class SqliteUserTransaction:
     def rows(self, query: str, **values: object) -> list[Any]:
         return checked(SQL[query], self._execute(SQL[query], values), values)
 
-    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
-        return sifted(SQL[query], self._execute(SQL[query], values), values)
+    def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sound_rows(SQL[query], self._execute(SQL[query], values), values)
 
     def change(self, query: str, **values: object) -> int:
         before = self._total_changes()
@@ -98,21 +96,6 @@ class SqliteUserTransaction:
 
     def as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
-
-    def call(self, body: Callable[[Any], bytes]) -> bytes:
-        return body(self._raw)
-
-    def lock_tables(self) -> None:
-        raise BadOption(option="connection", why=_ONLY_STARTS)
-
-    def seal(self, seal: Seal) -> None:
-        raise BadOption(option="connection", why=_ONLY_STARTS)
-
-    def unseal(self) -> None:
-        raise BadOption(option="connection", why=_ONLY_STARTS)
-
-    def refuse_clear_values(self) -> bool:
-        raise BadOption(option="connection", why=_ONLY_STARTS)
 
     def _total_changes(self) -> int:
         changes: int = self._execute("SELECT total_changes() AS changes", ())[0]["changes"]

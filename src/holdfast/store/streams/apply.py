@@ -11,7 +11,7 @@ from holdfast.store.database import Row, Transaction
 from holdfast.store.effects import Commit, applies
 from holdfast.store.streams.operations import Appended, AppendFrames, AppendOutput, CloseStreams
 
-Said = tuple[str, Output]
+RunOutput = tuple[str, Output]
 """The id of a run, and the output to append."""
 
 _KEPT = {
@@ -32,6 +32,7 @@ def append_frames(tx: Transaction, op: AppendFrames) -> Appended:
 
 def append_all(tx: Transaction, ops: Sequence[AppendFrames]) -> list[Appended | HoldfastError]:
     """Append output for several runs, each given once. A refused run changes nothing."""
+    # Locks the runs, in the order of their ids like every writer of several runs.
     leases = {
         row["id"]: row
         for row in tx.rows("leases_of", ids=tx.as_list(sorted({op.run_id for op in ops})))
@@ -64,7 +65,7 @@ def close_streams(tx: Transaction, commit: Commit, effects: Sequence[CloseStream
         tx.change("close_streams", run_id=commit.run_id, now=tx.now, reason=effect.reason, least=1)
 
 
-def write(tx: Transaction, outputs: Sequence[Said]) -> list[Appended | HoldfastError]:
+def write(tx: Transaction, outputs: Sequence[RunOutput]) -> list[Appended | HoldfastError]:
     """Append output of runs whose lease was checked. Return for each how far it got, or the
     refusal."""
     if not outputs:
@@ -72,8 +73,11 @@ def write(tx: Transaction, outputs: Sequence[Said]) -> list[Appended | HoldfastE
     ids = tx.as_list(sorted({run_id for run_id, _ in outputs}))
     heads = {row["run_id"]: row for row in tx.rows("outputs_of", ids=ids)}
     known = {_key(row["run_id"], row): _counts(row) for row in tx.rows("open_streams_of", ids=ids)}
-    plans = [_Book(tx, run_id, output, heads.get(run_id), known) for run_id, output in outputs]
+    plans = [
+        _PlannedOutput(tx, run_id, output, heads.get(run_id), known) for run_id, output in outputs
+    ]
     accepted = [plan for plan in plans if plan.refused is None and plan.repeated is None]
+    # Streams before their frames, which refer to them.
     for query in ("insert_stream", "save_stream", "save_output", "insert_frame"):
         tx.many(query, [row for plan in accepted for row in plan.rows[query]])
     for plan in accepted:
@@ -114,7 +118,7 @@ def _counts(row: Row) -> dict[str, Any]:
     }
 
 
-class _Book:
+class _PlannedOutput:
     """The rows to be written for the output of one run."""
 
     def __init__(
@@ -144,6 +148,7 @@ class _Book:
         if state is not None:
             return dict(state, new=False)
         attempt = {"step": part.step, "attempt": part.attempt, "generation": part.generation}
+        # Only open streams were read before; this one may exist and be closed.
         if tx.rows("stream_by_attempt", run_id=self.run_id, **attempt):
             self.refused = StreamClosed(run=self.run_id, step=part.step, attempt=part.attempt)
         self._streams += 1
@@ -255,7 +260,7 @@ class _Book:
                 "number": state["number"],
                 "first_seq": state["first_seq"],
             }
-            self._trims.append(("move_first", first))
+            self._trims.append(("move_first_frame", first))
         else:
             self._trims.append(("trim_passing", {**trim, "mode": mode}))
 

@@ -44,7 +44,7 @@ DELETE FROM holdfast.frame
                 WHERE run_id = :run_id AND stream = :stream AND mode = :mode AND mode <> 'durable'
                 ORDER BY seq LIMIT :excess);
 
--- name: move_first
+-- name: move_first_frame
 UPDATE holdfast.stream
    SET first_seq = COALESCE((SELECT MIN(seq) FROM holdfast.frame AS frame
                               WHERE frame.run_id = :run_id AND frame.seq >= :first_seq AND frame.stream = :number), first_seq)

@@ -19,7 +19,7 @@ from holdfast.core.subscriptions import (
     cursor_of,
 )
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
-from holdfast.store.database import Row, Transaction
+from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.payloads.apply import fetch
 from holdfast.store.subscriptions.operations import (
     AddSubscription,
@@ -87,7 +87,7 @@ def move_cursor(tx: Transaction, op: MoveCursor) -> None:
         raise SubscriptionNotFound(subscription=op.name)
 
 
-def consume(tx: Transaction, op: Consume) -> Consumed:
+def consume(tx: BatchTransaction, op: Consume) -> Consumed:
     """Pass the next events to a function, in the transaction that moves the cursor."""
     stored = _opened(tx, AddSubscription(op.name, CURSOR, op.which, op.start))
     events, edge = page(tx, stored.place, op.which, op.limit)
@@ -172,11 +172,11 @@ def claim_webhooks(tx: Transaction, op: ClaimWebhooks) -> list[str]:
     return [row["name"] for row in tx.rows("webhooks_of", session_id=op.session_id)]
 
 
-def settle_delivery(tx: Transaction, op: RecordDelivery) -> None:
+def record_delivery(tx: Transaction, op: RecordDelivery) -> None:
     """Record the outcome of a delivery. Raises LeaseLost if another session delivers the webhook
     now."""
     written = tx.change(
-        "settle_delivery",
+        "record_delivery",
         name=op.name,
         session_id=op.session_id,
         after_tx=op.place.tx,

@@ -16,7 +16,7 @@ VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, 
 -- name: empty_numbers
 DELETE FROM holdfast.event WHERE run_id = '';
 
--- name: settle_numbers
+-- name: continue_numbers
 -- After a copy. Nothing to do in SQLite: new numbers are above the copied ones by themselves.
 SELECT 1 AS settled;
 
@@ -83,7 +83,7 @@ SELECT name FROM holdfast.subscription AS subscription
  WHERE session_id = :session_id AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id)
  ORDER BY name;
 
--- name: settle_delivery
+-- name: record_delivery
 UPDATE holdfast.subscription
    SET after_tx = :after_tx, after_id = :after_id, attempts = :attempts, next_at = :next_at, error = :error, moved_at = :now
  WHERE name = :name AND session_id = :session_id;

@@ -16,7 +16,7 @@ VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, 
 INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at, role, tx)
 VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role, CAST('1' AS xid8));
 
--- name: settle_numbers
+-- name: continue_numbers
 -- Differs from SQLite: the sequence does not know the copied numbers.
 SELECT setval(pg_get_serial_sequence('holdfast.event', 'id'),
               GREATEST((SELECT COALESCE(MAX(id), 0) FROM holdfast.event) + 1,
@@ -122,7 +122,7 @@ UPDATE holdfast.subscription AS subscription
                              WHERE (event.tx, event.id) > (CAST(CAST(after_tx AS TEXT) AS xid8), after_id)),
                            (SELECT MAX(id) FROM holdfast.event), 0);
 
--- name: number_anew
+-- name: reset_event_transactions
 UPDATE holdfast.event SET tx = CAST('1' AS xid8);
 
 -- name: rename_installation

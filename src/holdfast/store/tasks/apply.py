@@ -18,7 +18,7 @@ from holdfast.core.tasks.suspension import ENDS
 from holdfast.core.waits import Signal
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.budgets.reservations import release_reservations_of_holder
-from holdfast.store.database import Row, Transaction
+from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.effects import Commit, applies
 from holdfast.store.gates.apply import withdraw_all
 from holdfast.store.history import append_from_outside, last_seq
@@ -66,12 +66,12 @@ class ClaimStrategy(NamedTuple):
 def claim_leases(
     tx: Transaction, op: ClaimLeases, strategy: ClaimStrategy | None = None
 ) -> list[LeasedTask]:
-    """Lease ready runs, and set the alarm of those with a timeout or a deadline."""
+    """Lease ready runs, and set the end of attempts with a timeout or a deadline."""
     strategy = strategy or PLAIN
     leased_runs = strategy.lease(tx, op)
     for leased_run in leased_runs:
         if leased_run.leased.policy is not None or leased_run.leased.run.deadline is not None:
-            _arm(tx, leased_run.leased)
+            _set_attempt_end(tx, leased_run.leased)
     if op.judge is not None:
         _judge(
             tx,
@@ -131,7 +131,7 @@ def _lease_plainly(tx: Transaction, op: ClaimLeases) -> list[LeasedRun]:
     return lease_each(tx, op, claim, lease)
 
 
-def _advance_each(tx: Transaction, changes: Sequence[Advance]) -> None:
+def _advance_each(tx: BatchTransaction, changes: Sequence[Advance]) -> None:
     for change in changes:
         advance(tx, change)
 
@@ -202,8 +202,8 @@ def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None
     end_runs(tx, [RunEnd(completion.run_id, Status.COMPLETED, closes=True) for completion in done])
 
 
-def _arm(tx: Transaction, leased: LeasedTask) -> None:
-    """Set the alarm that revokes the lease at the attempt's timeout or the run's deadline."""
+def _set_attempt_end(tx: Transaction, leased: LeasedTask) -> None:
+    """Set the time at which the lease is revoked: the attempt's timeout or the run's deadline."""
     policy = (
         None
         if leased.policy is None
@@ -217,7 +217,7 @@ def _arm(tx: Transaction, leased: LeasedTask) -> None:
     ]
     if ends:
         tx.change(
-            "set_alarm",
+            "set_attempt_until",
             run_id=leased.run.id,
             until=min(ends),
             generation=leased.run.generation,
@@ -227,9 +227,9 @@ def _arm(tx: Transaction, leased: LeasedTask) -> None:
 
 @applies(SetAttemptDeadline)
 def set_deadline(tx: Transaction, commit: Commit, effects: Sequence[SetAttemptDeadline]) -> None:
-    """Set the alarm of a run that is parked without a holder."""
+    """Set the time at which a run that is parked without a holder is resolved."""
     tx.many(
-        "set_alarm",
+        "set_attempt_until",
         [
             {
                 "run_id": commit.run_id,
@@ -267,8 +267,8 @@ def expire_attempts(tx: Transaction, op: ExpireAttempts) -> int:
     """Revoke the leases of overdue attempts, and resolve suspended runs whose time is up."""
     overdue = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)
     for row in overdue:
-        # Also for attempts that have ended since: an alarm that has rung must not be found again.
-        tx.change("disarm_attempt", run_id=row["run_id"])
+        # Also for attempts that have ended since: the next call must not find them again.
+        tx.change("clear_attempt_until", run_id=row["run_id"])
     late = [row for row in overdue if row["held"]]
     for row in late:
         _time_out(tx, row, op.dice)
@@ -354,7 +354,7 @@ def _take_back(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
     status = after(status, Move.WAKE) if parked else status
     rank = None if wake_at is not None else claiming.rank(tx.now, state["priority"])
     release_reservations_of_holder(tx, state["id"])
-    tx.change("take_back", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
+    tx.change("revoke_lease", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
     tx.change(
         "close_streams", run_id=state["id"], now=tx.now, reason=CloseReason.TAKEN_BACK, least=1
     )
@@ -385,6 +385,7 @@ def override_run(tx: Transaction, op: OverrideRun) -> Status:
     state = _load(tx, op.run_id, op.namespace)
     _note(tx, op.run_id, EventKind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
     kind = EventKind.RUN_COMPLETED if op.status is Status.COMPLETED else EventKind.RUN_FAILED
+    # Gates close with their run: a decision after the end would reach no program.
     seq = withdraw_all(
         tx, op.run_id, f"the run was ended by hand: {op.reason}", last_seq(tx, op.run_id) + 1
     )

@@ -3,13 +3,13 @@
 -- name: insert_task
 INSERT INTO holdfast.task (run_id, policy) VALUES (:run_id, :policy) ON CONFLICT DO NOTHING;
 
--- name: set_alarm
+-- name: set_attempt_until
 -- When ExpireAttempts must process a run: its attempt reaches its timeout, or it is parked without
 -- a holder until then.
 INSERT INTO holdfast.task (run_id, policy, attempt_until, generation) VALUES (:run_id, :policy, :until, :generation)
     ON CONFLICT (run_id) DO UPDATE SET attempt_until = excluded.attempt_until, generation = excluded.generation;
 
--- name: disarm_attempt
+-- name: clear_attempt_until
 UPDATE holdfast.task SET attempt_until = NULL WHERE run_id = :run_id;
 
 -- name: overdue_attempts
@@ -31,13 +31,13 @@ SELECT run.id, namespace, status, priority, generation, revision, session_id, cr
 
 -- name: renew_session
 -- An expired session stays expired, even if its runs have not been taken over yet. Workers use
--- `beat` instead.
+-- `heartbeat` instead.
 UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = :session_id AND expires_at >= :now AND pid = 0;
 
 -- name: save_waits
 UPDATE holdfast.run SET waits = :waits WHERE id = :run_id;
 
--- name: take_back
+-- name: revoke_lease
 -- The holder loses its lease.
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = :wake_at, waits = NULL, session_id = NULL, generation = generation + 1

@@ -93,7 +93,7 @@ class SetAttemptDeadline(Effect):
 
 class ExpireAttempts(Operation):
     """End attempts that have exceeded their timeout: each is retried or fails as its policy says.
-    Runs that are parked past their alarm are woken or ended. ``dice`` is the random number, at
+    Runs that are parked past their time are woken or ended. ``dice`` is the random number, at
     least 0 and below 1, for the jitter of retries.
 
     Answers:

@@ -5,7 +5,7 @@ SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE 
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
 -- name: lease_ready
--- `look_for_work`, `claim_ready`, `lease_facts`, `lease_histories` and `signals_of` in one
+-- `check_work`, `claim_ready`, `lease_facts`, `lease_histories` and `signals_of` in one
 -- statement, for explicit leases; at least one row. It leases nothing if more than the rank
 -- decides, or if something is due: then the caller continues step by step. Nor does it lease a run
 -- that changed between the read and its lock, because the returned history is as old as the read.

@@ -36,7 +36,7 @@ def resolve_overdue(tx: Transaction, state: Row) -> Status | None:
             wait["gives_up"], condition, tx.now, escalated=wait.get("escalated_at") is not None
         )
         if again is not None:
-            _set_alarm(tx, state, again)
+            _set_next_check(tx, state, again)
         return None
     missing = [] if tally is None else tally.missing()
     return _give_up(tx, state, wait, missing)
@@ -77,9 +77,13 @@ def _wait_of(state: Row) -> dict[str, Any] | None:
     return next((wait for wait in waits if wait.get("kind") == "wait"), None)
 
 
-def _set_alarm(tx: Transaction, state: Row, until: int) -> None:
+def _set_next_check(tx: Transaction, state: Row, until: int) -> None:
     tx.change(
-        "set_alarm", run_id=state["id"], until=until, generation=state["generation"], policy=b"{}"
+        "set_attempt_until",
+        run_id=state["id"],
+        until=until,
+        generation=state["generation"],
+        policy=b"{}",
     )
 
 

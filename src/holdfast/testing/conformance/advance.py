@@ -63,16 +63,16 @@ class AdvanceConformance(StoreFixture):
         assert runs == {run_id: store.runs.get(run_id) for run_id in ("r1", "r3")}
         assert store.runs.by_id([]) == []
 
-    def test_glances_of_several_runs_can_be_read_together(self, store: Store) -> None:
+    def test_updates_of_several_runs_can_be_read_together(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
             self.hold(store, run_id)
         for name in ("go", "on"):
             self.do(store, SignalRun("r2", name, b"1"))
 
-        glances = store.runs.updates(["r3", "none", "r2"])
+        updates = store.runs.updates(["r3", "none", "r2"])
 
-        assert glances == {run_id: store.runs.update(run_id) for run_id in ("r2", "r3")}
-        assert [signal.name for signal in glances["r2"].signals] == ["go", "on"]
+        assert updates == {run_id: store.runs.update(run_id) for run_id in ("r2", "r3")}
+        assert [signal.name for signal in updates["r2"].signals] == ["go", "on"]
 
     def test_the_last_checkpoint_of_a_run_counts_unless_the_run_was_replayed_since(
         self, store: Store

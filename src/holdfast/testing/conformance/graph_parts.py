@@ -19,7 +19,7 @@ from holdfast.errors import (
     LaneDraining,
     MemberElsewhere,
 )
-from holdfast.store.graphs import resolution, sweep
+from holdfast.store.graphs import portions, sweep
 from holdfast.store.graphs.operations import (
     AddMembers,
     GraphStage,
@@ -29,6 +29,7 @@ from holdfast.store.graphs.operations import (
     SweepStages,
     WriteStagePart,
 )
+from holdfast.store.graphs.queued_writes import QueuedWrites
 from holdfast.store.lanes.operations import SetLane
 from holdfast.store.runs.operations import STAGE_TTL
 from holdfast.store.store import Store
@@ -293,7 +294,7 @@ class GraphPortionConformance(GraphFixture):
     def test_very_many_members_start_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(resolution, "PORTION", 2)
+        monkeypatch.setattr(portions, "PORTION", 2)
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(5)))
 
         assert list(self.member_states(store).values()).count("started") == 2
@@ -302,7 +303,7 @@ class GraphPortionConformance(GraphFixture):
     def test_an_outcome_with_very_many_dependents_is_resolved_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(resolution, "LINKS", 2)
+        monkeypatch.setattr(portions, "LINKS", 2)
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(
             store, self.new_member("a"), *below, self.new_member("z", [(["a"], 1), (["m0"], 1)])
@@ -326,16 +327,16 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(
             store, self.new_member("a"), *below, *others, self.new_member("z", [(["b0"], 1)])
         )
-        monkeypatch.setattr(resolution, "LINKS", 15)
-        monkeypatch.setattr(resolution, "PORTION", 10)
+        monkeypatch.setattr(portions, "LINKS", 15)
+        monkeypatch.setattr(portions, "PORTION", 10)
         asked: list[str] = []
-        ask = resolution.GraphResolution.ask
+        ask = QueuedWrites.ask
 
-        def counted(resolution: resolution.GraphResolution, query: str, **values: object) -> Any:
+        def counted(writes: QueuedWrites, query: str, **values: object) -> Any:
             asked.append(query)
-            return ask(resolution, query, **values)
+            return ask(writes, query, **values)
 
-        monkeypatch.setattr(resolution.GraphResolution, "ask", counted)
+        monkeypatch.setattr(QueuedWrites, "ask", counted)
         self.end_members(store, "a", *(f"b{number}" for number in range(8)))
         self.resolve_all(store)
 
@@ -353,16 +354,16 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), *below, last)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(resolution, "PORTION", 2)
-        monkeypatch.setattr(resolution, "LINKS", 4)
+        monkeypatch.setattr(portions, "PORTION", 2)
+        monkeypatch.setattr(portions, "LINKS", 4)
         self.replay_member(store, "z")
         counts = [self.replayed_count(store)]
         while self.resolve_graphs(store).more:
             counts.append(self.replayed_count(store))
         counts.append(self.replayed_count(store))
 
-        portions = [after - before for before, after in zip([0, *counts], counts, strict=False)]
-        assert max(portions) <= 3
+        sizes = [after - before for before, after in zip([0, *counts], counts, strict=False)]
+        assert max(sizes) <= 3
         assert counts[-1] == 9
         assert set(self.member_states(store).values()) == {"started", "waiting"}
         self.end_members(store, "a")
@@ -381,8 +382,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below, both)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(resolution, "PORTION", 1)
-        monkeypatch.setattr(resolution, "LINKS", 2)
+        monkeypatch.setattr(portions, "PORTION", 1)
+        monkeypatch.setattr(portions, "LINKS", 2)
         self.replay_member(store, "a")
         (run,) = [run for run in self.claim(store) if run.id == "g::a"]
         self.finish(store, run, status=again)
@@ -403,8 +404,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), *below)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(resolution, "PORTION", 1)
-        monkeypatch.setattr(resolution, "LINKS", 1)
+        monkeypatch.setattr(portions, "PORTION", 1)
+        monkeypatch.setattr(portions, "LINKS", 1)
         self.replay_member(store, "a")
         for run in self.claim(store):
             self.finish(store, run, status=Status.FAILED)
@@ -422,8 +423,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(resolution, "PORTION", 1)
-        monkeypatch.setattr(resolution, "LINKS", 1)
+        monkeypatch.setattr(portions, "PORTION", 1)
+        monkeypatch.setattr(portions, "LINKS", 1)
         self.replay_member(store, "a")
         self.extend_graph(
             store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)])
@@ -454,8 +455,8 @@ class GraphPortionConformance(GraphFixture):
         self.stage_graph(store, self.new_member("a"), *below)
         self.end_members(store, "a", status=Status.FAILED)
         self.resolve_all(store)
-        monkeypatch.setattr(resolution, "PORTION", 1)
-        monkeypatch.setattr(resolution, "LINKS", 1)
+        monkeypatch.setattr(portions, "PORTION", 1)
+        monkeypatch.setattr(portions, "LINKS", 1)
         self.replay_member(store, "a")
         self.cancel_graph(store)
 

@@ -406,9 +406,9 @@ class DeadlineConformance(StoreFixture):
             Status.CANCELLING,
             "deadline",
         )
-        glance = store.runs.update("r1")
-        assert glance is not None
-        assert glance.cancelled_at == self.get(store).deadline
+        update = store.runs.update("r1")
+        assert update is not None
+        assert update.cancelled_at == self.get(store).deadline
         assert self.claimed(store) == ["r1"]
 
     def test_an_expired_run_is_asked_to_stop_once_even_if_it_waits_during_compensation(

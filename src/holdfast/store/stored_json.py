@@ -1,0 +1,84 @@
+"""The columns that hold JSON, and the check that it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.envelope import is_sealed
+from holdfast.core.flows.model import FlowWait
+from holdfast.core.gates.model import EntryDetail, GateTerms
+from holdfast.core.graphs.model import MemberSpec
+from holdfast.core.schedules import rules
+from holdfast.core.subscriptions import EventFilter
+from holdfast.core.tasks.policy import TaskPolicy
+
+
+class Parked(msgspec.Struct):
+    """The fields that every kind of wait of a parked run has; other code reads the rest."""
+
+    kind: str
+    step: str | None = None
+    until: int | None = None
+    gives_up: int | None = None
+
+
+JSON: Mapping[str, Mapping[str, Any]] = {
+    "run": {"waits": list[Parked]},
+    "session": {"serves": dict[str, Any]},
+    "lane": {"weights": dict[str, float]},
+    "gate": {
+        "terms": GateTerms,
+        "assignees": tuple[str, ...],
+        "roles": tuple[str, ...],
+        "data": Any,
+    },
+    "gate_entry": {"detail": EntryDetail},
+    "schedule": {"tags": dict[str, str], "queued": list[int], "rule": dict[str, Any]},
+    "task": {"policy": TaskPolicy},
+    "flow": {"wait": FlowWait, "state": Any},
+    "flow_step": {"result": Any},
+    "flow_event": {"payload": Any},
+    "graph": {"summary": dict[str, int]},
+    "graph_event": {"data": Any},
+    "graph_member": {"spec": MemberSpec},
+    "subscription": {"which": EventFilter},
+}
+"""The columns that hold JSON of the engine itself, with their types. Values of users may be sealed,
+and are checked where they are opened."""
+
+
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "run": ("input", "result", "error"),
+    "large_input": ("input",),
+    "event": ("data", "error"),
+    "signal": ("payload",),
+    "schedule": ("input",),
+    "graph_member": ("input",),
+}
+"""The columns that hold values of users: JSON or sealed, unless a codec of the user writes another
+format."""
+
+
+def wrong_json(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a row whose JSON cannot be read or used, each with the reason."""
+    for name, kind in JSON.get(table, {}).items():
+        why = unreadable_json(table, name, row.get(name), kind)
+        if why is not None:
+            yield name, why
+
+
+def unreadable_json(table: str, name: str, value: object, kind: Any) -> str | None:
+    """Return why a JSON value of a column cannot be read or used; None if it can, or if it is
+    sealed."""
+    if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
+        return None
+    try:
+        msgspec.json.decode(value, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"it cannot be read: {error}"
+    if (table, name) == ("schedule", "rule") and isinstance(value, str):
+        return rules.fault(value)
+    return None
