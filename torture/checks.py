@@ -9,11 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from holdfast import Engine
-from holdfast.core.events import Event
-from holdfast.core.runs import RunRecord
+from holdfast.views.events import EventView
+from holdfast.views.runs import RunView
 from torture import workflows
 from torture.ledger import Entry
 
@@ -99,8 +97,8 @@ def check_errors(evidence: Evidence) -> Iterator[str]:
 
 def check_start(
     engine: Engine,
-    runs: dict[str, RunRecord],
-    histories: dict[str, list[Event]],
+    runs: dict[str, RunView],
+    histories: dict[str, list[EventView]],
     run_id: str,
     shape: str,
     n: int,
@@ -123,7 +121,7 @@ def check_start(
                 yield f"{shape} {run_id} is {run.status}, and must have failed"
             return
         expected = result(run_id, n)
-    if run.status != "completed" or msgspec.json.decode(run.result or b"null") != expected:
+    if run.status != "completed" or run.result != expected:
         yield (
             f"{shape} {run_id} is {run.status} with {run.result!r}, not {expected!r}; error:"
             f" {run.error!r}"
@@ -146,7 +144,7 @@ def check_graph(engine: Engine, graph_id: str, n: int) -> Iterator[str]:
         yield f"graph {graph_id} is {status} with {result}, not {workflows.diamond_result(n)}"
 
 
-def check_history(run_id: str, shape: str, history: list[Event]) -> Iterator[str]:
+def check_history(run_id: str, shape: str, history: list[EventView]) -> Iterator[str]:
     """Find runs whose history lacks steps, or has too many: a step that was done and not recorded
     is one of them."""
     steps = sorted(event.step or "" for event in history if event.kind == "step_completed")
@@ -154,7 +152,7 @@ def check_history(run_id: str, shape: str, history: list[Event]) -> Iterator[str
         yield f"{shape} {run_id} has recorded {steps}"
 
 
-def check_effects(run: RunRecord, history: list[Event], evidence: Evidence) -> Iterator[str]:
+def check_effects(run: RunView, history: list[EventView], evidence: Evidence) -> Iterator[str]:
     """Find recorded steps that never happened, and steps that happened under another run's name."""
     done = {
         (entry.facts["step"], entry.facts["attempt"]) for entry in evidence.effects.get(run.id, [])
@@ -194,16 +192,12 @@ def check_order(evidence: Evidence) -> Iterator[str]:
                 latest = entry
 
 
-def check_tokens(histories: dict[str, list[Event]], evidence: Evidence) -> Iterator[str]:
+def check_tokens(histories: dict[str, list[EventView]], evidence: Evidence) -> Iterator[str]:
     """Find outcomes that a later step was given, so that they were recorded, and that are lost or
     differ now."""
     for run_id, effects in evidence.effects.items():
         history = histories.get(run_id, [])
-        recorded = [
-            msgspec.json.decode(event.data or b"null")
-            for event in history
-            if event.kind == "step_completed"
-        ]
+        recorded = [event.data for event in history if event.kind == "step_completed"]
         for entry in effects:
             known = entry.facts.get("known", [])
             if known != recorded[: len(known)]:
@@ -213,7 +207,7 @@ def check_tokens(histories: dict[str, list[Event]], evidence: Evidence) -> Itera
                 )
 
 
-def check_output(engine: Engine, run_id: str, history: list[Event]) -> Iterator[str]:
+def check_output(engine: Engine, run_id: str, history: list[EventView]) -> Iterator[str]:
     """Find output with gaps, repetitions or another order: of an attempt that died a beginning is
     there, of the last one all."""
     expected = list(range(workflows.FRAMES))
@@ -234,7 +228,7 @@ def check_output(engine: Engine, run_id: str, history: list[Event]) -> Iterator[
 
 
 def check_entries(
-    histories: dict[str, list[Event]], entries: list[tuple[Any, ...]]
+    histories: dict[str, list[EventView]], entries: list[tuple[Any, ...]]
 ) -> Iterator[str]:
     """Find transactional steps that did not take effect exactly once."""
     counts = Counter(entries)
@@ -248,7 +242,7 @@ def check_entries(
         yield f"{run_id} {step} is not recorded and took effect {count} times"
 
 
-def check_leases(runs: dict[str, RunRecord], evidence: Evidence) -> Iterator[str]:
+def check_leases(runs: dict[str, RunView], evidence: Evidence) -> Iterator[str]:
     """Find tasks that were leased again after their completion was acknowledged, or twice under one
     generation."""
     completed: dict[str, Entry] = {}

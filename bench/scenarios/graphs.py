@@ -93,8 +93,8 @@ def _quorum(engine: Any, place: Place, *, waiting: bool) -> float:
     graph.add(ours.job, 1, name="last").after(first, *members, need="any", rest="cancel")
     run = engine.graphs.start(graph)
     if waiting:
-        which = {"workflow": ours.listener.name, "status": "waiting", "limit": 2 * place.width}
-        wait_until(lambda: len(list(engine.runs(**which))), place.width)
+        which = {"workflow": ours.listener.name, "status": "waiting"}
+        wait_until(lambda: engine.runs(**which).count(), place.width)
     wait_until(lambda: int(_is_waiting(engine, f"{run.id}::first")), 1)
     began = time.perf_counter()
     engine.signal(f"{run.id}::first", "go")

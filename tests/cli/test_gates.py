@@ -23,7 +23,7 @@ def ask(call, database):
     def ask(**options):
         with Engine(database, workflows=[asks_on_the_command_line]) as engine:
             run = engine.start(asks_on_the_command_line, options)
-            wait_until(lambda: run.record.waits is not None)
+            wait_until(lambda: run.record.waits)
             return run.id
 
     return ask

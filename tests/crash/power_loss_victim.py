@@ -61,9 +61,7 @@ def judge(image: pathlib.Path, facts: list[list[object]], *, finish: bool) -> li
             run = runs.get(str(run_id))
             if run is None:
                 findings.append(f"{run_id} was acknowledged and is lost")
-            elif kind == "completed" and (
-                run.status != "completed" or json.loads(run.result or b"null") != value
-            ):
+            elif kind == "completed" and (run.status != "completed" or run.result != value):
                 findings.append(f"{run_id} had completed with {value} and is {run.status}")
         if finish:
             findings += _finish(engine, facts)

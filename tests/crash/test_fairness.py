@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -34,11 +35,11 @@ def narrow(store):
 def keeps_its_rates(lab):
     """In no window did more begin than may."""
     runs = [run for run in lab.engine.runs() if run.lane == "narrow" and run.started_at is not None]
-    for began, limit, per in [([run.started_at for run in runs], 3, 90_000_000)] + [
-        ([run.started_at for run in runs if run.share == share], 1, 60_000_000) for share in "ab"
+    for began, limit, per in [([run.started_at for run in runs], 3, 90)] + [
+        ([run.started_at for run in runs if run.share == share], 1, 60) for share in "ab"
     ]:
         assert all(
-            late - early >= per
+            late - early >= timedelta(seconds=per)
             for early, late in zip(sorted(began), sorted(began)[limit:], strict=False)
         )
 

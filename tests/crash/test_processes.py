@@ -165,7 +165,7 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
     assert len(done) == runs * 5
     assert repeated <= kills * concurrency
     assert {run.id: run.result for run in engine.runs().page(limit=1000)} == {
-        f"run-{n}": b"%d" % (5 * n + 10) for n in range(runs)
+        f"run-{n}": 5 * n + 10 for n in range(runs)
     }
     assert engine.database.check() == []
 

@@ -258,7 +258,9 @@ def test_a_missing_key_is_named_and_loses_nothing(database):
         with pytest.raises(KeyMissing):
             engine.run(run.id).history()
         assert {one.status for one in engine.runs()} == {"stuck", "completed"}
-        assert engine.run(run.id).record.input.startswith(b"\x00k1\x00")
+        unread = "<encrypted with key k1, which is not known here>"
+        assert engine.run(run.id).record.input == unread
+        assert {one.input for one in engine.runs()} == {unread}
     with Engine(database, codec=k2()) as engine:  # the key is back: it goes on by itself
         assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
         assert engine.database.check() == []

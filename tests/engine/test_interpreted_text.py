@@ -114,5 +114,5 @@ def test_a_changed_text_diverges_at_its_line_before_anything_new_runs(database):
         history = lab.history(run)
 
     assert history[-1].kind == EventKind.RUN_STUCK
-    assert b'"where":"text:1"' in (history[-1].error or b"")
+    assert history[-1].error.facts["where"] == "text:1"
     assert calls == ["a"]

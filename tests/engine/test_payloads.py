@@ -14,7 +14,6 @@ import holdfast
 from holdfast import AsyncEngine, Engine, Fail, gather, map, step, wait_signal, workflow
 from holdfast.codecs import Compressed
 from holdfast.connect.open_store import open_store
-from holdfast.core.envelope import digest_of, is_sealed
 from holdfast.core.envelope import head as sealed_head
 from holdfast.core.payload import Payload
 from holdfast.errors import BadData, BadOption, RunExists, RunFailed
@@ -116,7 +115,7 @@ def test_a_large_value_is_kept_apart_and_comes_back(engine):
 
     assert run.result(timeout=20) == text
     assert payloads(engine) == 2  # the input is a list with the text in it, the result is the text
-    assert (len(run.record.input), len(run.record.result)) == (LARGE + 4, LARGE + 2)
+    assert (run.record.input, run.record.result) == ([text], text)
 
 
 def test_the_same_large_value_is_kept_once(engine):
@@ -189,8 +188,8 @@ def test_lists_do_not_load_what_is_kept_apart(engine):
     run.result(timeout=20)
     (listed,) = list(engine.runs())
 
-    assert is_sealed(listed.input) and len(listed.input) < 100
-    assert digest_of(listed.result) is not None
+    assert listed.input == f"<{LARGE + 4} bytes, kept apart>"
+    assert listed.result == f"<{LARGE + 2} bytes, kept apart>"
 
 
 def test_the_same_key_with_the_same_large_input_is_the_same_run(engine):
@@ -236,7 +235,7 @@ def test_a_fork_outlives_its_original(engine):
     internals(engine).writer.call(_prune_only(engine, run.id))
 
     assert engine.run(fork.id).history()[0].kind == "step_completed"
-    assert len(engine.run(fork.id).history()[0].data) == LARGE + 2
+    assert len(engine.run(fork.id).history()[0].data) == LARGE
 
 
 def _prune_only(engine, run_id):
@@ -313,7 +312,7 @@ def test_compressed_values_come_back(database):
         assert run.result(timeout=20) == "ab" * 5000
         (stored,) = execute(database, "SELECT input FROM holdfast.run")
         assert len(bytes(stored[0])) < 200
-        assert engine.runs().first().input == b'["' + b"ab" * 5000 + b'"]'
+        assert engine.runs().first().input == ["ab" * 5000]
     with Engine(database) as engine:
         assert engine.run(run.id).result(timeout=20) == "ab" * 5000
 
@@ -325,7 +324,7 @@ def test_an_async_engine_does_the_same(database):
         async with AsyncEngine(database) as engine:
             run = await engine.start(producing_text, LARGE)
             assert await run.result(timeout=20) == noise(LARGE)
-            assert len((await run.history())[0].data) == LARGE + 2
+            assert (await run.history())[0].data == noise(LARGE)
             run = await engine.start(listening)
             await run.signal("text", noise(1_000_000))
             assert await run.result(timeout=20) == 1_000_000

@@ -341,7 +341,7 @@ def test_runs_go_to_their_route_and_why_names_the_schedule(place):
             "slow",
             7,
             "3",
-            3_600_000_000,
+            timedelta(hours=1),
         )
         why = lab.engine.why(run.id)
         assert why.blockers[-1].text == "the schedule hourly started it for 2026-03-28 13:00:00 UTC"

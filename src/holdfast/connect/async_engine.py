@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from holdfast.authoring.python.workflow import Workflow
 from holdfast.connect import run_procedures
@@ -37,9 +37,7 @@ from holdfast.service.instants import Moment
 from holdfast.service.starts import refuse_debounce
 from holdfast.store.clock import Clock
 from holdfast.store.signals.operations import MOST_SIGNALS
-
-if TYPE_CHECKING:
-    from holdfast.core.why.model import Why
+from holdfast.views.why import WhyView
 
 T = TypeVar("T")
 
@@ -464,7 +462,7 @@ class AsyncEngine:
         that fork."""
         return await AsyncRun(self._calls, run_id).fork(from_step=from_step, id=id)
 
-    async def why(self, run_id: str) -> Why:
+    async def why(self, run_id: str) -> WhyView:
         """Explain what a run waits for, what blocks it, and what would let it continue."""
         return await AsyncRun(self._calls, run_id).why()
 

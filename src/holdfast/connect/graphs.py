@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from holdfast.connect import graph_procedures
+from holdfast.connect import graph_procedures, run_views
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.connect.open_store import open_store
@@ -19,9 +19,7 @@ from holdfast.service.export import export_graph
 from holdfast.service.instants import Moment
 from holdfast.views import graphs as views
 from holdfast.views.graphs import GraphEventView, GraphView
-
-if TYPE_CHECKING:
-    from holdfast.core.why.model import Why
+from holdfast.views.why import WhyView
 
 
 class AsyncGraphRun:
@@ -137,11 +135,11 @@ class AsyncGraphs:
 
         return await self._calls.call(copy)
 
-    async def why(self, graph_id: str, member: str) -> Why:
+    async def why(self, graph_id: str, member: str) -> WhyView:
         """Explain what a member waits for: the members that are missing, and what would let it
         continue. Raises GraphNotFound, MemberNotFound."""
         return await self._calls.call(
-            lambda parts: parts.why(parts.graphs.member(graph_id, member).run_id)
+            lambda parts: run_views.why(parts, parts.graphs.member(graph_id, member).run_id)
         )
 
     async def extend(self, graph_id: str, graph: Graph, *, revision: int | None = None) -> int:

@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.connect import run_views
 from holdfast.connect.blocking.engine import Engine
+from holdfast.connect.components import Components
 from holdfast.connect.open_store import file_of, open_store
 from holdfast.core import associated_data
 from holdfast.core.budgets import rules as budget_rules
@@ -28,7 +30,6 @@ from holdfast.errors import FlowNotFound, GateNotFound, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.export import tree
 from holdfast.service.instants import Moment, moment
-from holdfast.service.why import why
 from holdfast.store.database import CheckProgress
 from holdfast.store.gates.operations import GateFilter
 from holdfast.store.installation import ENCRYPTION
@@ -41,13 +42,12 @@ from holdfast.views import (
     steps,
     streams,
 )
-from holdfast.views import why as why_views
 from holdfast.views.budgets import ReservationView
 from holdfast.views.events import EventView
 from holdfast.views.gates import GateView
 from holdfast.views.runs import RunDetailView, RunView
 from holdfast.views.streams import ProgressView
-from holdfast.views.values import instant
+from holdfast.views.values import decoder, instant
 from holdfast.views.why import WhyView
 
 SHORTEST = 6
@@ -74,7 +74,7 @@ def opened(
         engine = Engine(
             url, store=store, workflows=[], codec=codec, read_only_values=True, namespace=namespace
         )
-        yield OpenDatabase(engine, store, engine._calls.open().sealer, namespace)
+        yield OpenDatabase(engine, namespace)
     finally:
         store.close()
 
@@ -82,14 +82,13 @@ def opened(
 class OpenDatabase:
     """An open installation: an engine for requests, and reads that return views."""
 
-    def __init__(
-        self, engine: Engine, store: Store, sealer: PayloadSealer, namespace: str | None
-    ) -> None:
+    def __init__(self, engine: Engine, namespace: str | None) -> None:
         self.engine: Engine = engine
         self.namespace: str | None = namespace
         """The only namespace that is read; None for all."""
-        self._store: Store = store
-        self._sealer: PayloadSealer = sealer
+        self._parts: Components = engine._calls.open()
+        self._store: Store = self._parts.store
+        self._sealer: PayloadSealer = self._parts.sealer
 
     @property
     def now(self) -> datetime:
@@ -148,15 +147,8 @@ class OpenDatabase:
         run = self._store.runs.get(run_id)
         return None if run is None else self._view(run)
 
-    def views_of(self, records: Sequence[RunRecord]) -> list[RunView]:
-        """Return runs as people see them, with their tags and workers."""
-        return [self._view(run) for run in records]
-
     def _view(self, run: RunRecord, *, large: bool = False) -> RunView:
-        shown = self._sealer.display.run(run, large=large)
-        return runs.of(
-            shown, worker=self._worker(run.session_id), tags=self._store.runs.tags(run.id)
-        )
+        return run_views.listed(self._parts, [run], large=large)[0]
 
     def _worker(self, session_id: str | None) -> str | None:
         """Return the name of the worker with this session."""
@@ -183,7 +175,8 @@ class OpenDatabase:
     def history(self, run_id: str, *, large: bool = False) -> list[EventView]:
         """Return the history of a run; values that are kept apart only with *large*."""
         recorded = self._store.runs.history(run_id)
-        return events.history_of(self._sealer.display.events(run_id, recorded, large=large))
+        shown = self._sealer.display.events(run_id, recorded, large=large)
+        return events.history_of(shown, decoder(self._parts.codec))
 
     def progress(self, run_id: str) -> ProgressView | None:
         """Return the last progress that a run reported."""
@@ -201,7 +194,7 @@ class OpenDatabase:
         else:
             ids = [child.id for child in self._store.runs.children(run_id, [step])[:limit]]
             children = [run for child in ids if (run := self._store.runs.get(child)) is not None]
-        views = [runs.of(self._sealer.display.run(child)) for child in children]
+        views = run_views.listed(self._parts, children)
         return sorted(views, key=lambda run: (run.parent_index or 0, run.id))
 
     def replayed_children(self, run_id: str) -> list[str]:
@@ -221,16 +214,16 @@ class OpenDatabase:
     def why(self, name: str) -> WhyView:
         """Explain the status of the graph member, run or flow *name*. Raises RunNotFound."""
         if self._store.graphs.member(name) is not None:
-            return why_views.of(why(self._store, name, only=self.namespace))
+            return self.engine.why(name)
         try:
             run = self.find(name)
         except RunNotFound:
             try:
-                return why_views.of(self.engine.flows.why(name))
+                return self.engine.flows.why(name)
             except FlowNotFound:
                 pass
             raise
-        return why_views.of(why(self._store, run.id, only=self.namespace))
+        return self.engine.why(run.id)
 
     def count_prunable(
         self, older_than: Moment, statuses: Sequence[str], workflow: str | None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from holdfast.connect import run_views
 from holdfast.connect.async_calls import AsyncAnswer, AsyncCalls
 from holdfast.connect.async_run import AsyncRun
 from holdfast.connect.tasks import AsyncTasks
-from holdfast.core.runs import RunRecord
 from holdfast.errors import UsageError
 from holdfast.service.bulk import BulkReport
+from holdfast.views.runs import RunView
 
 PAGE = 100
 """Runs that are read at once, unless the caller says otherwise."""
@@ -24,7 +25,7 @@ class AsyncRunQuery:
         self._calls: AsyncCalls = calls
         self._filters: Mapping[str, Any] = filters
 
-    async def __aiter__(self) -> AsyncIterator[RunRecord]:
+    async def __aiter__(self) -> AsyncIterator[RunView]:
         after: str | None = None
         while True:
             page = await self.page(after=after)
@@ -34,14 +35,33 @@ class AsyncRunQuery:
                 return
             after = page[-1].id
 
-    async def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunRecord]:
+    async def _ids(self) -> AsyncIterator[str]:
+        """Yield the ids of the runs: their values are not opened."""
+        after: str | None = None
+        while True:
+            ids = await self._page_of_ids(after)
+            for run_id in ids:
+                yield run_id
+            if len(ids) < PAGE:
+                return
+            after = ids[-1]
+
+    async def _page_of_ids(self, after: str | None) -> list[str]:
+        records = await self._calls.call(
+            lambda parts: parts.client.find(**self._filters, before=after, limit=PAGE)
+        )
+        return [run.id for run in records]
+
+    async def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunView]:
         """Return up to *limit* runs, newest first. *after* is the id of the last run of the
         previous page. Raises BadOption."""
         return await self._calls.call(
-            lambda parts: parts.client.find(**self._filters, before=after, limit=limit)
+            lambda parts: run_views.listed(
+                parts, parts.client.find(**self._filters, before=after, limit=limit)
+            )
         )
 
-    async def first(self) -> RunRecord | None:
+    async def first(self) -> RunView | None:
         """Return the newest run; None if no run matches. Raises BadOption."""
         page = await self.page(limit=1)
         return page[0] if page else None
@@ -49,7 +69,7 @@ class AsyncRunQuery:
     async def count(self) -> int:
         """Return the number of runs that match. Raises BadOption."""
         count = 0
-        async for _ in self:
+        async for _ in self._ids():
             count += 1
         return count
 
@@ -92,11 +112,11 @@ class AsyncRunQuery:
     async def _each(self, verb: Callable[[AsyncRun[Any]], AsyncAnswer]) -> BulkReport:
         """Apply a verb to each run. A refusal does not stop the others."""
         report = BulkReport()
-        async for run in self:
+        async for run_id in self._ids():
             try:
-                await verb(AsyncRun(self._calls, run.id))
+                await verb(AsyncRun(self._calls, run_id))
             except UsageError as refusal:
-                report.refused[run.id] = str(refusal)
+                report.refused[run_id] = str(refusal)
             else:
-                report.done.append(run.id)
+                report.done.append(run_id)
         return report

@@ -8,18 +8,15 @@ from functools import partial
 import msgspec
 
 from holdfast.core import associated_data
-from holdfast.core.envelope import APART, is_sealed, split
+from holdfast.core.envelope import is_sealed
 from holdfast.core.events import Event
 from holdfast.core.payload import Fetch
 from holdfast.core.runs import ChildRecord, NewRun, RunRecord
 from holdfast.core.subscriptions import RunEvent
 from holdfast.core.waits import Signal
-from holdfast.errors import HoldfastError
 from holdfast.payloads.placeholders import (
-    Reread,
     open_error_or_placeholder,
     open_or_placeholder,
-    open_stored,
 )
 from holdfast.payloads.reread import CurrentValues, open_or_reread
 from holdfast.payloads.value_format import ValueFormat
@@ -55,36 +52,6 @@ class PayloadOpener:
                 run.error, f"the error of run {run.id}", associated_data.error(run.id)
             ),
         )
-
-    def run_if_readable(self, run: RunRecord, *, large: bool = False) -> RunRecord:
-        """Return a run with its values opened as far as possible. A value that is kept apart is
-        opened only with *large*. A value that is not opened stays as it is stored. Never
-        raises."""
-        if not has_sealed_values(run):
-            return run
-        reread = partial(self._stored.value, run)
-        open_value = partial(self._open_if_readable, large=large)
-        input = open_value(run.input, associated_data.run_input(run.id), partial(reread, "input"))
-        return msgspec.structs.replace(
-            run,
-            input=input or b"",
-            result=open_value(
-                run.result, associated_data.run_result(run.id), partial(reread, "result")
-            ),
-            error=open_value(run.error, associated_data.error(run.id), partial(reread, "error")),
-        )
-
-    def _open_if_readable(
-        self, data: bytes | None, place: bytes, reread: Reread, *, large: bool
-    ) -> bytes | None:
-        if data is None or not is_sealed(data):
-            return data
-        try:
-            if split(data).form == APART and not large:
-                return data
-            return open_stored(self._values, data, place, reread)
-        except HoldfastError:
-            return data
 
     def new_run(self, run: NewRun) -> NewRun:
         """Return a run that was just started with its input opened, as its holder needs it."""

@@ -174,31 +174,22 @@ class RunService:
             )
         return {run_id: runs.get(run_id) or RunNotFound(run=run_id) for run_id in run_ids}
 
-    def record(self, run_id: str) -> RunRecord:
-        """Return a run with all values opened that can be opened here. Raises RunNotFound."""
-        return self.sealer.opener.run_if_readable(self.get(run_id), large=True)
-
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, opened. Raises RunNotFound, KeyMissing."""
         return self.sealer.opener.events(run_id, self.store.runs.history(self.get(run_id).id))
 
-    def steps(self, run_id: str) -> list[StepRecord]:
-        """Return the steps of a run as its definition shows them; if this process does not know
-        the definition, as the history records them. Raises RunNotFound, KeyMissing."""
-        run = self.get(run_id)
-        history = live_events(self.history(run_id))
+    def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepRecord]:
+        """Return the steps of an opened history as the definition of the run shows them; if this
+        process does not know the definition, as the history records them."""
+        live = live_events(history)
         definition = self.definitions().get(run.workflow)
         if definition is None:
-            return recorded_steps(history)
-        return definition.steps(run, history)
+            return recorded_steps(live)
+        return definition.steps(run, live)
 
     def find(self, **filters: Any) -> list[RunRecord]:
-        """Return the runs that match, from new to old. Values that are kept apart are not
-        loaded."""
-        return [
-            self.sealer.opener.run_if_readable(run)
-            for run in self.store.runs.find(self._filter(filters))
-        ]
+        """Return the runs that match, from new to old, as they are stored."""
+        return self.store.runs.find(self._filter(filters))
 
     def _filter(self, filters: dict[str, Any]) -> RunFilter:
         status = filters.pop("status", None)

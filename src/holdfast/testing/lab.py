@@ -16,13 +16,14 @@ from holdfast.connect.blocking.run import Run
 from holdfast.connect.open_store import open_store
 from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.events import Event
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.worker.worker import Worker
 from holdfast.store.sqlite import SqliteDatabase
 from holdfast.testing import idle
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.engine_internals import internals
+from holdfast.views.events import EventView
+from holdfast.views.text import json_line
 
 T = TypeVar("T")
 
@@ -155,7 +156,7 @@ class Lab:
 
     # Observations
 
-    def history(self, run: Run[Any] | str) -> list[Event]:
+    def history(self, run: Run[Any] | str) -> list[EventView]:
         """Return the events of a run, in order."""
         return self.engine.run(_id(run)).history()
 
@@ -164,7 +165,7 @@ class Lab:
         why = self.engine.why(_id(run))
         record = self.engine.run(_id(run)).record
         blockers = [str(blocker) for blocker in why.blockers]
-        waits = [f"waits={record.waits.decode()}"] if record.waits else []
+        waits = [f"waits={json_line(record.waits)}"] if record.waits else []
         return " ".join([why.reason, *blockers, *waits])
 
     # Restarts and crashes

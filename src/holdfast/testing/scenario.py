@@ -25,6 +25,7 @@ from holdfast.errors import (
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import EndSession
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.engine_internals import internals
 from holdfast.testing.faults import Crash, Fault, FaultyStore
 from holdfast.testing.lab import HOPS, Lab, NeverEnds, hasty_store
 from holdfast.testing.recorder import RUN, CommitRecorder, RecordingProgram
@@ -197,7 +198,7 @@ class Scenario:
         """
         unfinished = [
             run
-            for run in lab.engine.runs().page(limit=10_000)
+            for run in internals(lab.engine).client.find(limit=10_000)
             if run.status not in FINAL | {Status.STUCK}
         ]
         if not unfinished:
@@ -248,8 +249,9 @@ class Scenario:
         # Zombies get the chance to write first: the checks must find out if they could.
         for zombie in self._zombies:
             zombie.settle()
-        runs = [lab.engine.run(run.id).record for run in lab.engine.runs().page(limit=10_000)]
-        self._histories = {run.id: lab.history(run.id) for run in runs}
+        parts = internals(lab.engine)
+        runs = [parts.sealer.opener.run(run) for run in parts.client.find(limit=10_000)]
+        self._histories = {run.id: parts.client.history(run.id) for run in runs}
         self.script.check(lab)
         return ScenarioResult(runs, self._histories, lab.engine.database.check(), self.ledger)
 

@@ -13,7 +13,7 @@ from holdfast.core.events import Event
 from holdfast.core.history import live_events
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.subscriptions import RunEvent
-from holdfast.views.values import error, instant, optional_instant, value, with_times
+from holdfast.views.values import Decode, error, instant, optional_instant, value, with_times
 
 
 class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -50,8 +50,9 @@ class RunEventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     role: str | None = None
 
 
-def of(event: Event, *, void: bool = False) -> EventView:
-    """Return the view of an event whose values are opened."""
+def of(event: Event, *, void: bool = False, decode: Decode = value) -> EventView:
+    """Return the view of an event whose values are opened; *decode* decodes the values of the
+    program."""
     return EventView(
         seq=event.seq,
         kind=event.kind,
@@ -59,17 +60,18 @@ def of(event: Event, *, void: bool = False) -> EventView:
         at=instant(event.at),
         started_at=optional_instant(event.started_at),
         attempt=event.attempt,
-        data=_data(event),
+        data=_data(event, decode),
         error=error(event.error),
         role=event.role,
         void=void,
     )
 
 
-def history_of(events: Sequence[Event]) -> list[EventView]:
-    """Return the views of a whole history, in which replays have cancelled events."""
+def history_of(events: Sequence[Event], decode: Decode = value) -> list[EventView]:
+    """Return the views of a whole history, in which replays have cancelled events; *decode* decodes
+    the values of the program."""
     live = {event.seq for event in live_events(events)}
-    return [of(event, void=event.seq not in live) for event in events]
+    return [of(event, void=event.seq not in live, decode=decode) for event in events]
 
 
 def of_run(event: RunEvent) -> RunEventView:
@@ -91,6 +93,5 @@ def of_run(event: RunEvent) -> RunEventView:
     )
 
 
-def _data(event: Event | RunEvent) -> Any:
-    data = value(event.data)
-    return with_times(data) if event.kind in TIMED else data
+def _data(event: Event | RunEvent, decode: Decode = value) -> Any:
+    return with_times(value(event.data)) if event.kind in TIMED else decode(event.data)

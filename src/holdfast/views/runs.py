@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.runs import ChildRecord, ErrorInfo, RunRecord
+from holdfast.core.runs import CancelCause, ChildRecord, ErrorInfo, RunRecord, StuckCause
 from holdfast.core.status import Status
 from holdfast.views.events import EventView
 from holdfast.views.steps import StepView
 from holdfast.views.streams import ProgressView
-from holdfast.views.values import error, instant, optional_instant, value, with_times
+from holdfast.views.values import Decode, error, instant, optional_instant, value, with_times
 
 
 class RunView(msgspec.Struct, kw_only=True):
@@ -21,7 +21,11 @@ class RunView(msgspec.Struct, kw_only=True):
 
     ``input`` is the list of its arguments, or an object with ``args`` and ``kwargs``. ``waits`` are
     the things that it waits for; each has a ``kind`` and a ``step``. ``worker`` is the name of the
-    worker that holds it."""
+    worker that holds it. ``graph_id`` is the graph that it is a member of; ``schedule`` is the
+    schedule that started it, for the tick at ``tick_at``.
+
+    A value that cannot be opened here is a text that says why. In a list of runs, so is a value
+    that is kept apart."""
 
     id: str
     workflow: str
@@ -57,6 +61,11 @@ class RunView(msgspec.Struct, kw_only=True):
     cancelled_at: datetime | None
     budgets: list[str]
     share: str | None
+    graph_id: str | None
+    schedule: str | None
+    tick_at: datetime | None
+    cancel_cause: CancelCause | None
+    stuck_cause: StuckCause | None
 
     def elapsed(self, now: datetime) -> timedelta | None:
         """Return for how long the run has been working, or worked; None before its start."""
@@ -83,16 +92,21 @@ class RunDetailView(RunView, kw_only=True):
 
 
 def of(
-    run: RunRecord, *, worker: str | None = None, tags: Mapping[str, str] | None = None
+    run: RunRecord,
+    *,
+    worker: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    decode: Decode = value,
 ) -> RunView:
-    """Return the view of a run whose values are opened. *worker* is the name of its holder."""
+    """Return the view of a run whose values are opened. *worker* is the name of its holder;
+    *decode* decodes the values of the program."""
     return RunView(
         id=run.id,
         workflow=run.workflow,
         version=run.version,
         status=run.status,
-        input=value(run.input),
-        result=value(run.result),
+        input=decode(run.input),
+        result=decode(run.result),
         error=error(run.error),
         namespace=run.namespace,
         lane=run.lane,
@@ -121,6 +135,11 @@ def of(
         cancelled_at=optional_instant(run.cancelled_at),
         budgets=list(run.budgets),
         share=run.share,
+        graph_id=run.graph_id,
+        schedule=run.schedule,
+        tick_at=optional_instant(run.tick_at),
+        cancel_cause=None if run.cancel_cause is None else CancelCause(run.cancel_cause),
+        stuck_cause=None if run.stuck_cause is None else StuckCause(run.stuck_cause),
     )
 
 

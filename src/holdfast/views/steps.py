@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -44,14 +44,19 @@ class StepView(msgspec.Struct, kw_only=True):
     error: ErrorInfo | None
 
 
-def of(history: Sequence[EventView]) -> list[StepView]:
+def of(history: Sequence[EventView], names: Mapping[str, str] | None = None) -> list[StepView]:
     """Return the steps of a history, in the order in which they began. Events that a replay has
-    cancelled do not count."""
+    cancelled do not count. *names* are names for people, by the id of the step; a step without one
+    is named by the last part of its id."""
+    names = names or {}
     by_step: dict[str, list[EventView]] = {}
     for event in history:
         if event.step is not None and not event.void:
             by_step.setdefault(event.step, []).append(event)
-    return [_step(step, events) for step, events in by_step.items()]
+    return [
+        _step(step, names.get(step) or step.rsplit("/", 1)[-1], events)
+        for step, events in by_step.items()
+    ]
 
 
 def state_of(events: Sequence[EventView]) -> StepState:
@@ -68,14 +73,14 @@ def attempts_of(events: Sequence[EventView]) -> int:
     return sum(event.kind in _ATTEMPTS for event in events)
 
 
-def _step(step: str, events: Sequence[EventView]) -> StepView:
+def _step(step: str, name: str, events: Sequence[EventView]) -> StepView:
     status = state_of(events)
     first = events[0]
     last = events[-1]
     has_ended = status in (StepState.COMPLETED, StepState.FAILED)
     return StepView(
         id=step,
-        name=step.rsplit("/", 1)[-1],
+        name=name,
         kind=last.kind,
         status=status,
         attempts=attempts_of(events),

@@ -6,6 +6,7 @@ view has a ``datetime`` in UTC, a ``timedelta`` and a ``Decimal`` instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,14 +14,19 @@ from typing import Any
 import msgspec
 
 from holdfast.core.budgets.rules import UNIT
+from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import as_datetime
 from holdfast.core.runs import ErrorInfo
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-# An amount is a JSON number, as a user writes it; msgspec would write a string.
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
+# An amount is a JSON number, as a user writes it; msgspec would write a string. Only the codec of a
+# program can return values that JSON does not know.
+_ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+
+Decode = Callable[[bytes | None], Any]
+"""Return a stored value as Python, and None for None. Never raises."""
 
 
 def as_json(view: Any) -> bytes:
@@ -73,6 +79,21 @@ def value(data: bytes | None) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data.decode("utf-8", "backslashreplace")
+
+
+def decoder(codec: Codec) -> Decode:
+    """Return the function that decodes the values of a program: inputs, results, payloads."""
+    if codec.name == JsonCodec.name:
+        return value
+
+    def decode(data: bytes | None) -> Any:
+        try:
+            return None if data is None else codec.decode(data)
+        except Exception:
+            # Damaged, or JSON: the text that stands in place of a value that cannot be opened.
+            return value(data)
+
+    return decode
 
 
 def error(data: bytes | None) -> ErrorInfo | None:

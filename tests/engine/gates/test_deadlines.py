@@ -87,7 +87,7 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
 
 def test_a_parked_run_costs_no_memory_and_wakes_for_a_decision(timed):
     run = timed.start(ask)
-    wait_until(lambda: run.record.session_id is None and run.record.waits is not None)
+    wait_until(lambda: run.record.session_id is None and run.record.waits)
 
     timed.gates.approve(run.id)
 

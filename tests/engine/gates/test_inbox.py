@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.views.values import instant
 from tests.engine.gates.workflows import ask, opened, waits
 from tests.store.helpers import wait_until
 
@@ -28,7 +27,7 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
         " yes)"
     )
     assert "gives up at" in why.reason
-    assert (instant(why.blockers[0].until), why.remedy) == (
+    assert (why.blockers[0].until, why.remedy) == (
         found.deadline,
         f"holdfast gates decide {found.id} yes --by NAME",
     )

@@ -43,7 +43,7 @@ def opened(engine: Engine, run, count: int = 1):
 
 
 def waits(engine, run):
-    wait_until(lambda: run.record.waits is not None)
+    wait_until(lambda: run.record.waits)
 
 
 def later(clock, found):

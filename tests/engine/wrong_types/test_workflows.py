@@ -330,13 +330,12 @@ async def speak_in_a_step(case: tuple[str, str, int]) -> str:
 def unnamed(record: Any) -> str | None:
     """Return what went wrong with a run, if it has no name of ours."""
     if record.status == "completed":
-        said = record.result.decode()
-        return None if said in ('"refused"', '"done"') else said
+        return None if record.result in ("refused", "done") else str(record.result)
     if record.status not in ("failed", "stuck", "cancelled"):
         return None
-    told = record.error.decode()
-    kind = told.split('"type":"')[1].split('"')[0]
-    return None if kind in NAMED and record.status != "stuck" else f"{record.status}: {told[:300]}"
+    if record.error.type in NAMED and record.status != "stuck":
+        return None
+    return f"{record.status}: {str(record.error)[:300]}"
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def schedule(name: str | None = None, /, **options: Any) -> Callable[[W], W]:
     ``@workflow``.
 
     The schedule is named like the workflow unless *name* is given. The options are the same as for
-    ``Engine.schedule``. An engine that knows the workflow writes the schedule to the database when
-    it starts to work."""
+    ``engine.schedules.set``. An engine that knows the workflow writes the schedule to the database
+    when it starts to work."""
     checked_text("name", name)
     rules.rule_text(options, options.get("zone", "UTC"))
 

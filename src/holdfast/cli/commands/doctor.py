@@ -133,7 +133,7 @@ def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[Doc
     for law in database.broken_laws():
         yield DoctorFinding(law, "holdfast db check")
     stuck_runs = database.engine.runs(status=Status.STUCK.value).page(limit=SHOWN)
-    for run in database.views_of(stuck_runs):
+    for run in stuck_runs:
         yield DoctorFinding(
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",
             f"holdfast why {run.id}",

@@ -16,7 +16,6 @@ from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound
 from holdfast.views.graphs import GraphView, counts_line, trees
 from holdfast.views.text import json_line, seconds, short
-from holdfast.views.why import of as why_of
 
 EPILOG = """\b
 Examples:
@@ -178,7 +177,7 @@ def why(graph: str, member: str) -> None:
     """Explain what a member waits for: the missing members, and the command that unblocks it."""
     with command_context().opened() as database:
         explanation = database.engine.graphs.why(_find(database, graph), member)
-        print_why(why_of(explanation), database.now)
+        print_why(explanation, database.now)
 
 
 @graphs.command(epilog="Example: holdfast graphs events last")

@@ -19,7 +19,6 @@ from holdfast.cli.params import JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.blocking.run import Run
 from holdfast.errors import ResultTimeout
-from holdfast.views.values import value
 
 EPILOG = """\b
 Examples:
@@ -180,7 +179,7 @@ def _print_result(started: Run[Any]) -> None:
     if sys.stderr.isatty():
         print(f"run {started.id}", file=sys.stderr)
     _await_end(started)
-    print_line(value(started.record.result))
+    print_line(started.record.result)
 
 
 def _await_end(started: Run[Any]) -> None:

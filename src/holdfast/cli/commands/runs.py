@@ -83,8 +83,8 @@ def runs(
             filters["parent_id"] = database.find(parent).id
         # one more than is shown, to know whether there is a next page
         query = database.engine.runs(tags=dict(tags), **filters)
-        records = query.page(after=before, limit=limit + 1)
-        page = database.views_of(records[:limit])
+        selected = query.page(after=before, limit=limit + 1)
+        page = selected[:limit]
         if command_context().as_json:
             print_json(page)
             return
@@ -92,7 +92,7 @@ def runs(
             print("no runs")
             return
         _print_page(page, database.now)
-        if len(records) > limit:
+        if len(selected) > limit:
             print(f"more: {_next_page(page[-1].id)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from holdfast.authoring.python.workflow import Workflow
 from holdfast.connect import run_procedures
@@ -38,9 +38,7 @@ from holdfast.service.instants import Moment
 from holdfast.service.starts import refuse_debounce
 from holdfast.store.clock import Clock
 from holdfast.store.signals.operations import MOST_SIGNALS
-
-if TYPE_CHECKING:
-    from holdfast.core.why.model import Why
+from holdfast.views.why import WhyView
 
 T = TypeVar("T")
 
@@ -463,7 +461,7 @@ class Engine:
         that fork."""
         return Run(self._calls, run_id).fork(from_step=from_step, id=id)
 
-    def why(self, run_id: str) -> Why:
+    def why(self, run_id: str) -> WhyView:
         """Explain what a run waits for, what blocks it, and what would let it continue."""
         return Run(self._calls, run_id).why()
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.connect.calls import Calls
 from holdfast.core.duration import Duration
@@ -13,10 +13,9 @@ from holdfast.service.flows import advancing, failing, patched
 from holdfast.service.instants import Moment
 from holdfast.store.flows.operations import FlowsWoken
 from holdfast.views import flows as views
+from holdfast.views import why as why_views
 from holdfast.views.flows import FlowEventView, FlowStepView, FlowView
-
-if TYPE_CHECKING:
-    from holdfast.core.why.model import Why
+from holdfast.views.why import WhyView
 
 
 class Flows:
@@ -33,10 +32,10 @@ class Flows:
         """Return a flow. Raises FlowNotFound, and FlowNotYours if it does not belong to *owner*."""
         return views.of(self._calls.call(lambda parts: parts.flows.get(flow_id, owner)))
 
-    def why(self, flow_id: str, *, owner: str | None = None) -> Why:
+    def why(self, flow_id: str, *, owner: str | None = None) -> WhyView:
         """Explain what a flow waits for, until when, and the command that ends the wait. Raises
         FlowNotFound, FlowNotYours."""
-        return self._calls.call(lambda parts: parts.flows.why(flow_id, owner))
+        return why_views.of(self._calls.call(lambda parts: parts.flows.why(flow_id, owner)))
 
     def list(
         self,

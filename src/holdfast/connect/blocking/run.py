@@ -5,22 +5,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from holdfast.connect import run_procedures
+from holdfast.connect import run_procedures, run_views
 from holdfast.connect.blocking.waits import Waits
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import digest_of
-from holdfast.core.events import Event
-from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import ResultTimeout
 from holdfast.service.runs import known_statuses, storable_run_id
-
-if TYPE_CHECKING:
-    from holdfast.core.why.model import Why
+from holdfast.views.events import EventView
+from holdfast.views.runs import RunView
+from holdfast.views.steps import StepView
+from holdfast.views.why import WhyView
 
 T = TypeVar("T")
 
@@ -40,18 +39,23 @@ class Run(Generic[T]):
         return (self._calls.call(lambda parts: parts.client.get(self.id))).status
 
     @property
-    def record(self) -> RunRecord:
-        """The stored run, with all values decrypted that this engine has keys for. Raises
-        RunNotFound."""
-        return self._calls.call(lambda parts: parts.client.record(self.id))
+    def record(self) -> RunView:
+        """The run as it is now. In place of a value that this engine has no key for is a text that
+        says so. Raises RunNotFound."""
+        return self._calls.call(lambda parts: run_views.record(parts, self.id))
 
-    def history(self) -> list[Event]:
-        """Return the history of the run: its events, in order. Raises RunNotFound."""
-        return self._calls.call(lambda parts: parts.client.history(self.id))
+    def history(self) -> list[EventView]:
+        """Return the history of the run: its events, in order. Raises RunNotFound, KeyMissing."""
+        return self._calls.call(lambda parts: run_views.history(parts, self.id))
 
-    def why(self) -> Why:
+    def steps(self) -> list[StepView]:
+        """Return the steps of the run, in the order in which they began: calls of steps, timers,
+        waits, gates, children. Raises RunNotFound, KeyMissing."""
+        return self._calls.call(lambda parts: run_views.steps(parts, self.id))
+
+    def why(self) -> WhyView:
         """Explain what the run waits for, what blocks it, and what would let it continue."""
-        return self._calls.call(lambda parts: parts.why(self.id))
+        return self._calls.call(lambda parts: run_views.why(parts, self.id))
 
     # Waiting
 

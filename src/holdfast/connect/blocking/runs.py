@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from holdfast.connect import run_views
 from holdfast.connect.blocking.run import Run
 from holdfast.connect.blocking.tasks import Tasks
 from holdfast.connect.calls import Answer, Calls
-from holdfast.core.runs import RunRecord
 from holdfast.errors import UsageError
 from holdfast.service.bulk import BulkReport
+from holdfast.views.runs import RunView
 
 PAGE = 100
 """Runs that are read at once, unless the caller says otherwise."""
@@ -25,7 +26,7 @@ class RunQuery:
         self._calls: Calls = calls
         self._filters: Mapping[str, Any] = filters
 
-    def __iter__(self) -> Iterator[RunRecord]:
+    def __iter__(self) -> Iterator[RunView]:
         after: str | None = None
         while True:
             page = self.page(after=after)
@@ -34,14 +35,32 @@ class RunQuery:
                 return
             after = page[-1].id
 
-    def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunRecord]:
+    def _ids(self) -> Iterator[str]:
+        """Yield the ids of the runs: their values are not opened."""
+        after: str | None = None
+        while True:
+            ids = self._page_of_ids(after)
+            yield from ids
+            if len(ids) < PAGE:
+                return
+            after = ids[-1]
+
+    def _page_of_ids(self, after: str | None) -> list[str]:
+        records = self._calls.call(
+            lambda parts: parts.client.find(**self._filters, before=after, limit=PAGE)
+        )
+        return [run.id for run in records]
+
+    def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunView]:
         """Return up to *limit* runs, newest first. *after* is the id of the last run of the
         previous page. Raises BadOption."""
         return self._calls.call(
-            lambda parts: parts.client.find(**self._filters, before=after, limit=limit)
+            lambda parts: run_views.listed(
+                parts, parts.client.find(**self._filters, before=after, limit=limit)
+            )
         )
 
-    def first(self) -> RunRecord | None:
+    def first(self) -> RunView | None:
         """Return the newest run; None if no run matches. Raises BadOption."""
         page = self.page(limit=1)
         return page[0] if page else None
@@ -49,7 +68,7 @@ class RunQuery:
     def count(self) -> int:
         """Return the number of runs that match. Raises BadOption."""
         count = 0
-        for _ in self:
+        for _ in self._ids():
             count += 1
         return count
 
@@ -90,11 +109,11 @@ class RunQuery:
     def _each(self, verb: Callable[[Run[Any]], Answer]) -> BulkReport:
         """Apply a verb to each run. A refusal does not stop the others."""
         report = BulkReport()
-        for run in self:
+        for run_id in self._ids():
             try:
-                verb(Run(self._calls, run.id))
+                verb(Run(self._calls, run_id))
             except UsageError as refusal:
-                report.refused[run.id] = str(refusal)
+                report.refused[run_id] = str(refusal)
             else:
-                report.done.append(run.id)
+                report.done.append(run_id)
         return report

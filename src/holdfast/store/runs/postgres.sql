@@ -428,6 +428,13 @@ SELECT holdfast.columns_of(run)
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = ANY(CAST(:ids AS TEXT[]));
 
+-- name: tags_of_runs
+-- Differs from SQLite: lists are passed as arrays.
+SELECT run_id, name, value
+  FROM holdfast.tag
+ WHERE run_id = ANY(CAST(:ids AS TEXT[]))
+ ORDER BY run_id, name;
+
 -- name: run_updates
 -- `run_update` for many runs. Differs from SQLite: lists are passed as arrays.
 SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,

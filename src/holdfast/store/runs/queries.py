@@ -163,6 +163,15 @@ class RunQueries:
         """Return the tags of a run."""
         return {row["name"]: row["value"] for row in self._reader.rows("tags", run_id=run_id)}
 
+    def tags_of_runs(self, run_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the tags of several runs, by the id of the run; runs without tags are left out."""
+        tags: dict[str, dict[str, str]] = {}
+        for row in (
+            self._reader.rows("tags_of_runs", ids=self._reader.as_list(run_ids)) if run_ids else []
+        ):
+            tags.setdefault(row["run_id"], {})[row["name"]] = row["value"]
+        return tags
+
     def routes(self) -> dict[int, Route]:
         """Return all routes on which runs were ever started, by id."""
         routes = dict(self._reader.listed(lambda row: (row["id"], _route(row)), "routes"))

@@ -31,6 +31,13 @@ SELECT holdfast.columns_of(run)
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id IN (SELECT value FROM json_each(:ids));
 
+-- name: tags_of_runs
+-- Differs from Postgres: lists are passed as JSON.
+SELECT run_id, name, value
+  FROM holdfast.tag
+ WHERE run_id IN (SELECT value FROM json_each(:ids))
+ ORDER BY run_id, name;
+
 -- name: keep_input
 -- SQLite only: a changed row is rewritten completely, so a long value that never changes is stored
 -- separately.

@@ -1,0 +1,69 @@
+"""Read runs as views: plain Python values for both faces of the engine and for operators.
+
+A view combines several rows: a run has its tags and the name of the worker that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.connect.components import Components
+from holdfast.core.runs import RunRecord
+from holdfast.views import events, runs
+from holdfast.views import steps as step_views
+from holdfast.views import why as why_views
+from holdfast.views.events import EventView
+from holdfast.views.runs import RunView
+from holdfast.views.steps import StepView
+from holdfast.views.values import decoder
+from holdfast.views.why import WhyView
+
+
+def record(parts: Components, run_id: str) -> RunView:
+    """Return a run with the values that are kept apart. Raises RunNotFound."""
+    return listed(parts, [parts.client.get(run_id)], large=True)[0]
+
+
+def listed(
+    parts: Components, records: Sequence[RunRecord], *, large: bool = False
+) -> list[RunView]:
+    """Return the views of stored runs, in their order; values that are kept apart only with
+    *large*."""
+    tags = parts.store.runs.tags_of_runs([run.id for run in records])
+    workers = _workers(parts, records)
+    decode = decoder(parts.codec)
+    return [
+        runs.of(
+            parts.sealer.display.run(run, large=large),
+            worker=workers.get(run.session_id or ""),
+            tags=tags.get(run.id),
+            decode=decode,
+        )
+        for run in records
+    ]
+
+
+def _workers(parts: Components, records: Sequence[RunRecord]) -> dict[str, str]:
+    """Return the names of the workers by session; none if no session holds one of the runs."""
+    if all(run.session_id is None for run in records):
+        return {}
+    return {session.id: session.worker for session in parts.store.runs.sessions()}
+
+
+def history(parts: Components, run_id: str) -> list[EventView]:
+    """Return the history of a run. Raises RunNotFound, KeyMissing."""
+    return events.history_of(parts.client.history(run_id), decoder(parts.codec))
+
+
+def steps(parts: Components, run_id: str) -> list[StepView]:
+    """Return the steps of a run, with the names that its definition gives them if this process
+    knows it. Raises RunNotFound, KeyMissing."""
+    run = parts.client.get(run_id)
+    recorded = parts.client.history(run_id)
+    names = {step.id: step.name for step in parts.client.steps(run, recorded)}
+    return step_views.of(events.history_of(recorded, decoder(parts.codec)), names)
+
+
+def why(parts: Components, run_id: str) -> WhyView:
+    """Explain what a run waits for. Raises RunNotFound."""
+    return why_views.of(parts.why(run_id))
