@@ -368,6 +368,13 @@ def _reversed(graph: dict[str, set[str]]) -> dict[str, set[str]]:
     return reverse
 
 
+def python_calls() -> str:
+    """Return the Python calls of a step in sequence, and how many of them change the file."""
+    from count_calls import calls_per_step  # imports the package, which nothing else here does
+
+    return "{:.0f}, {:.0f}".format(*calls_per_step())
+
+
 def main() -> None:
     """Print each measure."""
     rows: list[tuple[str, object]] = [
@@ -394,6 +401,7 @@ def main() -> None:
         ("conditional expressions per 1,000 lines", per_thousand_lines("conditional")),
         ("local variables with vague names", len(vague_names())),
         ("files for a new kind of command", "add one and count: see ARCHITECTURE.md"),
+        ("calls of a step, changes of file", python_calls()),
         ("benchmark ratios", "make bench BEFORE=REVISION"),
     ]
     width = max(len(name) for name, _ in rows)

@@ -18,6 +18,7 @@ import pytest
 from holdfast import AsyncEngine, Engine, workflow
 from holdfast.engine.maintenance import webhook_delivery
 from holdfast.engine.maintenance.webhook_delivery import Delivery
+from holdfast.engine.runtime.notifier import Committed
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.errors import BadOption
 from holdfast.testing import internals
@@ -463,12 +464,12 @@ def test_an_asynchronous_engine_does_too(database, receiver):
             reached = asyncio.Event()
             loop = asyncio.get_running_loop()
 
-            def look(_: object) -> None:
+            def look() -> None:
                 if parts.store.subscriptions.get("hook").place >= last:
                     loop.call_soon_threadsafe(reached.set)
 
-            parts.notifier.on_commit.append(look)
-            look(None)
+            parts.notifier.add(Committed, look)
+            look()
             await asyncio.wait_for(reached.wait(), 60)
             return [letter.error for letter in await engine.webhooks.dead_letters("hook")]
 

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.connect.blocking.run import Run
 from holdfast.connect.calls import Calls
 from holdfast.connect.open_store import open_store
+from holdfast.engine.runtime.notifier import Committed
 from holdfast.store.runs.operations import UnsealStore
 from holdfast.testing import internals
 
@@ -24,7 +25,7 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
     """
     reached, failed = threading.Event(), []
 
-    def look(_: object) -> None:
+    def look() -> None:
         try:
             if not condition():
                 return
@@ -32,12 +33,13 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
             failed.append(error)
         reached.set()
 
-    internals(engine).notifier.on_commit.append(look)
+    notifier = internals(engine).notifier
+    notifier.add(Committed, look)
     try:
-        look(None)
+        look()
         assert reached.wait(PATIENCE), condition
     finally:
-        internals(engine).notifier.on_commit.remove(look)
+        notifier.remove(Committed, look)
     if failed:
         raise failed[0]
 

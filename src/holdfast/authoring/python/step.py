@@ -105,7 +105,7 @@ class Step(Generic[P, R]):
         """Return the result of the step. Raises StepFailed."""
         if event.kind == EventKind.STEP_FAILED:
             raise failed(event)
-        return program.read(event, lambda data: self.signature.decode_result(program.codec, data))
+        return program.read(event, functools.partial(self.signature.decode_result, program.codec))
 
     def command(
         self, codec: Codec, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]

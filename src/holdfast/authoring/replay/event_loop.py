@@ -142,8 +142,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> None:
         """Return None, because ``create_task`` is the only factory; libraries call this."""
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)  # always False; asyncio calls it for each future and handle
 
     def is_running(self) -> bool:
         return True

@@ -281,11 +281,10 @@ class ReplayProgram(ABC):
         """Return the new commands that history has not answered. Raises Diverged."""
         new_commands = self._new_commands
         self._new_commands = []
-        commands = [
-            command
-            for command in new_commands
-            if type(command) in _WITHOUT_OUTCOME or command.id in self._pending  # type: ignore[union-attr]
-        ]
+        commands: list[Command] = []
+        for command in new_commands:
+            if type(command) in _WITHOUT_OUTCOME or command.id in self._pending:  # type: ignore[union-attr]
+                commands.append(command)
         if self._leftovers.events:
             self._check_leftovers(commands)
             self._raise_divergence()

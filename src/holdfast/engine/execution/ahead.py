@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core.commands import Command
-from holdfast.core.events import Event, EventKind
+from holdfast.core.events import Event
 from holdfast.engine.execution.attempts import BeginAhead
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
@@ -21,11 +21,9 @@ from holdfast.engine.runtime.program_loop import PlacedProgram
 from holdfast.store.signals.operations import TakeSignals
 
 
-def follows_from_signal(run: Execution, event: Event) -> bool:
-    """Return whether the only event of this turn is a signal, and the run waited for nothing else
-    that could have come first."""
-    if event.kind != EventKind.SIGNAL_RECEIVED:
-        return False
+def follows_from_signal(run: Execution) -> bool:
+    """Return whether the signal that is the only event of this turn is all that the run waited
+    for: nothing else could have come first."""
     is_alone = not run.pending and not run.pending.launches and len(run.commit.events) == 1
     if not is_alone or run.program is None or run.services is None:
         return False

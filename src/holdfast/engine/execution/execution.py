@@ -263,15 +263,22 @@ class RunExecution:
         are committed already."""
         program = self.program
         assert program is not None
-        self.state.set_times(events)
         self.commit.events.extend(events)
-        outcomes = [event for event in events if event.kind in OUTCOMES]
+        if len(events) == 1 and events[0].at and events[0].kind in OUTCOMES:
+            outcomes = events.copy()  # the usual turn, with the outcome of a step
+        else:
+            self.state.set_times(events)
+            outcomes = [event for event in events if event.kind in OUTCOMES]
         if outcomes and not program.feeds_before_commit:
             await record_progress(self, rests=False)
             self._allow_attempts()
         if spent:
             outcomes = [*spent, *outcomes]
-        self.follows_signal = len(events) == 1 and follows_from_signal(self, events[0])
+        self.follows_signal = (
+            len(events) == 1
+            and events[0].kind == EventKind.SIGNAL_RECEIVED
+            and follows_from_signal(self)
+        )
         if self._signing_keys is not None:
             self._signing_keys = self.context.store.keys.all()  # they may have been rotated
         if self.follows_signal and may_begin_ahead(self):

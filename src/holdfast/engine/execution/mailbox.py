@@ -70,7 +70,8 @@ class Mailbox:
     def add_outcome(self, event: Event, spending: Any) -> None:
         """Report the outcome of an attempt."""
         self.outcomes.append((event, spending))
-        self.wake()
+        if self.completion is not None:
+            self.wake()
 
     def add_finding(
         self, instant: int, take: Callable[[list[Event]], None], rank: int = FACT

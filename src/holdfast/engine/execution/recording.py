@@ -45,7 +45,12 @@ async def record_progress(run: Execution, *, rests: bool) -> None:
     if is_open and not run.pending.by_step and not run.pending.launches:
         why = "the workflow waits for something that can never happen"
         raise Diverged(run=run.state.run.id, why=why)
-    parks = is_open and not _has_unseen(run, commit) and run.pending.only_wait()
+    parks = (
+        is_open
+        and not run.pending.launches  # cheapest first: most turns end with a step to launch
+        and run.pending.only_wait()
+        and not _has_unseen(run, commit)
+    )
     op = commits.progress(run, commit, parks=parks)
     if op is None:
         run.output.release()

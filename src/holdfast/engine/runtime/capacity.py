@@ -122,7 +122,11 @@ class Capacity:
     def before(self, ops: Sequence[Operation]) -> bool:
         """Limit the starts and claims of a batch to the free places. Return whether it may lease
         any run."""
-        if not any(map(_may_lease, ops)):
+        for op in ops:
+            # Most record a step, which leases none: they are passed over without a call.
+            if (type(op) is not Advance or op.effects) and _may_lease(op):
+                break
+        else:
             return False
         with self._lock:
             self._distribute(ops)
@@ -234,7 +238,7 @@ class Capacity:
 
 
 def _may_lease(op: Operation) -> bool:
-    """Return whether an operation may lease runs. Most record a step, which leases none."""
+    """Return whether an operation may lease runs."""
     if type(op) is not Advance:
         return type(op) in _LEASING
     return bool(op.effects) and any(type(effect) in _LEASING for effect in op.effects)

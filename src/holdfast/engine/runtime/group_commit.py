@@ -378,13 +378,13 @@ class GroupCommit:
         queue = self._queue
         if not queue:
             return []
-        batch = (
-            [queue.popleft()]
-            if len(queue) == 1
-            else [queue.popleft() for _ in range(min(len(queue), most))]
-        )
+        batch = [queue.popleft()]
+        ops = [batch[0].op]
+        while queue and len(batch) < most:
+            entry = queue.popleft()
+            batch.append(entry)
+            ops.append(entry.op)
         self._batch_size = len(batch)
-        ops = [entry.op for entry in batch]
         for call in self.closing:
             last = call(ops)
             if last is not None:
@@ -428,12 +428,15 @@ class GroupCommit:
 
 def _answered(batch: list[_Submission], answers: list[Any]) -> list[_Submission]:
     """Set the answers and wake waiting threads. Return the submissions with a future."""
+    with_future: list[_Submission] = []
     for entry, answer in zip(batch, answers, strict=True):
+        if entry.future is not None:
+            with_future.append(entry)
         entry.answer = answer
         entry.done = True
         if entry.wakeup is not None:
             entry.wake()
-    return [entry for entry in batch if entry.future is not None]
+    return with_future
 
 
 def _resolve(entries: list[_Submission], after: Sequence[Callable[[], None]] = ()) -> None:

@@ -36,7 +36,14 @@ class Completion:
     def set_result(self, answer: Any) -> None:
         """Complete it with an answer."""
         self._answer = answer
-        self._end()
+        if self._watcher is not None or self.task is None:
+            self._end()
+            return
+        # The usual case: this saves a call per suspension.
+        self._over = True
+        task = self.task
+        self.task = None
+        task.resume()
 
     def set_exception(self, error: BaseException) -> None:
         """Complete it with an exception, which is raised in the waiting task."""
@@ -119,12 +126,14 @@ class InlineTask:
         except BaseException as error:
             self._end(error)
         else:
-            self._wait_for(waits_for)
+            if type(waits_for) is Completion:
+                waits_for.task = self
+                self._waits_for = waits_for
+            else:
+                self._wait_for(waits_for)
 
     def _wait_for(self, waits_for: Any) -> None:
-        if type(waits_for) is Completion:
-            waits_for.task = self
-        elif waits_for is None:  # asyncio.sleep(0): continue in the next turn
+        if waits_for is None:  # asyncio.sleep(0): continue in the next turn
             self._loop.call_soon(self.resume)
             return
         else:

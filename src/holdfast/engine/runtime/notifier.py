@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from holdfast.engine.runtime.change_poller import ChangePoller
 from holdfast.engine.runtime.loop_inbox import LoopInbox
-from holdfast.store.database import Hints
+from holdfast.store.database import NO_HINTS, Hints
 from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
@@ -85,8 +85,8 @@ class CommitNotifier:
 
     def __init__(self, store: Store) -> None:
         self.on_commit: list[Callable[[Hints], None]] = []
-        """Called with the hints of each commit of this process, by the committing thread, before
-        the listeners are notified."""
+        """Called with the hints of each commit of this process that has any, by the committing
+        thread, before the listeners are notified."""
         self.poller = ChangePoller(store, self.changed)
         self._listeners: dict[Topic, tuple[Callable[[], None], ...]] = {}
         self._guard = threading.Lock()
@@ -116,6 +116,10 @@ class CommitNotifier:
 
         A listener that fails must not prevent the others, nor the answers of the commit.
         """
+        if hints is NO_HINTS:  # a step in sequence: only listeners of all commits want to know
+            if Committed in self._listeners:
+                self._notify(Committed)
+            return
         for call in tuple(self.on_commit):  # a copy: other threads add and remove functions
             try:
                 call(hints)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -294,9 +294,16 @@ class SqliteDatabase:
         """
         now = self._now()
         sql, in_order = numbered("append_guarded")
-        if not self._take_write_lock(self._db, sql, in_order(guarded_row(op, op.events[0], now))):
+        values = in_order(guarded_row(op, op.events[0], now))
+        try:
+            written = self._db.change(sql, values)
+        except WriteLockBusy:
+            written = self._take_write_lock(self._db, sql, values)
+        if not written:
             return [LeaseLost(run=op.run_id, generation=op.generation)]
-        self._refuse_when_gone()  # before the commit is acknowledged
+        loss = self._files.loss()  # before the commit is acknowledged
+        if loss is not None:
+            self._refuse(loss)
         self.commits += 1
         return [Advanced(now=now)]
 
@@ -411,10 +418,13 @@ class SqliteDatabase:
         every call raises it."""
         loss = self._files.loss() if self._reader.loss is None else self._reader.loss
         if loss is not None:
-            # Closing deletes the WAL: a late reader of a closed store gets EngineClosed instead.
-            self._reader.refuse_when_closed()
-            self._reader.loss = loss
-            raise StoreGone(path=self.path, why=self._reader.loss)
+            self._refuse(loss)
+
+    def _refuse(self, loss: str) -> NoReturn:
+        # Closing deletes the WAL: a late reader of a closed store gets EngineClosed instead.
+        self._reader.refuse_when_closed()
+        self._reader.loss = loss
+        raise StoreGone(path=self.path, why=loss)
 
     def _begin(self, db: Connection) -> None:
         self._take_write_lock(db, "BEGIN IMMEDIATE")
