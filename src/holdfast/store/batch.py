@@ -47,6 +47,7 @@ from holdfast.store.gates.operations import (
 )
 from holdfast.store.graphs import cancel as graphs_cancel
 from holdfast.store.graphs import copy as graphs_copy
+from holdfast.store.graphs import extend as graphs_extend
 from holdfast.store.graphs import prune as graphs_prune
 from holdfast.store.graphs import replay as graphs_replay
 from holdfast.store.graphs import resolve as graphs_resolve
@@ -140,6 +141,8 @@ from holdfast.store.subscriptions.operations import (
     ResealWebhook,
 )
 from holdfast.store.tasks import apply as tasks
+from holdfast.store.tasks import operate as task_operate
+from holdfast.store.tasks import timeouts
 from holdfast.store.tasks.operations import (
     ClaimLeases,
     CompleteLeases,
@@ -181,15 +184,15 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     ClaimLeases: tasks.claim_leases,
     RenewLeases: tasks.renew_leases,
     CompleteLeases: tasks.complete_leases,
-    ExpireAttempts: tasks.expire_attempts,
-    RevokeLease: tasks.revoke_lease,
-    SetPriority: tasks.set_priority,
-    OverrideRun: tasks.override_run,
+    ExpireAttempts: timeouts.expire_attempts,
+    RevokeLease: task_operate.revoke_lease,
+    SetPriority: task_operate.set_priority,
+    OverrideRun: task_operate.override_run,
     # graphs
     WriteStagePart: graphs_stage.stage_part,
     SweepStages: graphs_sweep.sweep_stages,
     StageGraphs: graphs_stage.stage_graphs,
-    AddMembers: graphs_stage.extend_graph,
+    AddMembers: graphs_extend.extend_graph,
     ResolveGraphs: graphs_resolve.resolve_graphs,
     CancelGraph: graphs_cancel.cancel_graph,
     ReplayMember: graphs_replay.replay_member,

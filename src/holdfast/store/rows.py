@@ -49,11 +49,13 @@ def run_from(row: Row) -> RunRecord:
     values["capabilities"] = (
         tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
     )
+    # Stored with namespace and workflow before it, so that one index makes keys unique.
     values["key"] = values["key"].split("\n", 2)[2] if values["key"] else None
     values["on_parent_end"] = values["on_parent_end"] or "cancel"
     values["budgets"] = tuple(values["budgets"].split("\n")) if values["budgets"] else ()
     for name in ("input", "result", "error", "waits"):
         value = values[name]
+        # psycopg returns memoryviews for some formats; records hold bytes.
         if value is not None and type(value) is not bytes:
             values[name] = bytes(value)
     return RunRecord(**values)

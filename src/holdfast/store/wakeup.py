@@ -16,6 +16,8 @@ def notify_or_wake(tx: Transaction, state: Row, *, wakes: bool = True) -> None:
     With *wakes* false a run without a holder is not woken, only its revision grows.
     """
     run_id = state["id"]
+    # The revision grows in any case: a holder that parks the run at this moment is refused, and
+    # checks again.
     if state["session_id"] is not None:
         tx.change("bump_revision", run_id=run_id)
         notify_holder(tx, state["session_id"], run_id)

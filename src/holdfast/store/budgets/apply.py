@@ -147,6 +147,7 @@ def _wake(tx: Transaction, name: str) -> None:
         for row in tx.rows("blocked_runs")
         if name in budget_rules.names(msgspec.json.decode(bytes(row["waits"] or b"[]")))
     ]
+    # Locked and checked again: a run may have continued since it was found.
     for run_id in waiting:
         state = load(tx, run_id)
         if claiming.is_parked(state):

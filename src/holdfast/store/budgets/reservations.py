@@ -27,6 +27,7 @@ from holdfast.store.rows import check_lease
 def reserve(tx: Transaction, op: ReserveBudget) -> BudgetSpent | BudgetRefused:
     """Set the reservation under a key to these amounts, or refuse and leave it as it was."""
     check_lease(tx, op.run_id, op.generation)
+    # Counted as free: the new amounts replace the old ones.
     old = {
         (row["budget"], row["dimension"]): row["amount"]
         for row in tx.rows("reservation", run_id=op.run_id, key=op.key)
@@ -113,6 +114,7 @@ def release_reservations_of_session(tx: Transaction, session_id: str) -> None:
 def _release(tx: Transaction, reservations: Sequence[Row]) -> None:
     if reservations:
         tx.many("add_reserved", [_released(row) for row in reservations])
+        # Sorted: two transactions that release for the same runs must not deadlock.
         keys = sorted({(row["run_id"], row["key"]) for row in reservations})
         tx.many("delete_one_reservation", [{"run_id": run_id, "key": key} for run_id, key in keys])
 

@@ -90,6 +90,7 @@ def update_gate(tx: Transaction, op: UpdateGate) -> Gate:
     content_hash = hash_of(op.data)
     if content_hash == gate.hash:
         return gate
+    # Decisions on other data must not count towards the quorum.
     tx.change("lapse_decisions", gate_id=gate.id)
     entry = GateEntry(
         kind=GateAction.UPDATED, at=tx.now, person=op.by, reason=op.reason, hash=content_hash
@@ -108,6 +109,7 @@ def withdraw_gate(tx: Transaction, op: WithdrawGate) -> Gate:
 
 def _load(tx: Transaction, op: Any) -> tuple[Row, Gate, list[GateEntry]]:
     """Return the run (locked), its gate, and the entries of the gate. Raises GateNotFound."""
+    # The run first: it is locked, so that the gate cannot change until the commit.
     state = tx.rows("load_state", run_id=op.run_id)
     gate_rows = tx.rows("gate", gate_id=op.gate_id)
     if not state or not gate_rows or gate_rows[0]["run_id"] != op.run_id:
@@ -143,6 +145,7 @@ def _add(tx: Transaction, gate: Gate, entry: GateEntry) -> None:
 
 
 def _save_assignments(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
+    # Replaced as a whole: they are few, and the list of open gates of a person is read from them.
     tx.change("delete_assignments", gate_id=gate.id)
     rows: list[dict[str, object]] = [
         {
@@ -190,6 +193,7 @@ def expire_gates(tx: Transaction, op: ExpireGates) -> int:
         gate = gate_from(tx.rows("gate", gate_id=gate_id)[0])
         _add(tx, gate, GateEntry(kind=GateAction.EXPIRED, at=tx.now))
         _close_row(tx, gate_id, gate_rules.expired(gate))
+    # Once for all gates, because the run is one row.
     if overdue:
         notify_or_wake(tx, state[0])
     return len(overdue)

@@ -33,6 +33,7 @@ def prune_some(tx: Transaction, op: PruneGraphs, statuses: Collection[str]) -> i
     asked = {"before": op.before, "namespace": op.namespace or "", "limit": op.limit}
     ended = sorted(set(statuses) & set(GraphStatus) - OPEN_GRAPHS)
     graphs = [row for status in ended for row in tx.rows("old_graphs", status=str(status), **asked)]
+    # Small graphs share their statements; a large one is hidden now and swept in portions.
     small: list[dict[str, object]] = []
     room = ROWS
     for row in graphs:

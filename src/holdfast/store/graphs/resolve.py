@@ -39,6 +39,7 @@ def resolve_graphs(tx: Transaction, op: ResolveGraphs) -> ResolvedGraphs:
     outcomes, damaged = tx.sound_rows(
         "graph_outbox", limit=op.limit, without=tx.as_list(sorted(op.without))
     )
+    # Cleared here and set again below if something is left, so that the worker continues.
     tx.hints.graphs = False
     resolution = resolve_outcomes(tx, outcomes, op.compose, op.lease)
     unread = {f"of the outbox, row {damage.facts.get('key')}": str(damage) for damage in damaged}

@@ -1,4 +1,4 @@
-"""Start graphs and extend them. Everything is checked before anything is written.
+"""Start graphs. Everything is checked before anything is written.
 
 A graph with very many members is written in parts: each transaction of a stage adds invisible
 members; the last one makes all of them visible and starts the graph. A stage that is not completed
@@ -9,47 +9,35 @@ Lock order: the graph, then the stage, then members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
-import msgspec
-
 from holdfast.core.graphs.model import (
-    LOST,
-    EdgeRecord,
     GraphPatch,
     GraphRecord,
     GraphStatus,
-    GroupRecord,
-    GroupState,
-    MemberRecord,
     MemberState,
-    NewGroup,
-    NewMember,
-    RemainderPolicy,
-    name_of,
-    run_of,
 )
-from holdfast.core.graphs.resolution import can_never_fire, judged
 from holdfast.core.graphs.validation import check_patch
-from holdfast.core.runs import NewRun
 from holdfast.errors import (
-    BadGraph,
     GraphBusy,
     GraphChanged,
     GraphExists,
-    GraphFinished,
     LaneDraining,
-    MemberElsewhere,
-    MemberExists,
-    MemberStarted,
 )
 from holdfast.store.budgets.apply import check_budgets
 from holdfast.store.database import Transaction
-from holdfast.store.effects import Commit, applies
+from holdfast.store.graphs.new_members import (
+    NO_MEMBERS,
+    NewRows,
+    add_new_members,
+    existing_members,
+    new_rows,
+    refuse_taken_ids,
+    write_members,
+)
 from holdfast.store.graphs.operations import (
-    AddMembers,
     GraphStage,
     PreparedMember,
     ResealMember,
@@ -58,10 +46,9 @@ from holdfast.store.graphs.operations import (
     StartedMember,
     WriteStagePart,
 )
-from holdfast.store.graphs.outbox import REPLAY, SKIP, START
-from holdfast.store.graphs.reopen import TakenBack, taken_back
+from holdfast.store.graphs.outbox import START
 from holdfast.store.graphs.resolution import GraphResolution
-from holdfast.store.graphs.rows import graph_from, group_from, group_row, load_graph
+from holdfast.store.graphs.rows import graph_from, group_from, load_graph
 from holdfast.store.rows import lanes_from
 from holdfast.store.runs.operations import STAGE_TTL
 
@@ -93,8 +80,9 @@ def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
             )
         elif (old.namespace, old.fingerprint) != (stage.namespace, stage.fingerprint):
             raise GraphExists(graph=stage.id)
-    _refuse_drained(tx, [stage.patch for stage in new], op.prepared)
+    refuse_draining_lanes(tx, [stage.patch for stage in new], op.prepared)
     resolution = GraphResolution(tx, [graphs[stage.id] for stage in new], op.compose, op.lease)
+    # The insert decides between two processes that start the same graph.
     if tx.many("insert_graph", [_graph_row(graphs[stage.id]) for stage in new]) < len(new):
         if tx.rows("stage_to_change", stage_id=new[0].id):
             raise GraphBusy(graph=new[0].id, stage=new[0].id)
@@ -106,7 +94,7 @@ def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
         )
     if op.prepared is not None:
         make_visible(resolution, op.prepared, [graphs[stage.id] for stage in new])
-    _add(resolution, [(graphs[stage.id], stage.patch) for stage in new], NO_MEMBERS)
+    add_new_members(resolution, [(graphs[stage.id], stage.patch) for stage in new], NO_MEMBERS)
     resolution.finish()
     return _answers(
         resolution, [graphs[stage.id] for stage in op.stages], {stage.id for stage in new}
@@ -137,7 +125,7 @@ def _answers(
     return [StagedGraph(graph, born.pop(graph.id, []), graph.id in new) for graph in graphs]
 
 
-def _refuse_drained(
+def refuse_draining_lanes(
     tx: Transaction, patches: Sequence[GraphPatch], prepared: PreparedMember | None
 ) -> None:
     """Raise LaneDraining for new members in a draining lane; existing members are not affected."""
@@ -149,225 +137,13 @@ def _refuse_drained(
         raise LaneDraining(lane=lane)
 
 
-@applies(AddMembers)
-def add_members(
-    tx: Transaction, commit: Commit, effects: Sequence[AddMembers]
-) -> list[tuple[NewRun, int]]:
-    """Extend the graph of the run. Return the new members that were started as leased. Raises
-    BadGraph."""
-    if not tx.rows("member", run_id=commit.run_id):
-        raise BadGraph(
-            run=commit.run_id, why="the run is not a member of a graph, so it cannot extend one"
-        )
-    members = [member for effect in effects for member in extend_graph(tx, effect).born]
-    return [(member.run, member.started.now) for member in members if member.started.leased]
-
-
-def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
-    """Add members and dependencies to a running graph. Raises GraphFinished, GraphChanged,
-    MemberStarted."""
-    graph = load_graph(tx, op.graph_id, op.namespace)
-    if graph.status is not GraphStatus.RUNNING:
-        raise GraphFinished(graph=op.graph_id, status=graph.status.value)
-    if op.revision is not None and op.revision != graph.revision:
-        raise GraphChanged(graph=op.graph_id, expected=op.revision, actual=graph.revision)
-    existing = _existing(tx, graph.id, _named(op.patch))
-    edges: list[EdgeRecord] = []
-    if op.patch.groups and op.prepared is None:
-        rows = tx.rows("edges_of_graph", graph_id=graph.id)
-        edges = [
-            EdgeRecord(name_of(row["upstream"]), name_of(row["dependent"]), row["number"])
-            for row in rows
-        ]
-    if op.prepared is None:
-        check_patch(
-            graph.id,
-            graph.namespace,
-            op.patch,
-            dict.fromkeys(existing.states, graph.namespace),
-            edges,
-        )
-    for name, _ in op.patch.groups:
-        state = existing.states.get(name, MemberState.WAITING)
-        if state is not MemberState.WAITING:
-            raise MemberStarted(graph=graph.id, member=name, state=state.value)
-    _refuse_drained(tx, [op.patch], op.prepared)
-    resolution = GraphResolution(tx, [graph], op.compose, op.lease)
-    graph.revision += 1
-    size = len(op.patch.members) if op.prepared is None else op.prepared.members[graph.id]
-    resolution.audit.add(
-        graph, "graph_extended", data={"members": size, "revision": graph.revision}
-    )
-    resolution.touch(graph)
-    if op.prepared is not None:
-        make_visible(resolution, op.prepared, [graph])
-        resolution.outbox.leave(graph.id, SKIP)
-    _add(resolution, [(graph, op.patch)], existing)
-    resolution.finish()
-    return StagedGraph(graph, resolution.starter.born)
-
-
-def _named(patch: GraphPatch) -> set[str]:
-    """Return all names of members in a patch."""
-    names = {
-        name
-        for member in patch.members
-        for group in member.groups
-        for name in (member.name, *group.upstreams)
-    }
-    names |= {member.name for member in patch.members} | {name for name, _ in patch.groups}
-    return names | {name for _, group in patch.groups for name in group.upstreams}
-
-
-def _existing(tx: Transaction, graph_id: str, names: Iterable[str]) -> ExistingMembers:
-    """Return the ones of the named members that the graph has."""
-    ids = [run_of(graph_id, name) for name in sorted(names)]
-    rows = tx.rows("states_of_members", ids=tx.as_list(ids)) if ids else []
-    places = tx.rows("places_of_graph", graph_id=graph_id) if rows else []
-    taken_back_ends: dict[str, list[TakenBack]] = {}
-    for row in places:
-        if row["status"] == REPLAY:
-            taken_back_ends.setdefault(name_of(row["run_id"]), []).append(
-                taken_back(row["run_id"], row["place"])
-            )
-    return ExistingMembers(
-        {name_of(row["run_id"]): MemberState(row["state"]) for row in rows},
-        {name_of(row["run_id"]): row["place"] for row in places if row["status"] != REPLAY},
-        taken_back_ends,
-    )
-
-
-class ExistingMembers(msgspec.Struct):
-    """The existing members of a graph that new members name.
-
-    Ends that are resolved or taken back in parts, in the order of the ids of the dependents:
-    - An end that is still being resolved counts for dependents up to its place; for later ones it
-      will be counted.
-    - An end that is still being taken back (``undone``) counts for dependents after its place, from
-      which it will be taken back.
-    """
-
-    states: Mapping[str, MemberState] = {}
-    places: Mapping[str, str] = {}
-    undone: Mapping[str, Sequence[TakenBack]] = {}
-
-    def state(self, name: str, dependent: str) -> MemberState | None:
-        """Return the state of a member, as far as a new group of this dependent must count it."""
-        if name in self.places and dependent > self.places[name]:
-            return None
-        return self.states.get(name)
-
-    def ends_to_take_back(self, name: str, dependent: str) -> list[MemberState]:
-        """Return the ends of a member that will be taken back from a new group of this
-        dependent."""
-        return [end.was for end in self.undone.get(name, ()) if dependent > end.after]
-
-
-NO_MEMBERS = ExistingMembers()
-
-
-class NewRows(msgspec.Struct):
-    """The rows of new members, of their groups and of their edges."""
-
-    members: list[MemberRecord]
-    groups: list[GroupRecord]
-    edges: list[dict[str, object]]
-
-
-def _new_rows(
-    graph_id: str, members: Iterable[NewMember], existing: ExistingMembers, rows: NewRows
-) -> None:
-    """Add the rows of new members, counted by the state of the existing ones."""
-    for new in members:
-        run_id = run_of(graph_id, new.name)
-        groups = [
-            _group(graph_id, run_id, number, group, existing, rows.edges)
-            for number, group in enumerate(new.groups)
-        ]
-        rows.groups += groups
-        missing = sum(group.state is not GroupState.SATISFIED for group in groups)
-        rows.members.append(
-            MemberRecord(
-                run_id=run_id,
-                graph_id=graph_id,
-                workflow=new.spec.route.workflow,
-                state=MemberState.WAITING,
-                missing=missing,
-                spec=msgspec.json.encode(new.spec),
-                input=new.input,
-            )
-        )
-
-
-def _add(
-    resolution: GraphResolution,
-    patches: Sequence[tuple[GraphRecord, GraphPatch]],
-    existing: ExistingMembers,
-) -> None:
-    """Write checked members. Start the ones that can start, and skip the ones that never can,
-    transitively."""
-    tx = resolution.tx
-    rows = NewRows([], [], [])
-    for graph, patch in patches:
-        _new_rows(graph.id, patch.members, existing, rows)
-        graph.members += len(patch.members)
-        graph.live += len(patch.members)
-        resolution.touch(graph)
-        rows.groups += _more_groups(resolution, graph, patch, existing, rows.edges)
-    ready = resolution.admit([member for member in rows.members if member.missing == 0])
-    runs, failed = resolution.starter.compose_read(
-        [(member.run_id, member.spec, member.input) for member in ready]
-    )
-    _refuse_taken(tx, [member.run_id for member in rows.members])
-    index = {member.run_id: member for member in ready}
-    for run in runs:
-        member = index[run.id]
-        member.state = MemberState.STARTED
-        member.started_at = tx.now
-        member.input = b""
-    _write(tx, rows)
-    failed |= resolution.start(runs, fresh=True)
-    unreachable = {
-        group.run_id: can_never_fire(group)
-        for group in rows.groups
-        if group.state is GroupState.IMPOSSIBLE
-    }
-    ends = dict.fromkeys(failed, MemberState.FAILED) | dict.fromkeys(
-        unreachable, MemberState.SKIPPED
-    )
-    closed = [
-        group
-        for group in rows.groups
-        if group.state is not GroupState.OPEN and group.rest is RemainderPolicy.CANCEL
-    ]
-    resolution.proceed(ends, failed | unreachable, closed)
-
-
-def _write(tx: Transaction, rows: NewRows) -> None:
-    """Write new members. Raises GraphBusy if an unfinished or undeleted stage has one of them."""
-    if tx.many("insert_member", [_member_row(member) for member in rows.members]) < len(
-        rows.members
-    ):
-        ids = tx.as_list([member.run_id for member in rows.members])
-        busy = tx.rows("stage_of_members", ids=ids, own=rows.members[0].graph_id)
-        if busy:
-            raise GraphBusy(member=busy[0]["run_id"], stage=busy[0]["id"])
-        first = next(iter(tx.rows("states_of_members", ids=ids)), None)
-        raise MemberExists(member=None if first is None else first["run_id"])
-    tx.many("insert_group", [group_row(group) for group in rows.groups])
-    tx.many("insert_edge", rows.edges)
-
-
-# Stages
-
-
 def stage_part(tx: Transaction, op: WriteStagePart) -> int:
     """Write the next members of a stage. Return how many are written. Raises GraphBusy."""
     existing = NO_MEMBERS
     if op.extends is not None:
         # Locked first: a resolution of the graph also counts ends in the groups of this stage.
         load_graph(tx, op.extends, op.namespace)
-        existing = _existing(tx, op.extends, op.outside)
+        existing = existing_members(tx, op.extends, op.outside)
     tx.change("insert_stage", id=op.stage_id, due_at=tx.now + STAGE_TTL)
     stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
     if stage["discarded"]:
@@ -376,12 +152,12 @@ def stage_part(tx: Transaction, op: WriteStagePart) -> int:
         return int(stage["written"])
     rows_of_part = NewRows([], [], [])
     for graph_id, pairs in groupby(op.members, itemgetter(0)):
-        _new_rows(graph_id, (member for _, member in pairs), existing, rows_of_part)
+        new_rows(graph_id, (member for _, member in pairs), existing, rows_of_part)
     for member in rows_of_part.members:
         member.graph_id = op.stage_id
         member.state = MemberState.STAGED
-    _refuse_taken(tx, [member.run_id for member in rows_of_part.members])
-    _write(tx, rows_of_part)
+    refuse_taken_ids(tx, [member.run_id for member in rows_of_part.members])
+    write_members(tx, rows_of_part)
     written = op.written + len(op.members)
     tx.change("move_stage", id=op.stage_id, written=written, due_at=tx.now + STAGE_TTL)
     return written
@@ -414,76 +190,6 @@ def make_visible(
         resolution.touch(graph)
         resolution.outbox.leave(graph.id, START)
     resolution.proceed({}, decided=[group_from(row) for row in decided])
-
-
-def _refuse_taken(tx: Transaction, run_ids: Sequence[str]) -> None:
-    taken = tx.rows("runs_there", ids=tx.as_list(run_ids)) if run_ids else []
-    if taken:
-        raise MemberElsewhere(run=taken[0]["id"], why="a run with this id exists outside any graph")
-
-
-def _group(
-    graph_id: str,
-    run_id: str,
-    number: int,
-    new: NewGroup,
-    existing: ExistingMembers,
-    edges: list[dict[str, object]],
-) -> GroupRecord:
-    """Return a new group, counted by the state of the existing members."""
-    group = GroupRecord(
-        run_id=run_id, number=number, need=new.need, total=len(new.upstreams), rest=new.rest
-    )
-    if existing.states:
-        states = [existing.state(name, run_id) for name in new.upstreams]
-        group.done = states.count(MemberState.COMPLETED)
-        group.lost = sum(state in LOST for state in states)
-        group.state = judged(group)
-        taken = [
-            state for name in new.upstreams for state in existing.ends_to_take_back(name, run_id)
-        ]
-        group.done += taken.count(MemberState.COMPLETED)
-        group.lost += sum(state in LOST for state in taken)
-    edges += [
-        {"upstream": run_of(graph_id, name), "dependent": run_id, "number": number}
-        for name in new.upstreams
-    ]
-    return group
-
-
-def _more_groups(
-    resolution: GraphResolution,
-    graph: GraphRecord,
-    patch: GraphPatch,
-    existing: ExistingMembers,
-    edges: list[dict[str, object]],
-) -> list[GroupRecord]:
-    """Return the new groups of existing members that wait."""
-    groups: list[GroupRecord] = []
-    numbers: dict[str, int] = {}
-    for name, new in patch.groups:
-        run_id = run_of(graph.id, name)
-        if run_id not in numbers:
-            numbers[run_id] = len(resolution.tx.rows("groups_of_member", run_id=run_id))
-        group = _group(graph.id, run_id, numbers[run_id], new, existing, edges)
-        numbers[run_id] += 1
-        groups.append(group)
-        if group.state is not GroupState.SATISFIED:
-            resolution.tx.change("add_missing", run_id=run_id, more=1)
-    return groups
-
-
-def _member_row(member: MemberRecord) -> dict[str, object]:
-    return {
-        "run_id": member.run_id,
-        "graph_id": member.graph_id,
-        "workflow": member.workflow,
-        "state": member.state.value,
-        "missing": member.missing,
-        "spec": member.spec,
-        "input": member.input,
-        "started_at": member.started_at,
-    }
 
 
 def reseal_member(tx: Transaction, op: ResealMember) -> bool:

@@ -55,6 +55,7 @@ def _below(tx: Transaction, kind: str, root: str) -> list[str]:
 def _forget(tx: Transaction, kind: str, run_id: str) -> bool:
     """Delete a part of the history of one run, if it has ended."""
     state = tx.rows("load_state", run_id=run_id)
+    # The run may have been replayed since it was found.
     if not state or state[0]["finished_at"] is None:
         return False
     if kind != "events":
@@ -76,6 +77,7 @@ def remove_retention(tx: Transaction, op: RemoveRetention) -> None:
 
 def take_maintenance(tx: Transaction, op: TakeMaintenanceLock) -> bool:
     """Take a maintenance lock, if it is due and free. Return whether it was taken."""
+    # Inserts the row if it is missing; the update below decides which session gets the lock.
     tx.change("begin_maintenance", name=op.name)
     return bool(
         tx.change(

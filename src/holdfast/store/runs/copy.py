@@ -67,6 +67,7 @@ def import_run(tx: Transaction, op: ImportRun) -> None:
         _write(tx, [snapshot])
     for payload in op.payloads:
         insert_payload(tx, payload)
+    # After the run is written: it must exist when its references are recorded.
     if not refer(
         tx, op.run.id, _referred(snapshot).union(staged.digests if staged is not None else ())
     ):
@@ -79,6 +80,7 @@ def stage_events(tx: Transaction, op: StageEvents) -> None:
     stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
     if stage["discarded"]:
         raise StageGone(stage=op.stage_id)
+    # Events up to here were written by an earlier attempt, whose answer was lost.
     last = last_seq(tx, op.stage_id)
     with clear_values_accepted(tx):
         append_each(tx, [(op.stage_id, event) for event in op.events if event.seq > last])

@@ -77,6 +77,7 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
             release_schedule(tx, end.run_id)
         if end.session_id is not None:
             notify_holder(tx, end.session_id, end.run_id)
+    # Parents after the holders, and budgets last: every commit locks in this order.
     _notify_parents(tx, ends)
     for end in ends:
         if end.graph_id is not None:

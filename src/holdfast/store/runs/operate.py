@@ -104,6 +104,7 @@ def _put_back(tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Ro
     for op in ops:
         if op.seen is not None and lasts[op.run_id] != op.seen:
             raise RunChanged(run=op.run_id, events=lasts[op.run_id], seen=op.seen)
+    # Before the first write: a refusal must leave nothing behind.
     _check_replays(tx, [op.run_id for op in ops])
     lines: list[tuple[str, Event]] = []
     rows: list[dict[str, object]] = []
@@ -141,6 +142,7 @@ def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
         for state in states
         if state["parent_index"] is not None
     )
+    # Sorted: parents are locked in the order of their ids.
     for (parent_id, step), more in sorted(maps.items()):
         tx.change("count_up", run_id=parent_id, step=step, more=more)
 

@@ -43,6 +43,7 @@ def open_session(tx: Transaction, op: OpenSession) -> None:
 def heartbeat(tx: Transaction, op: Heartbeat) -> bool:
     """Extend a session, and delete the notifications that it has processed. Return whether it
     exists."""
+    # With the heartbeat, which saves a transaction of its own for each processed notification.
     if op.seen_notification:
         tx.change("delete_notifications", session_id=op.session_id, seen=op.seen_notification)
     return (
@@ -64,6 +65,7 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
     tx.change("forget_notifications", session_id=op.session_id)
+    # One more than a portion tells whether there are more.
     held = tx.rows("held_states", session_id=op.session_id, limit=PORTION + 1)
     rest = None
     if len(held) > PORTION:

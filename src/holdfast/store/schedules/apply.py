@@ -131,6 +131,7 @@ def _changed(tx: Transaction, old: Schedule, op: SetSchedule) -> Schedule:
         new.paused = wanted.paused
     if new.overlap not in _WAITS:
         new.queued = []
+    # Ticks of the old rule mean nothing by the new one.
     if (old.rule, old.zone) != (new.rule, new.zone):
         new.anchor = tx.now
         new.queued = []
@@ -242,6 +243,7 @@ def _fire_waiting(
         for late in schedule.queued[:-1]:
             _skip(schedule, late, "the next tick came before it could begin")
         schedule.queued = schedule.queued[-1:]
+        # Read again: a run that never started has ended at once, and then this tick need not wait.
         if live and ticks:
             _stop_others(tx, schedule, live)
             live = _live(tx, schedule)
@@ -280,6 +282,7 @@ def _start(
     tx: Transaction, schedule: Schedule, tick: int, run_id: str, *, kind: str = "tick"
 ) -> str | None:
     """Start the run of a tick. Return None if the tick has a run already, as after a backfill."""
+    # The key makes a tick start one run, whichever process fires it and however often.
     key = key_of(schedule.name, tick, trigger=run_id if kind == "trigger" else None)
     new = NewRun(
         id=run_id,

@@ -34,6 +34,7 @@ def condition_progress(
     None if the condition reads payloads, and they or the *new* one are sealed.
     """
     before = list(_untaken_signals(tx, run_id, condition))
+    # Sealed payloads can be read only by a worker, which has the codec and the keys.
     if conditions.reads_payloads(condition):
         known = [signal for signal, _ in before] + ([] if new is None else [new])
         if wait.get("sealed") or _any_sealed(known):

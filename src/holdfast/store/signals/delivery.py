@@ -118,6 +118,7 @@ def insert_signal(
 def _judge(tx: Transaction, state: Row, signal: StoredSignal) -> tuple[SignalEffect, bool]:
     """Return the effect of a signal on the waits of a run, and whether to wake it. Raises
     WaitClosed."""
+    # Not parked: a program that is at work asks for its signals itself.
     if state["waits"] is None:
         return SignalEffect.KEPT, False
     waits = msgspec.json.decode(state["waits"])
@@ -125,6 +126,7 @@ def _judge(tx: Transaction, state: Row, signal: StoredSignal) -> tuple[SignalEff
     for wait, (effect, _) in zip(waits, effects, strict=True):
         if effect is SignalEffect.SATISFIED and wait["kind"] == "wait":
             close_issued_waits(tx, state["id"], wait, "its signals")
+    # One signal may concern several waits; its sender gets the strongest effect.
     for strongest in (
         SignalEffect.SATISFIED,
         SignalEffect.KEPT,

@@ -92,6 +92,7 @@ _TABLES_DIFFER = ("no such table", "no such column", "has no column named")
 def translate(error: Exception, path: str) -> NoReturn:
     """Raise the error of Holdfast for an error of a driver; an unknown one is raised unchanged."""
     code = code_of(error)
+    # First, because it is frequent and no fault: the caller waits and tries again.
     if code in (_BUSY, _LOCKED, _PROTOCOL):
         raise WriteLockBusy from error
     refused = sealing.refused(str(error), path) or clear_values.refused(str(error), path)
@@ -134,8 +135,10 @@ class StandardConnection:
                 # mode=rw never creates a file: the database may have been moved a moment ago
                 f"file:{quote(path)}?mode=rw",
                 uri=True,
+                # No implicit BEGIN: transactions are begun by hand.
                 isolation_level=None,
                 cached_statements=256,
+                # One thread at a time uses it. The adapter waits for the write lock by itself.
                 check_same_thread=False,
                 timeout=0,
                 factory=LentConnection,
@@ -155,6 +158,8 @@ class StandardConnection:
             rows: list[Any] = self._execute(sql, values).fetchall()
             return rows
         except sqlite3.Error as error:
+            # The driver has no code for this. Only reads are repeated: a write may have taken
+            # effect.
             if "decode to UTF-8" in str(error) and sql.startswith(("SELECT", "WITH")):
                 return self._rows_with_damaged_text(sql, values)
             translate(error, self.path)
@@ -240,6 +245,7 @@ class ApswConnection:
             first = cursor.fetchone()
             if first is None:
                 return []
+            # The names of the columns are the same each time, so they are read once.
             names = self._columns.get(sql)
             if names is None:
                 names = self._columns[sql] = [column[0] for column in cursor.get_description()]
@@ -292,6 +298,7 @@ class ApswConnection:
 
     def guard(self) -> None:
         """Install the authorizer that checks user code while the connection is lent."""
+        # Past `ApswLentConnection`, which refuses an authorizer of user code.
         vars(apsw.Connection)["authorizer"].__set__(self.raw, self._loan.authorize)
 
     def call(self, body: Callable[[Any], T]) -> T:
@@ -322,6 +329,7 @@ Connection = StandardConnection | ApswConnection
 def _leak(raw: object) -> None:
     """Keep an object alive until the process ends, by one reference too many: the interpreter
     clears all ordinary references at its end."""
+    # The C API of CPython: no object of Python outlives the interpreter.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(raw))
 
 

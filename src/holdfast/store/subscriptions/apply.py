@@ -56,6 +56,7 @@ def _opened(tx: Transaction, op: AddSubscription) -> Subscription:
             attempt_limit=op.attempt_limit,
         )
         tx.hints.subscriptions = tx.hints.subscriptions or op.kind == WEBHOOK
+        # Read again: another process may have created the subscription at the same time.
         rows = tx.rows("lock_subscription", name=op.name)
     stored = subscription_from(rows[0])
     if (stored.kind, stored.which, stored.url) != (op.kind, op.which, op.url):
@@ -83,6 +84,7 @@ def move_cursor(tx: Transaction, op: MoveCursor) -> None:
     moved = tx.change(
         "move_cursor", name=op.name, after_tx=op.place.tx, after_id=op.place.id, now=tx.now
     )
+    # A cursor that would move back changes no row either; that is no error.
     if not moved and not tx.rows("subscription", name=op.name):
         raise SubscriptionNotFound(subscription=op.name)
 
@@ -91,6 +93,7 @@ def consume(tx: BatchTransaction, op: Consume) -> Consumed:
     """Pass the next events to a function, in the transaction that moves the cursor."""
     stored = _opened(tx, AddSubscription(op.name, CURSOR, op.which, op.start))
     events, edge = page(tx, stored.place, op.which, op.limit)
+    # The edge also moves past events that do not match, so that they are not read again.
     if edge == stored.place:
         return Consumed(0, more=False)
     if events:
@@ -186,6 +189,7 @@ def record_delivery(tx: Transaction, op: RecordDelivery) -> None:
         error=op.error,
         now=tx.now,
     )
+    # The guard is part of the write: two deliverers must not both move the cursor.
     if not written:
         raise LeaseLost(subscription=op.name, session=op.session_id)
     if op.letter is not None:

@@ -1,50 +1,34 @@
-"""Apply the operations of remote workers (explicit leases) and of operators on leases."""
+"""Apply the operations of remote workers: claim, renew and complete explicit leases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.core import claiming
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import PAST_DEADLINE, RunRecord
-from holdfast.core.status import Move, Status, after
-from holdfast.core.streams.model import CloseReason
+from holdfast.core.runs import RunRecord
+from holdfast.core.status import Status
 from holdfast.core.tasks import policy as task_policy
-from holdfast.core.tasks.suspension import ENDS
 from holdfast.core.waits import Signal
-from holdfast.errors import RunFinished, RunNotFound
-from holdfast.store.budgets.reservations import release_reservations_of_holder
 from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.effects import Commit, applies
-from holdfast.store.gates.apply import withdraw_all
-from holdfast.store.history import append_from_outside, last_seq
-from holdfast.store.payloads.apply import keep
 from holdfast.store.rows import as_dict
 from holdfast.store.runs.advance import advance
-from holdfast.store.runs.cancel import ALL, cancel_children
 from holdfast.store.runs.claim import claim, lease
-from holdfast.store.runs.effects import why_children_stop
-from holdfast.store.runs.ending import RunEnd, end_from_outside, end_runs
+from holdfast.store.runs.ending import RunEnd, end_runs
 from holdfast.store.runs.operations import Advance, Claim
 from holdfast.store.tasks.operations import (
     ClaimLeases,
     CompleteLeases,
-    ExpireAttempts,
     Judge,
     LeasedTask,
-    OverrideRun,
     RenewLeases,
-    RevokeLease,
     SetAttemptDeadline,
-    SetPriority,
     TaskCompletion,
 )
-from holdfast.store.tasks.timeouts import error_of, resolve_overdue
-from holdfast.store.wakeup import notify_holder
 
 
 class LeasedRun(NamedTuple):
@@ -261,161 +245,3 @@ def renew_leases(tx: Transaction, op: RenewLeases) -> int | None:
         return None
     tx.change("forget_notifications", session_id=op.session_id)
     return until
-
-
-def expire_attempts(tx: Transaction, op: ExpireAttempts) -> int:
-    """Revoke the leases of overdue attempts, and resolve suspended runs whose time is up."""
-    overdue = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)
-    for row in overdue:
-        # Also for attempts that have ended since: the next call must not find them again.
-        tx.change("clear_attempt_until", run_id=row["run_id"])
-    late = [row for row in overdue if row["held"]]
-    for row in late:
-        _time_out(tx, row, op.dice)
-    parked = [row["run_id"] for row in overdue if row["parked"]]
-    for run_id in parked:
-        _wake_or_end(tx, run_id)
-    return len(late) + len(parked)
-
-
-def _wake_or_end(tx: Transaction, run_id: str) -> None:
-    """Process a run that its holder has suspended and whose time is up."""
-    state = _load(tx, run_id)
-    status = resolve_overdue(tx, state)
-    if status is None:
-        return
-    error = error_of(state["waits"])
-    kind = next(kind for ended, kind in ENDS.values() if ended is status)
-    append_from_outside(tx, [(run_id, Event(kind, error=error, seq=last_seq(tx, run_id) + 1))])
-    _end(tx, state, status, None, error)
-
-
-def _time_out(tx: Transaction, row: Row, dice: float) -> None:
-    run_id = row["run_id"]
-    policy = msgspec.json.decode(bytes(row["policy"]), type=task_policy.TaskPolicy)
-    state = _load(tx, run_id)
-    seq = last_seq(tx, run_id)
-    if state["deadline"] is not None and state["deadline"] <= tx.now:
-        error = msgspec.json.encode({"type": Status.EXPIRED.value, "message": PAST_DEADLINE.reason})
-        append_from_outside(tx, [(run_id, Event(EventKind.RUN_EXPIRED, error=error, seq=seq + 1))])
-        _end(tx, state, Status.EXPIRED, None, error)
-        return
-    history = [
-        Event(kind=event_row["kind"], data=event_row["data"])
-        for event_row in tx.rows("history", run_id=run_id, after=0)
-    ]
-    wait = task_policy.decide(
-        policy, task_policy.FailureKind.TIMEOUT, task_policy.failures_in(history), dice
-    )
-    failure = {
-        "kind": task_policy.FailureKind.TIMEOUT,
-        "until": None if wait is None else tx.now + wait,
-    }
-    error = msgspec.json.encode({"type": "AttemptTimeout", "message": "the attempt took too long"})
-    append_from_outside(
-        tx,
-        [
-            (
-                run_id,
-                Event(
-                    EventKind.ATTEMPT_FAILED,
-                    data=msgspec.json.encode(failure),
-                    error=error,
-                    seq=seq + 1,
-                ),
-            )
-        ],
-    )
-    if wait is None:
-        append_from_outside(tx, [(run_id, Event(EventKind.RUN_FAILED, error=error, seq=seq + 2))])
-        _end(tx, state, Status.FAILED, None, error)
-    else:
-        _take_back(tx, state, wake_at=tx.now + wait if wait else None)
-
-
-def revoke_lease(tx: Transaction, op: RevokeLease) -> bool:
-    """Revoke the lease of a run. Return False if it has none, or another holder than *op* names."""
-    state = _load(tx, op.run_id, op.namespace)
-    if state["session_id"] is None or op.session_id not in (None, state["session_id"]):
-        return False
-    _note(
-        tx,
-        op.run_id,
-        EventKind.LEASE_REVOKED,
-        {"reason": op.reason, "session": state["session_id"]},
-    )
-    _take_back(tx, state, wake_at=None)
-    return True
-
-
-def _take_back(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
-    status = after(Status(state["status"]), Move.RELEASE)
-    parked = status is Status.WAITING
-    status = after(status, Move.WAKE) if parked else status
-    rank = None if wake_at is not None else claiming.rank(tx.now, state["priority"])
-    release_reservations_of_holder(tx, state["id"])
-    tx.change("revoke_lease", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
-    tx.change(
-        "close_streams", run_id=state["id"], now=tx.now, reason=CloseReason.TAKEN_BACK, least=1
-    )
-    notify_holder(tx, state["session_id"], state["id"])
-    tx.hints.ready = True
-
-
-def set_priority(tx: Transaction, op: SetPriority) -> int:
-    """Change the priority of a run, and its place in the queue. Return the old priority."""
-    state = _load(tx, op.run_id, op.namespace)
-    old: int = state["priority"]
-    if old != op.priority:
-        # Only the holder may append to the history of a leased run.
-        if state["session_id"] is None:
-            _note(tx, op.run_id, EventKind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
-        tx.change(
-            "save_priority",
-            run_id=op.run_id,
-            priority=op.priority,
-            shift=(old - op.priority) * claiming.PRIORITY_STEP,
-        )
-        tx.hints.ready = True
-    return old
-
-
-def override_run(tx: Transaction, op: OverrideRun) -> Status:
-    """End a run with the status and result that an operator gives."""
-    state = _load(tx, op.run_id, op.namespace)
-    _note(tx, op.run_id, EventKind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
-    kind = EventKind.RUN_COMPLETED if op.status is Status.COMPLETED else EventKind.RUN_FAILED
-    # Gates close with their run: a decision after the end would reach no program.
-    seq = withdraw_all(
-        tx, op.run_id, f"the run was ended by hand: {op.reason}", last_seq(tx, op.run_id) + 1
-    )
-    append_from_outside(tx, [(op.run_id, Event(kind, error=op.error, seq=seq))])
-    keep(tx, op.run_id, op.payloads)
-    _end(tx, state, op.status, op.result, op.error)
-    return op.status
-
-
-def _end(
-    tx: Transaction, state: Row, status: Status, result: bytes | None, error: bytes | None
-) -> None:
-    tx.change(
-        "override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now
-    )
-    # All of them now: after this transaction the run has ended, and stops no others.
-    cancel_children(tx, state["id"], why_children_stop(status), room=ALL)
-    end_runs(tx, [end_from_outside(state, status)])
-
-
-def _load(tx: Transaction, run_id: str, namespace: str | None = None) -> Row:
-    states = tx.rows("lease_state", run_id=run_id)
-    if not states or namespace not in (None, states[0]["namespace"]):
-        raise RunNotFound(run=run_id)
-    if states[0]["finished_at"] is not None:
-        raise RunFinished(run=run_id, status=states[0]["status"])
-    return states[0]
-
-
-def _note(tx: Transaction, run_id: str, kind: str, data: Mapping[str, object]) -> None:
-    append_from_outside(
-        tx, [(run_id, Event(kind, data=msgspec.json.encode(data), seq=last_seq(tx, run_id) + 1))]
-    )

@@ -1,4 +1,7 @@
-"""Resolve a suspended run whose time is up: end it or wake it, as its holder has specified."""
+"""Revoke the leases of overdue attempts, and resolve suspended runs whose time is up.
+
+A suspended run is ended or woken, as its holder has specified.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,91 @@ import msgspec
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions.model import Condition
 from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import PAST_DEADLINE
 from holdfast.core.status import Status
+from holdfast.core.tasks import policy as task_policy
 from holdfast.core.tasks.suspension import ENDS, next_look
 from holdfast.store.database import Row, Transaction
 from holdfast.store.history import append_from_outside, last_seq
 from holdfast.store.signals.conditions import condition_progress
+from holdfast.store.tasks.operate import end_lease, end_run, load_lease
+from holdfast.store.tasks.operations import (
+    ExpireAttempts,
+)
 from holdfast.store.wakeup import notify_or_wake
 
 
-def resolve_overdue(tx: Transaction, state: Row) -> Status | None:
+def expire_attempts(tx: Transaction, op: ExpireAttempts) -> int:
+    """Revoke the leases of overdue attempts, and resolve suspended runs whose time is up."""
+    overdue = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)
+    for row in overdue:
+        # Also for attempts that have ended since: the next call must not find them again.
+        tx.change("clear_attempt_until", run_id=row["run_id"])
+    late = [row for row in overdue if row["held"]]
+    for row in late:
+        _time_out(tx, row, op.dice)
+    parked = [row["run_id"] for row in overdue if row["parked"]]
+    for run_id in parked:
+        _wake_or_end(tx, run_id)
+    return len(late) + len(parked)
+
+
+def _wake_or_end(tx: Transaction, run_id: str) -> None:
+    """Process a run that its holder has suspended and whose time is up."""
+    state = load_lease(tx, run_id)
+    status = _resolve_overdue(tx, state)
+    if status is None:
+        return
+    error = _timeout_error(state["waits"])
+    kind = next(kind for ended, kind in ENDS.values() if ended is status)
+    append_from_outside(tx, [(run_id, Event(kind, error=error, seq=last_seq(tx, run_id) + 1))])
+    end_run(tx, state, status, None, error)
+
+
+def _time_out(tx: Transaction, row: Row, dice: float) -> None:
+    run_id = row["run_id"]
+    policy = msgspec.json.decode(bytes(row["policy"]), type=task_policy.TaskPolicy)
+    state = load_lease(tx, run_id)
+    seq = last_seq(tx, run_id)
+    if state["deadline"] is not None and state["deadline"] <= tx.now:
+        error = msgspec.json.encode({"type": Status.EXPIRED.value, "message": PAST_DEADLINE.reason})
+        append_from_outside(tx, [(run_id, Event(EventKind.RUN_EXPIRED, error=error, seq=seq + 1))])
+        end_run(tx, state, Status.EXPIRED, None, error)
+        return
+    history = [
+        Event(kind=event_row["kind"], data=event_row["data"])
+        for event_row in tx.rows("history", run_id=run_id, after=0)
+    ]
+    wait = task_policy.decide(
+        policy, task_policy.FailureKind.TIMEOUT, task_policy.failures_in(history), dice
+    )
+    failure = {
+        "kind": task_policy.FailureKind.TIMEOUT,
+        "until": None if wait is None else tx.now + wait,
+    }
+    error = msgspec.json.encode({"type": "AttemptTimeout", "message": "the attempt took too long"})
+    append_from_outside(
+        tx,
+        [
+            (
+                run_id,
+                Event(
+                    EventKind.ATTEMPT_FAILED,
+                    data=msgspec.json.encode(failure),
+                    error=error,
+                    seq=seq + 1,
+                ),
+            )
+        ],
+    )
+    if wait is None:
+        append_from_outside(tx, [(run_id, Event(EventKind.RUN_FAILED, error=error, seq=seq + 2))])
+        end_run(tx, state, Status.FAILED, None, error)
+    else:
+        end_lease(tx, state, wake_at=tx.now + wait if wait else None)
+
+
+def _resolve_overdue(tx: Transaction, state: Row) -> Status | None:
     """Check the wait of a suspended run against the clock. Return its final status if it must end.
 
     The caller ends the run. None means that it was woken, escalated, or waits on.
@@ -92,7 +171,7 @@ def _note(tx: Transaction, run_id: str, event: Event) -> None:
     append_from_outside(tx, [(run_id, event)])
 
 
-def error_of(waits: bytes | None) -> bytes:
+def _timeout_error(waits: bytes | None) -> bytes:
     """Return the error of a run whose wait has timed out, as JSON."""
     waits_of_run = msgspec.json.decode(waits or b"[]")
     label = (
