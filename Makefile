@@ -18,6 +18,8 @@ QUICK := tests/core tests/engine/execution tests/engine/test_steps.py tests/engi
 # Hundreds of processes are started by tests and measurements: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
+PYTEST := $(BIN)/python tools/scratch.py $(BIN)/pytest
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
@@ -32,7 +34,7 @@ quick-types:
 	$(BIN)/mypy
 
 quick-tests:
-	$(BIN)/pytest -n 2 -x -k "not postgres" $(QUICK)
+	$(PYTEST) -n 2 -x -k "not postgres" $(QUICK)
 
 check: $(DEV) ## format, lint, types, import contracts and the rules of the project
 	$(BIN)/python tools/generate_blocking.py --check
@@ -46,7 +48,7 @@ generate: $(DEV) ## write the blocking engine from the asynchronous one
 	$(BIN)/python tools/generate_blocking.py
 
 test: check ## everything that must be green: check, then all tests; STRICT=1 fails where a tool is missing
-	$(if $(STRICT),HOLDFAST_STRICT=1 )$(BIN)/pytest -n auto
+	$(if $(STRICT),HOLDFAST_STRICT=1 )$(PYTEST) -n auto --dist worksteal
 
 ci-tools: $(DEV) ## install the programs that some tests need, as root on Debian
 	apt-get update -qq
