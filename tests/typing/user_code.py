@@ -4,6 +4,8 @@ nothing here is run."""
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from datetime import datetime
+from functools import partial
 from typing import Any, assert_type
 
 import holdfast
@@ -34,7 +36,13 @@ async def checkout(order: dict[str, int]) -> list[bytes]:
     child = await holdfast.start(counted, 3)
     assert_type(await child.result(), int)
     assert_type(await holdfast.map(checkout, [order]), list[list[bytes]])
-    assert_type(await gather(charge(order), pack.aio(1)), list[Any])
+    assert_type(await gather(charge(order), pack.aio(1)), tuple[str, bytes])
+    assert_type(await gather(checkout(order), pack.aio(1)), tuple[list[bytes], bytes])
+    three = await gather(charge(order), pack.aio(1), checkout(order))
+    assert_type(three, tuple[str, bytes, list[bytes]])
+    assert_type(await gather(*(pack.aio(n) for n in range(9))), list[bytes])
+    ended = await gather(pack.aio(1), pack.aio(2), return_exceptions=True)
+    assert_type(ended, list[bytes | BaseException])
     assert_type(await checkout(order), list[bytes])
     assert_type(await checkout.options(lane="slow")(order), list[bytes])
     holdfast.compensate(charge, order)
@@ -48,6 +56,8 @@ def counted(n: int) -> int:
     assert_type(sync.start(counted, n).result(), int)
     assert_type(sync.gate("Ship it?", quorum=2), Answer)
     assert_type(sync.first(lambda: 1, lambda: 2), int)
+    assert_type(sync.gather(partial(pack, 1), lambda: "text"), tuple[bytes, str])
+    assert_type(sync.gather(*(partial(pack, item) for item in range(n))), list[bytes])
     assert_type(sync.map(pack, [1]), list[bytes])
     assert_type(sync.map(counted, [1]), list[int])
     return n
@@ -57,6 +67,11 @@ def use(engine: Engine) -> None:
     run = engine.start(checkout, {"a": 1}, key="k")
     assert_type(run, Run[list[bytes]])
     assert_type(run.result(timeout="1s"), list[bytes])
+    assert_type(run.record.created_at, datetime)
+    assert_type([event.at for event in run.history()], list[datetime])
+    assert_type([step.name for step in run.steps()], list[str])
+    assert_type(run.why().since, datetime | None)
+    assert_type([found.created_at for found in engine.runs()], list[datetime])
     assert_type(engine.start(counted, 1).result(), int)
     assert_type(engine.start(counted.options(id="x"), 1).result(), int)
     assert_type(engine.start(checkout.options(key="k"), {}).result(), list[bytes])
@@ -70,6 +85,8 @@ async def use_async(engine: AsyncEngine) -> None:
     run = await engine.start(checkout, {"a": 1})
     assert_type(run, AsyncRun[list[bytes]])
     assert_type(await run.result(), list[bytes])
+    assert_type((await run.record()).created_at, datetime)
+    assert_type([found.finished_at async for found in engine.runs()], list[datetime | None])
 
 
 def misuse() -> None:

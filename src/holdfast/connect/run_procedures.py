@@ -9,7 +9,6 @@ from typing import Any
 
 from holdfast.connect import graph_procedures
 from holdfast.connect.components import Components
-from holdfast.core.graphs.model import graph_of, name_of
 from holdfast.core.status import Status
 from holdfast.errors import (
     HoldfastError,
@@ -63,9 +62,9 @@ def cancel(parts: Components, run_id: str, reason: str, *, force: bool) -> Statu
 def replay(parts: Components, run_id: str, from_step: str | None) -> Status:
     """Make a finished run claimable again and return its status; a member of a graph is replayed
     with the members that depend on it."""
-    graph_id = graph_of(storable_run_id(run_id))
-    if graph_id is not None and parts.store.graphs.member(run_id) is not None:
-        graph_procedures.replay(parts, graph_id, name_of(run_id), from_step)
+    member = parts.store.graphs.member(storable_run_id(run_id))
+    if member is not None:
+        graph_procedures.replay(parts, member.graph_id, member.name, from_step)
         return parts.client.get(run_id).status
     for _ in range(TRIES - 1):
         with suppress(RunChanged):

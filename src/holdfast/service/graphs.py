@@ -20,7 +20,6 @@ from holdfast.core.graphs.model import (
     GraphSnapshot,
     GraphStatus,
     MemberRecord,
-    graph_of,
     name_of,
     run_of,
 )
@@ -311,7 +310,7 @@ class GraphService:
         ]
         last: dict[str, list[RunRecord]] = {}
         for run in self._store.graphs.last_runs([graph.id for graph in graphs]):
-            last.setdefault(graph_of(run.id) or "", []).append(run)
+            last.setdefault(run.graph_id or "", []).append(run)
         return [
             GraphEnded(graph.id, graph.status, graph, last.get(graph.id, [])) for graph in graphs
         ]

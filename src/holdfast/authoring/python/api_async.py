@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from holdfast.authoring.python import children, deterministic, gates, graphs, signals, waits
 from holdfast.authoring.python.gates import Names, Options
@@ -26,6 +26,12 @@ __all__ = ["first", "gate", "gather", "map", "sleep", "start", "timeout", "wait_
 
 A = TypeVar("A")
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
 
 
 def _here(call: str, path: str | None = None) -> AsyncProgram:
@@ -137,8 +143,69 @@ def extend(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
     return _fulfil(program, graphs.extend_call(program, graph))
 
 
-async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
-    """Run calls concurrently and return their results in order."""
+# Typed like asyncio.gather: the results of a few calls keep their own types.
+@overload
+async def gather(
+    call1: Awaitable[T1],
+    call2: Awaitable[T2],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+) -> tuple[T1, T2]: ...
+@overload
+async def gather(
+    call1: Awaitable[T1],
+    call2: Awaitable[T2],
+    call3: Awaitable[T3],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+) -> tuple[T1, T2, T3]: ...
+@overload
+async def gather(
+    call1: Awaitable[T1],
+    call2: Awaitable[T2],
+    call3: Awaitable[T3],
+    call4: Awaitable[T4],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+) -> tuple[T1, T2, T3, T4]: ...
+@overload
+async def gather(
+    call1: Awaitable[T1],
+    call2: Awaitable[T2],
+    call3: Awaitable[T3],
+    call4: Awaitable[T4],
+    call5: Awaitable[T5],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+) -> tuple[T1, T2, T3, T4, T5]: ...
+@overload
+async def gather(
+    call1: Awaitable[T1],
+    call2: Awaitable[T2],
+    call3: Awaitable[T3],
+    call4: Awaitable[T4],
+    call5: Awaitable[T5],
+    call6: Awaitable[T6],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+@overload
+async def gather(
+    *calls: Awaitable[T],
+    return_exceptions: Literal[False] = ...,
+) -> list[T]: ...
+@overload
+async def gather(
+    *calls: Awaitable[T],
+    return_exceptions: Literal[True],
+) -> list[T | BaseException]: ...
+async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> Any:
+    """Run calls concurrently and return the list of their results, in order."""
     _check_awaitable(calls)
     return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
 

@@ -31,6 +31,12 @@ __all__ = ["first", "gate", "gather", "map", "sleep", "start", "timeout", "wait_
 
 A = TypeVar("A")
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
 
 
 def _here(call: str, path: str | None = None) -> SyncProgram:
@@ -141,9 +147,54 @@ def extend(graph: Graph) -> dict[str, str]:
     return run_ids
 
 
-def gather(*calls: Callable[[], Any]) -> list[Any]:
-    """Run calls concurrently and return their results in order: ``gather(lambda: pack(1),
-    partial(pack, 2))``."""
+# Typed like asyncio.gather: the results of a few calls keep their own types.
+@overload
+def gather(
+    call1: Callable[[], T1],
+    call2: Callable[[], T2],
+    /,
+) -> tuple[T1, T2]: ...
+@overload
+def gather(
+    call1: Callable[[], T1],
+    call2: Callable[[], T2],
+    call3: Callable[[], T3],
+    /,
+) -> tuple[T1, T2, T3]: ...
+@overload
+def gather(
+    call1: Callable[[], T1],
+    call2: Callable[[], T2],
+    call3: Callable[[], T3],
+    call4: Callable[[], T4],
+    /,
+) -> tuple[T1, T2, T3, T4]: ...
+@overload
+def gather(
+    call1: Callable[[], T1],
+    call2: Callable[[], T2],
+    call3: Callable[[], T3],
+    call4: Callable[[], T4],
+    call5: Callable[[], T5],
+    /,
+) -> tuple[T1, T2, T3, T4, T5]: ...
+@overload
+def gather(
+    call1: Callable[[], T1],
+    call2: Callable[[], T2],
+    call3: Callable[[], T3],
+    call4: Callable[[], T4],
+    call5: Callable[[], T5],
+    call6: Callable[[], T6],
+    /,
+) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+@overload
+def gather(
+    *calls: Callable[[], T],
+) -> list[T]: ...
+def gather(*calls: Callable[[], Any]) -> Any:
+    """Run calls concurrently and return the list of their results, in order: ``gather(lambda:
+    pack(1), partial(pack, 2))``."""
     program = _here("gather")
     results = _run_parallel(program, calls, None)
     return [value for _, value in sorted(results, key=lambda result: result[0])]

@@ -15,7 +15,7 @@ from holdfast.core.definitions import ref_to
 from holdfast.core.events import Event
 from holdfast.core.graphs.builder import Graph
 from holdfast.core.graphs.compile import GraphCompiler, encode_unchecked
-from holdfast.core.graphs.model import graph_of, run_of
+from holdfast.core.graphs.model import run_of
 from holdfast.core.program import is_definition
 from holdfast.core.runs import Route
 from holdfast.core.validation import checked_capabilities, checked_text
@@ -30,7 +30,7 @@ def extend_call(program: ReplayProgram, graph: Graph) -> Call:
     """
     if not isinstance(graph, Graph):
         raise BadGraph(graph=type(graph).__name__, why="build the graph as a holdfast.Graph")
-    graph_id = graph_of(program.run.id)
+    graph_id = program.run.graph_id
     if graph_id is None:
         raise BadGraph(run=program.run.id, why="this run is not a member of a graph")
 

@@ -12,20 +12,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
-import msgspec
 
 from holdfast.cli.context import command_context, shared, without_secret
 from holdfast.cli.loading import known_workflows, load_module, load_name, split
 from holdfast.cli.params import DURATION, many
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.blocking.engine import Engine
-from holdfast.connect.components import Components, EngineOptions, settings_from
+from holdfast.connect.foreground_worker import ForegroundWorker
 from holdfast.core.program import is_definition
 from holdfast.core.status import Status
-from holdfast.engine.worker.worker import Worker
 from holdfast.errors import NamespaceBound
-from holdfast.store.database import Hints
-from holdfast.views import runs as views
+from holdfast.views.runs import RunView
 from holdfast.views.text import brief, error_line
 
 log = logging.getLogger("holdfast")
@@ -107,12 +104,12 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
         raise NamespaceBound(namespace=bound, asked=settings["namespace"])
     if no_schedules:
         settings["schedules"] = False
-    parts = _load_components(target, settings)
+    loaded = _load(target, settings)
     _tune_garbage_collector()
     try:
-        code = asyncio.run(_work(parts))
+        code = asyncio.run(_work(loaded))
     finally:
-        parts.close()
+        loaded.close()
     if code:
         raise click.exceptions.Exit(code)
 
@@ -136,15 +133,15 @@ def _log_to_stderr(level: int) -> None:
     log.propagate = False
 
 
-def _load_components(target: str, options: dict[str, Any]) -> Components:
-    """Import MODULE[:NAME] and return the components of a worker for it. Raises ClickException."""
+def _load(target: str, options: dict[str, Any]) -> ForegroundWorker:
+    """Import MODULE[:NAME] and return a worker for it. Raises ClickException."""
     module, name = split(target)
     if name is None:
         load_module(module)
         return _open(None if known_workflows() else [], target, options)
     _, value = load_name(target)
     if isinstance(value, Engine | AsyncEngine):
-        return _components_of(value, target, options)
+        return _worker_of(value, target, options)
     if is_definition(value):
         return _open([value], target, options)
     if isinstance(value, Iterable) and not isinstance(value, str):
@@ -154,7 +151,7 @@ def _load_components(target: str, options: dict[str, Any]) -> Components:
     )
 
 
-def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> Components:
+def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> ForegroundWorker:
     """Open the database of the command line; None serves all imported workflows."""
     if workflows == []:
         raise click.ClickException(f"{target} has no workflow: decorate a function with @workflow")
@@ -164,45 +161,41 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
             f"{target} contains a {type(other).__name__}, which is not a workflow: decorate a"
             " function with @workflow"
         )
-    return Components(
-        EngineOptions(
+    return ForegroundWorker(
+        Engine(
             command_context().url, workflows=workflows, codec=command_context().codec(), **options
         )
     )
 
 
-def _components_of(
+def _worker_of(
     engine: Engine | AsyncEngine, target: str, options: dict[str, Any]
-) -> Components:
-    """Return the components of an engine of the module, with its database and its settings; options
-    of the command line override its settings."""
-    parts = engine._calls.open()
+) -> ForegroundWorker:
+    """Return the worker of an engine of the module, with its database and its settings; options of
+    the command line override its settings."""
+    loaded = ForegroundWorker(engine)
     if command_context().db is not None:
         raise click.UsageError(f"{target} is an Engine with its own database: omit --db")
-    if parts.worker is not None:
+    if loaded.is_taken:
         raise click.ClickException(
             f"{target} has already started its worker: do not call work() when the module is"
             " imported"
         )
-    changed = settings_from(options)
-    parts.settings = msgspec.structs.replace(
-        parts.settings, **{name: getattr(changed, name) for name in options}
-    )
-    return parts
+    loaded.change_settings(options)
+    return loaded
 
 
-async def _work(parts: Components) -> int:
+async def _work(worker: ForegroundWorker) -> int:
     """Run a worker until a signal stops it; return the exit code."""
-    worker = parts.new_worker()
     stop_signals = StopSignals()
-    printer = RunPrinter(parts)
+    printer = RunPrinter(worker)
     await worker.start()
-    _log_start(parts, worker)
+    _log_start(worker)
     printing = asyncio.create_task(printer.log_forever())
     await stop_signals.first.wait()
     log.info(
         "stopping: running steps may end within %gs; signal again to stop at once",
-        parts.settings.shutdown_timeout,
+        worker.settings.shutdown_timeout,
     )
     code = await _stop(worker, stop_signals)
     printing.cancel()
@@ -211,7 +204,7 @@ async def _work(parts: Components) -> int:
     return code
 
 
-async def _stop(worker: Worker, stop_signals: StopSignals) -> int:
+async def _stop(worker: ForegroundWorker, stop_signals: StopSignals) -> int:
     """Stop the worker gracefully, or at once after a second signal; return the exit code."""
     stop = asyncio.create_task(worker.stop())
     second = asyncio.create_task(stop_signals.second.wait())
@@ -246,33 +239,24 @@ class StopSignals:
         event.set()
 
 
-def _log_start(parts: Components, worker: Worker) -> None:
+def _log_start(worker: ForegroundWorker) -> None:
     """Log what the worker serves, and which database it uses."""
-    settings = parts.settings
+    settings = worker.settings
     lanes = "all lanes" if settings.lanes is None else f"lanes {', '.join(settings.lanes)}"
     offers = f", offers {', '.join(settings.capabilities)}" if settings.capabilities else ""
-    served = ", ".join(sorted(parts.definitions()))
-    name = next(
-        (
-            session.worker
-            for session in parts.store.runs.sessions()
-            if session.id == worker.session_id
-        ),
-        settings.name,
-    )
     log.info(
         "worker %s serves %s in %s%s, %d concurrent runs",
-        name,
-        served,
+        worker.name,
+        ", ".join(worker.workflows),
         lanes,
         offers,
         settings.concurrency,
     )
-    facts: dict[str, Any] = parts.store.info()
+    facts = worker.facts()
     versions = [
         f"{name} {facts[name]}" for name in ("driver", "sqlite", "postgres") if name in facts
     ]
-    log.info("store %s (%s)", without_secret(parts.store.url), ", ".join(versions))
+    log.info("store %s (%s)", without_secret(worker.url), ", ".join(versions))
     for warning in facts.get("warnings", []):
         log.warning("%s", warning)
     log.info("ready; stop with Ctrl-C or SIGTERM")
@@ -281,13 +265,8 @@ def _log_start(parts: Components, worker: Worker) -> None:
 class RunPrinter:
     """Log the runs that ended in this process: one line each, or one line for all of many."""
 
-    def __init__(self, parts: Components) -> None:
-        self._parts = parts
-        self._ended: list[str] = []
-        parts.notifier.on_commit.append(self._on_commit)
-
-    def _on_commit(self, hints: Hints) -> None:
-        self._ended.extend(hints.finished)
+    def __init__(self, worker: ForegroundWorker) -> None:
+        self._worker: ForegroundWorker = worker
 
     async def log_forever(self) -> None:
         """Log ended runs at intervals, until cancelled."""
@@ -297,20 +276,17 @@ class RunPrinter:
 
     def log_ended(self) -> None:
         """Log the runs that ended since the last call."""
-        ended, self._ended = self._ended, []
+        ended = self._worker.take_ended()
         if not ended or not log.isEnabledFor(logging.INFO):
             return
         if len(ended) > LOG_EACH:
             log.info("%d runs ended, for example %s", len(ended), ended[-1])
             return
-        for run_id in ended:
-            self._log_run(run_id)
+        for run in self._worker.runs(ended):
+            _log_run(run)
 
-    def _log_run(self, run_id: str) -> None:
-        record = self._parts.store.runs.get(run_id)
-        if record is None:
-            return
-        run = views.of(self._parts.sealer.display.run(record))
-        took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
-        error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
-        log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)
+
+def _log_run(run: RunView) -> None:
+    took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
+    error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
+    log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)

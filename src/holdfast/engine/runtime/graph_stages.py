@@ -15,7 +15,6 @@ from holdfast.core.graphs.model import (
     GraphStatus,
     NewMember,
     RemainderPolicy,
-    graph_of,
     name_of,
 )
 from holdfast.core.graphs.validation import check_patch
@@ -58,9 +57,9 @@ def own_stage_id(graph_id: str, run_id: str, fingerprint: str) -> str:
     return f"{graph_id}{MARK}{_own(run_id)}{fingerprint[:16]}"
 
 
-def is_own_stage(stage_id: str, run_id: str) -> bool:
-    """Return whether a member has written this stage."""
-    return stage_id.startswith(f"{graph_of(run_id)}{MARK}{_own(run_id)}")
+def is_own_stage(stage_id: str, graph_id: str | None, run_id: str) -> bool:
+    """Return whether a member of a graph has written this stage."""
+    return stage_id.startswith(f"{graph_id}{MARK}{_own(run_id)}")
 
 
 def _own(run_id: str) -> str:

@@ -126,7 +126,9 @@ async def _swept(run: Execution, stage_id: str, persist: Persist) -> bool:
     _check_lease(
         run
     )  # a holder that has lost the run must not give up the stage of the next holder
-    return await _sweep(stage_id, persist, give_up=is_own_stage(stage_id, run.state.run.id))
+    return await _sweep(
+        stage_id, persist, give_up=is_own_stage(stage_id, run.state.run.graph_id, run.state.run.id)
+    )
 
 
 async def _give_up(run: Execution, grows: Sequence[AddMembers], persist: Persist) -> None:
