@@ -15,13 +15,18 @@ SOURCE = ROOT / "src" / "holdfast"
 sys.path.insert(0, str(ROOT / "tools"))
 import measure  # noqa: E402
 
-LONGEST = 740
+LONGEST = 640
 """No source file has more lines."""
 
 LONG = 500
-STILL_LONG = 18
+STILL_LONG = 5
 """So many source files have more than LONG lines. The number goes down, never up."""
 
+MOST_CONDITIONALS = 9.1
+"""Conditional expressions per thousand lines. The number goes down, never up."""
+
+MOST_METHODS = 38
+"""Methods of the largest class. The number goes down, never up."""
 
 IMPURE_ANYWHERE = {"now", "utcnow", "today", "time", "monotonic", "uuid4", "random"}
 IMPURE_BUILTINS = {"open", "print"}  # as methods they may be words of the domain: a gate opens
@@ -37,7 +42,6 @@ def test_a_source_file_can_be_held_in_mind():
     lengths = {
         path.relative_to(SOURCE).as_posix(): len(path.read_text("utf-8").splitlines())
         for path in SOURCE.rglob("*.py")
-        if "conformance" not in path.parts
     }
 
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
@@ -63,6 +67,21 @@ def test_a_line_has_at_most_100_columns_and_the_formatter_lays_it_out():
 def test_a_local_variable_has_the_name_of_its_content():
     """``told``, ``one``, ``what`` and ``given`` say nothing; ``found`` is for booleans."""
     assert measure.vague_names() == []
+
+
+def test_a_line_seldom_decides_and_computes_at_once():
+    assert measure.per_thousand_lines("conditional") <= MOST_CONDITIONALS
+
+
+def test_a_class_is_composed_of_parts_before_it_grows():
+    assert int(measure.largest_object().split()[0]) <= MOST_METHODS
+
+
+def test_a_function_fits_on_a_screen():
+    """The constructor of an engine passes each of its options on."""
+    constructors = {"connect/async_engine.py: __init__", "connect/blocking/engine.py: __init__"}
+
+    assert set(measure.long_functions()) <= constructors
 
 
 def test_the_front_door_has_at_most_25_names():

@@ -110,6 +110,24 @@ def function_lines() -> str:
     return f"{statistics.median(lengths):.0f} / {p90} / {lengths[-1]}"
 
 
+def long_functions(limit: int = 60) -> list[str]:
+    """Return the functions whose code has more lines than *limit*, signature and docstring
+    excluded: these document the face of the package."""
+    return sorted(
+        f"{_shown(path)}: {node.name}"
+        for path, _, tree in modules()
+        for node in functions(tree)
+        if _code_lines(node) > limit
+    )
+
+
+def _code_lines(function: Function) -> int:
+    body = function.body
+    if ast.get_docstring(function, clean=False) is not None and len(body) > 1:
+        body = body[1:]
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1
+
+
 def file_lines() -> str:
     """Return the median, the 90th percentile and the maximum of the lines of a file."""
     lengths = sorted(len(text.splitlines()) for _, text, _ in modules())
@@ -382,6 +400,7 @@ def main() -> None:
         ("lines", sum(len(text.splitlines()) for _, text, _ in modules())),
         ("largest import cycle", largest_import_cycle()),
         ("lines of a function: median / p90 / longest", function_lines()),
+        ("functions with more than 60 lines of code", len(long_functions())),
         ("lines of a file: median / p90 / longest", file_lines()),
         ("class names used twice", len(class_names_used_twice())),
         ("longest chain of classes", longest_chain()),

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.cli.context import CommandContext, need_command, version
 from holdfast.errors import BadDuration, BadGraph, BadOption, BadSchedule, BadUrl, HoldfastError
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 from holdfast.views.values import as_json
 
 COMMANDS = {
@@ -127,7 +127,7 @@ def _report_of(error: HoldfastError) -> ErrorReport:
 
 
 def _fact(value: object) -> Any:
-    return value if isinstance(value, str | int | float | None) else shown(value)
+    return value if isinstance(value, str | int | float | None) else safe_repr(value)
 
 
 def _unexpected(error: Exception) -> ErrorReport:

@@ -34,7 +34,7 @@ from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.worker.worker import Worker
 from holdfast.errors import BadOption, CodecMismatch, EngineClosed, StoreError, UnknownWorkflow
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.flows import FlowService
@@ -479,7 +479,7 @@ def checked_workflow(workflow: Any) -> Any:
     """Return *workflow*. Raises UnknownWorkflow if it is not a workflow."""
     if not is_definition(workflow):
         raise UnknownWorkflow(
-            workflow=getattr(workflow, "__name__", shown(workflow)),
+            workflow=getattr(workflow, "__name__", safe_repr(workflow)),
             why="pass a function that is decorated with @workflow",
         )
     return workflow

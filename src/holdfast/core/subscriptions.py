@@ -234,14 +234,15 @@ def checked_url(url: Any) -> str:
     why = "it must be like https://example.org/hook"
     if not isinstance(url, str):
         raise BadOption(option="url", value=url, why=why)
-    shown = "..." if "@" in url else url
+    # A URL with a password must not appear in an error.
+    safe_url = "..." if "@" in url else url
     from urllib.parse import urlsplit  # here: saves the import in programs without webhooks
 
     try:
         parts = urlsplit(url)
         is_port_valid = parts.port is None or 0 < parts.port < 65536
     except ValueError:  # the port is not a number, or the address is incomplete
-        raise BadOption(option="url", value=shown, why=why) from None
+        raise BadOption(option="url", value=safe_url, why=why) from None
     if (
         not is_port_valid
         or not url.isprintable()
@@ -249,11 +250,11 @@ def checked_url(url: Any) -> str:
         or parts.scheme not in ("http", "https")
         or not parts.hostname
     ):
-        raise BadOption(option="url", value=shown, why=why)
+        raise BadOption(option="url", value=safe_url, why=why)
     if parts.username is not None or parts.password is not None:
         raise BadOption(
             option="url", why="it must not hold a password: deliveries are signed instead"
         )
     if parts.fragment:
-        raise BadOption(option="url", value=shown, why="a fragment (#...) is never sent")
+        raise BadOption(option="url", value=safe_url, why="a fragment (#...) is never sent")
     return url

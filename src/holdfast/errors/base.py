@@ -36,7 +36,7 @@ def sentence_of(kind: type[HoldfastError]) -> str:
 
 def with_facts(text: str, facts: Mapping[str, object]) -> str:
     """Return a text with facts in parentheses."""
-    details = ", ".join(f"{name}={_shown(name, value)}" for name, value in facts.items())
+    details = ", ".join(f"{name}={_fact_text(name, value)}" for name, value in facts.items())
     return f"{text} ({details})" if details else text
 
 
@@ -54,13 +54,13 @@ def text_of(facts: Mapping[str, object], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _shown(name: str, value: object) -> str:
+def _fact_text(name: str, value: object) -> str:
     if isinstance(value, int) and name in _TIMES and 10**14 < value < 10**17:
         return f"{datetime.fromtimestamp(value / 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return value if isinstance(value, str) and value and " " in value else shown(value)
+    return value if isinstance(value, str) and value and " " in value else safe_repr(value)
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """Return the text that stands for a value in a message. If its ``repr`` fails, that is the name
     of its type: a fault of the value must not hide the error."""
     try:

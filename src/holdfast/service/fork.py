@@ -39,30 +39,32 @@ BYTES = 4_000_000
 _OF_OPEN_GATES = kinds_with(OnReplay.VOID_IF_GATE_REOPENS)
 
 
-def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | None, do: Do) -> str:
+def fork(
+    client: RunService, run_id: str, from_step: str | None, fork_id: str | None, do: Do
+) -> str:
     """Create a fork of a run and return its id.
 
-    If *wanted* is the id of an existing fork of the same run from the same step, that id is
+    If *fork_id* is the id of an existing fork of the same run from the same step, that id is
     returned. Raises RunExists, RunNotFound, StepNotFound, HistoryGone."""
     from_step = checked_string("from_step", from_step)
-    wanted = checked_run_id(wanted)
+    fork_id = checked_run_id(fork_id)
     run = client.get(client.own_run_id(run_id))
-    if wanted is not None and _is_there(client, wanted, run_id, from_step):
-        return wanted
-    kept = _events_to_copy(
+    if fork_id is not None and _is_there(client, fork_id, run_id, from_step):
+        return fork_id
+    copied = _events_to_copy(
         client.store,
         run_history.live_events(whole_history(client.store, run_id)),
         run_id,
         from_step,
     )
     data = msgspec.json.encode({"run": run_id, "step": from_step})
-    kept.append(Event(EventKind.RUN_FORKED, data=data, at=client.store.now()))
-    run_history.renumber(kept)
-    op = _new_run(client, run, kept, wanted or new_id())
+    copied.append(Event(EventKind.RUN_FORKED, data=data, at=client.store.now()))
+    run_history.renumber(copied)
+    op = _new_run(client, run, copied, fork_id or new_id())
     try:
         _write(op, do)
     except RunExists:
-        if wanted is None or not _is_there(client, wanted, run_id, from_step):
+        if fork_id is None or not _is_there(client, fork_id, run_id, from_step):
             raise
     return op.run.id
 
@@ -99,12 +101,12 @@ def _events_to_copy(
     if cut is None:
         raise StepNotFound(run=run_id, step=from_step)
     events = [] if run_history.was_undone(events) else events[:cut]
-    kept = _without_open_gates(_without_open_waits(store, _without_open_children(store, events)))
-    return _without_stale_checkpoints(events, kept)
+    copied = _without_open_gates(_without_open_waits(store, _without_open_children(store, events)))
+    return _without_stale_checkpoints(events, copied)
 
 
-def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str) -> ImportRun:
-    input, events = client.sealer.copy_for_fork(run, kept, fork_id)
+def _new_run(client: RunService, run: RunRecord, copied: list[Event], fork_id: str) -> ImportRun:
+    input, events = client.sealer.copy_for_fork(run, copied, fork_id)
     fork = RunRecord(
         id=fork_id,
         namespace=run.namespace,
@@ -208,20 +210,20 @@ def _has_closed(store: Store, event: Event) -> bool:
     return wait is None or wait.closed_at is not None
 
 
-def _without_stale_checkpoints(events: Sequence[Event], kept: list[Event]) -> list[Event]:
+def _without_stale_checkpoints(events: Sequence[Event], copied: list[Event]) -> list[Event]:
     """Return the events that the fork takes over without the checkpoints whose states it does not
     share: they know a child, a wait or a gate that is open, and belongs to the original run.
 
     A fork of a replayed run keeps none, because it does not take over the voided events, which the
     idempotency keys at the checkpoint count.
     """
-    seqs = {event.seq for event in kept}
+    seqs = {event.seq for event in copied}
     is_replayed = any(event.kind == EventKind.RUN_REPLAYED for event in events)
     missing = [event.seq for event in events if is_replayed or event.seq not in seqs]
     first = min(missing, default=None)
     if first is None:
-        return kept
-    return run_history.without_checkpoints_after(kept, first)
+        return copied
+    return run_history.without_checkpoints_after(copied, first)
 
 
 def _without_open_gates(events: list[Event]) -> list[Event]:

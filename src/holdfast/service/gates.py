@@ -71,18 +71,9 @@ class GateService:
     ) -> list[Gate]:
         """Return the gates that match, oldest first. *mine* is the person who may decide; *after*
         is the id of the last gate of the previous page. Raises BadOption."""
-        statuses = () if is_one_of(status, ("any",)) else names("status", status)
-        unknown = [word for word in statuses if word not in (*STATUSES, "closed")]
-        if unknown:
-            raise BadOption(
-                option="status", value=unknown[0], known=", ".join((*STATUSES, "closed", "any"))
-            )
-        wanted = [
-            status for word in statuses for status in (STATUSES[1:] if word == "closed" else [word])
-        ]
         return self.store.gates.find(
             GateFilter(
-                statuses=wanted,
+                statuses=_statuses(status),
                 person=name("mine", mine),
                 roles=names("role", role),
                 run_id=checked_string("run", run),
@@ -294,6 +285,21 @@ def needed(option: str, value: object) -> str:
             why=f"a name is a text of 1 to {LONGEST_NAME} characters, without NUL characters",
         )
     return value
+
+
+def _statuses(status: Names) -> list[str]:
+    """Return the statuses that *status* selects, none for all. Raises BadOption."""
+    if is_one_of(status, ("any",)):
+        return []
+    words = names("status", status)
+    unknown = [word for word in words if word not in (*STATUSES, "closed")]
+    if unknown:
+        raise BadOption(
+            option="status", value=unknown[0], known=", ".join((*STATUSES, "closed", "any"))
+        )
+    if "closed" not in words:
+        return list(words)
+    return list(dict.fromkeys([*(word for word in words if word != "closed"), *STATUSES[1:]]))
 
 
 def names(option: str, value: Names) -> tuple[str, ...]:

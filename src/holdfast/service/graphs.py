@@ -106,8 +106,10 @@ class GraphService:
         """Start graphs, each with the given id or a new one, all or none. Raises MemberNotFound,
         BadOption."""
         stages = []
-        for graph, wanted in graphs:
-            graph_id = checked_graph_id(wanted) if wanted is not None else new_id()
+        for graph, chosen_id in graphs:
+            graph_id = new_id()
+            if chosen_id is not None:
+                graph_id = checked_graph_id(chosen_id)
             patch, fingerprint = self._patch(graph, graph_id)
             if patch.groups:
                 raise MemberNotFound(

@@ -108,17 +108,17 @@ class ScheduleService:
         if old is None:
             if workflow is None:
                 raise ScheduleNotFound(schedule=name, why="a new schedule needs a workflow")
-            return self.wanted(name, workflow, options, origin=origin)
-        kept = [name for name in _KEPT if name not in options]
+            return self.checked_schedule(name, workflow, options, origin=origin)
+        unchanged = [name for name in _KEPT if name not in options]
         if workflow is None:
             workflow = old.workflow
-            kept += [name for name in _OF_THE_WORKFLOW if name not in options]
-        new = self.wanted(name, workflow, options, origin=origin, stored=old)
-        merged = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+            unchanged += [name for name in _OF_THE_WORKFLOW if name not in options]
+        new = self.checked_schedule(name, workflow, options, origin=origin, stored=old)
+        merged = msgspec.structs.replace(new, **{name: getattr(old, name) for name in unchanged})
         self._check_ticks(merged)
         return merged
 
-    def wanted(
+    def checked_schedule(
         self,
         name: Any,
         workflow: Any,
@@ -245,15 +245,17 @@ class ScheduleService:
     ) -> tuple[list[Schedule], list[Schedule], list[str]]:
         """Return the schedules that the decorators of these workflows declare, the stored schedules
         that no decorator declares any more, and a message for each declaration that is wrong."""
-        wanted: dict[str, Schedule] = {}
+        declared: dict[str, Schedule] = {}
         wrong: list[str] = []
         for definition in definitions.values():
             for declaration in definition.schedules:
                 name = declaration.name
                 try:
-                    if name in wanted:
+                    if name in declared:
                         raise BadSchedule(schedule=name, why="two decorators use this name")
-                    wanted[name] = self.wanted(name, definition, declaration.options, origin=CODE)
+                    declared[name] = self.checked_schedule(
+                        name, definition, declaration.options, origin=CODE
+                    )
                 except (BadSchedule, BadOption) as error:
                     wrong.append(str(error))
         stored = [
@@ -265,10 +267,10 @@ class ScheduleService:
             schedule
             for schedule in stored
             if schedule.workflow in definitions
-            and schedule.name not in wanted
+            and schedule.name not in declared
             and schedule.paused is None
         ]
-        return list(wanted.values()), gone, wrong
+        return list(declared.values()), gone, wrong
 
     # Changing
 

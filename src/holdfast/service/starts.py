@@ -25,7 +25,7 @@ from holdfast.core.validation import (
 )
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadOption, UnknownWorkflow
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 from holdfast.service.instants import stored_instant
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
@@ -171,7 +171,7 @@ class StartService:
             capabilities = tuple(definition.capabilities)
         else:
             raise UnknownWorkflow(
-                workflow=getattr(definition, "__name__", shown(definition)),
+                workflow=getattr(definition, "__name__", safe_repr(definition)),
                 why="this is not a workflow: decorate the function with @workflow",
             )
         namespace = self._client.within(checked_text("namespace", options.get("namespace")))

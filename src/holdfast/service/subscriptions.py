@@ -32,7 +32,7 @@ from holdfast.core.subscriptions import (
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.core.validation import checked_string
 from holdfast.errors import BadOption, SubscriptionExists, SubscriptionNotFound
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
@@ -91,7 +91,7 @@ class SubscriptionService:
             raise SubscriptionNotFound(subscription=name)
         if isinstance(name, str):
             return name
-        return shown(name)
+        return safe_repr(name)
 
     def _new(self, name: Any) -> str:
         """Return the checked name of a new or existing subscription. Raises BadOption, and

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from holdfast import AsyncEngine, Engine
 from holdfast.errors import HoldfastError
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 from tests.engine.wrong_types.values import ODD, plain
 
 
@@ -58,7 +58,7 @@ def faults(calls: list[Call]) -> list[str]:
             assert takes_all or option in accepted, f"{call.name} has no {option}"
             error = raw(call.function, **{**call.sound, option: value})
             if error is not None:
-                found.append(f"{call.name}({option}={shown(value)[:20]}): {error}")
+                found.append(f"{call.name}({option}={safe_repr(value)[:20]}): {error}")
     return found
 
 

@@ -13,7 +13,7 @@ import holdfast
 from holdfast import Engine, Fail, Retry, errors, step, sync, workflow
 from holdfast.authoring.python import api_async, api_shared, api_sync
 from holdfast.errors import HoldfastError
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 from tests.engine.waiting import wait_until
 from tests.engine.wrong_types.values import ODD, plain
 
@@ -352,7 +352,7 @@ def test_a_verb_refuses_odd_values_by_name(database, spoken):
         for run_id, (verb, option, place) in ids.items():
             wrong = unnamed(engine.run(run_id).record)
             if wrong is not None:
-                faults.append(f"{verb}({option}={shown(ODD[place])[:20]}): {wrong}")
+                faults.append(f"{verb}({option}={safe_repr(ODD[place])[:20]}): {wrong}")
         assert engine.database.check() == []
 
     assert faults == []

@@ -20,7 +20,7 @@ from holdfast.core.program import is_definition
 from holdfast.core.runs import Route
 from holdfast.core.validation import checked_capabilities, checked_text
 from holdfast.errors import BadGraph, UnknownWorkflow
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 
 def extend_call(program: ReplayProgram, graph: Graph) -> Call:
@@ -70,5 +70,7 @@ def _find_workflow(workflow: Any) -> Any:
     """Return a definition by itself or by its name. Raises UnknownWorkflow."""
     definition = registry.find(workflow) if isinstance(workflow, str) else workflow
     if not is_definition(definition):
-        raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else shown(workflow))
+        raise UnknownWorkflow(
+            workflow=workflow if isinstance(workflow, str) else safe_repr(workflow)
+        )
     return definition

@@ -24,7 +24,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.events import Event, EventKind
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitTimeout
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 __all__ = ["Received", "Wait", "Waited", "all_of", "any_of", "count", "matching"]
 
@@ -180,7 +180,7 @@ def condition_of(member: Any) -> Condition:
     if isinstance(condition, SignalToWait):  # a wait that the holder of a lease has opened
         return condition
     raise BadCondition(
-        condition=shown(member)[:100],
+        condition=safe_repr(member)[:100],
         why="give the name of a signal, a wait or a condition",
     )
 

@@ -153,7 +153,7 @@ class _Counter(_ConditionNode):
         self._condition = condition
         self._read = read
         self.leaves = tuple(_leaves(condition))
-        self._wanted = condition.n if isinstance(condition, Count) else 1
+        self._needed = condition.n if isinstance(condition, Count) else 1
         self._by_source = isinstance(condition, Count) and condition.distinct == "sources"
         self._counted: dict[object, int] = {}
         """The place of the first signal that was counted, by source or by place."""
@@ -174,7 +174,7 @@ class _Counter(_ConditionNode):
         self._counted[identity] = place
         if not self._by_source:
             self._repeated += times - 1
-        self.met = len(self._counted) + self._repeated >= self._wanted
+        self.met = len(self._counted) + self._repeated >= self._needed
         return True, True
 
     def satisfiers(self) -> Iterator[int]:
@@ -189,7 +189,7 @@ class _Counter(_ConditionNode):
         return self.met or any(_is_open(leaf, now) for leaf in self.leaves)
 
     def missing(self) -> Iterator[str]:
-        if self._wanted == 1:
+        if self._needed == 1:
             yield show(self._condition)
         else:
             yield f"{show(self._condition)}, {len(self._counted)} so far"
@@ -203,11 +203,11 @@ class _Counter(_ConditionNode):
 
 
 class _Group(_ConditionNode):
-    """A node that is met when *wanted* of its members are met."""
+    """A node that is met when *needed* of its members are met."""
 
-    def __init__(self, condition: AllOf | AnyOf | Count, wanted: int, read: Read) -> None:
+    def __init__(self, condition: AllOf | AnyOf | Count, needed: int, read: Read) -> None:
         self._condition = condition
-        self._wanted = wanted
+        self._needed = needed
         self._read = read
         self._members = [_node(member, read) for member in condition.of]
         self.leaves = tuple(leaf for member in self._members for leaf in member.leaves)
@@ -216,7 +216,7 @@ class _Group(_ConditionNode):
         if self.met:
             return any(matches(leaf, signal, self._read) for leaf in self.leaves), False
         answers = [member.offer(place, signal, times) for member in self._members]
-        self.met = len(self._met_members()) >= self._wanted
+        self.met = len(self._met_members()) >= self._needed
         return any(matched for matched, _ in answers), any(counted for _, counted in answers)
 
     def _met_members(self) -> list[_ConditionNode]:
@@ -232,10 +232,10 @@ class _Group(_ConditionNode):
         return (place for member in self._members for place in member.matches())
 
     def possible(self, now: int) -> bool:
-        return sum(member.possible(now) for member in self._members) >= self._wanted
+        return sum(member.possible(now) for member in self._members) >= self._needed
 
     def missing(self) -> Iterator[str]:
-        if self._wanted == len(self._members):
+        if self._needed == len(self._members):
             for member in self._members:
                 if not member.met:
                     yield from member.missing()
@@ -243,8 +243,8 @@ class _Group(_ConditionNode):
             open_members = ", ".join(
                 " and ".join(member.missing()) for member in self._members if not member.met
             )
-            missing = self._wanted - len(self._met_members())
-            yield f"{'any' if self._wanted == 1 else missing} of ({open_members})"
+            missing = self._needed - len(self._met_members())
+            yield f"{'any' if self._needed == 1 else missing} of ({open_members})"
 
     def here(self) -> Iterator[str]:
         for member in self._members:
@@ -278,22 +278,22 @@ def _is_addressed_to(leaf: Leaf, signal: SignalView) -> bool:
     return signal.wait_id is None and signal.name == leaf.name
 
 
-def fits(wanted: Any, payload: Any) -> bool:
-    """Return whether plain data contains *wanted*: a mapping has at least the wanted fields, a list
-    fits item by item, and any other value is equal. A boolean equals no number."""
-    if isinstance(wanted, Mapping):
+def fits(pattern: Any, payload: Any) -> bool:
+    """Return whether plain data contains *pattern*: a mapping has at least its fields, a list fits
+    item by item, and any other value is equal. A boolean equals no number."""
+    if isinstance(pattern, Mapping):
         return isinstance(payload, Mapping) and all(
-            name in payload and fits(value, payload[name]) for name, value in wanted.items()
+            name in payload and fits(value, payload[name]) for name, value in pattern.items()
         )
-    if isinstance(wanted, list | tuple):
-        if not isinstance(payload, list | tuple) or len(wanted) != len(payload):
+    if isinstance(pattern, list | tuple):
+        if not isinstance(payload, list | tuple) or len(pattern) != len(payload):
             return False
         return all(
-            fits(wanted_item, item) for wanted_item, item in zip(wanted, payload, strict=True)
+            fits(wanted_item, item) for wanted_item, item in zip(pattern, payload, strict=True)
         )
-    if isinstance(wanted, bool) or isinstance(payload, bool):
-        return wanted is payload
-    return bool(wanted == payload)
+    if isinstance(pattern, bool) or isinstance(payload, bool):
+        return pattern is payload
+    return bool(pattern == payload)
 
 
 def _is_open(leaf: Leaf, now: int) -> bool:

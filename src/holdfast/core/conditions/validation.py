@@ -18,7 +18,7 @@ from holdfast.core.conditions.model import (
 )
 from holdfast.core.text import is_one_of, is_storable
 from holdfast.errors import BadCondition, NotEncodable
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 DEEPEST = 4
 """The largest number of nested levels of all-of, any-of and count."""
@@ -61,11 +61,12 @@ def _check_count(condition: Count) -> None:
     kind = condition.distinct
     if not is_one_of(kind, DISTINCT):
         raise BadCondition(
-            condition="count", why=f"distinct={shown(kind)} must be one of {', '.join(DISTINCT)}"
+            condition="count",
+            why=f"distinct={safe_repr(kind)} must be one of {', '.join(DISTINCT)}",
         )
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**62:
         raise BadCondition(
-            condition="count", why=f"the count must be a whole number from 1 on, not {shown(n)}"
+            condition="count", why=f"the count must be a whole number from 1 on, not {safe_repr(n)}"
         )
     if kind == "waits" and n > len(condition.of):
         raise BadCondition(
@@ -86,7 +87,7 @@ def _check_leaf(leaf: Leaf) -> None:
         not isinstance(name, str) or not name.strip() or not is_storable(name)
     ):
         raise BadCondition(
-            condition=shown(name), why="the name of a signal must be text that is not blank"
+            condition=safe_repr(name), why="the name of a signal must be text that is not blank"
         )
     if leaf.payload is None:
         return

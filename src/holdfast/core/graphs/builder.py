@@ -19,7 +19,7 @@ from holdfast.errors import (
     SelfEdge,
     UnknownWorkflow,
 )
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 PLACE = "$holdfast.result"
 """The key of the placeholder, in a stored input, for the result of a member."""
@@ -173,7 +173,7 @@ class Graph:
         """
         if not isinstance(workflow, str) and not hasattr(workflow, "program"):
             raise UnknownWorkflow(
-                workflow=getattr(workflow, "__name__", shown(workflow)),
+                workflow=getattr(workflow, "__name__", safe_repr(workflow)),
                 why="it must be a @workflow, a @task, or the name of one",
             )
         workflow_name = workflow if isinstance(workflow, str) else workflow.name
@@ -213,7 +213,7 @@ class Graph:
         if isinstance(other, str):
             return checked_name(other)
         raise MemberNotFound(
-            member=shown(other),
+            member=safe_repr(other),
             why=f"give a member or its name, not a run: the name of a member has no {MARK}",
         )
 

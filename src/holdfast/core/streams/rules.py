@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import BadPatch
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 LARGEST = 65_536
 """The largest size of a frame, in bytes."""
@@ -64,7 +64,7 @@ def _plain(patch: Mapping[Any, Any], path: list[str], nulls: list[list[str]]) ->
     fields: dict[str, Any] = {}
     for name, value in patch.items():
         if not isinstance(name, str):
-            raise BadPatch(name=shown(name), why="the name of a field must be text")
+            raise BadPatch(name=safe_repr(name), why="the name of a field must be text")
         if isinstance(value, Mapping):
             fields[name] = _plain(value, [*path, name], nulls)
         elif isinstance(value, Null):

@@ -20,7 +20,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.core.text import is_one_of, plain_text
 from holdfast.errors import BadCondition, BadOption, BadWait
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 HORIZON = 366 * 86_400 * 1_000_000
 """The default limit of how far in the future a wait may end, in microseconds."""
@@ -185,7 +185,7 @@ def _condition_of(source: Any, find: Find) -> Condition:
     if isinstance(issued, SignalToWait):
         return find(issued.wait)
     raise BadCondition(
-        condition=shown(source)[:100],
+        condition=safe_repr(source)[:100],
         why="it must be the name of a signal, a wait, or a condition",
     )
 
@@ -205,11 +205,11 @@ def _from_plain(data: Mapping[Any, Any], find: Find) -> Condition:
     kind = next((name for name in _FIELDS if name in data), None)
     if kind is None:
         raise BadCondition(
-            condition=shown(dict(data))[:100], why=f"it must have one of {', '.join(_FIELDS)}"
+            condition=safe_repr(dict(data))[:100], why=f"it must have one of {', '.join(_FIELDS)}"
         )
     unknown = set(data) - _FIELDS[kind]
     if unknown:
-        raise BadCondition(condition=kind, why=f"it has no field {min(map(shown, unknown))}")
+        raise BadCondition(condition=kind, why=f"it has no field {min(map(safe_repr, unknown))}")
     if kind == "signal":
         return SignalNamed(data["signal"], data.get("payload"))
     if kind == "wait":

@@ -196,11 +196,11 @@ def _later_blockers(facts: RunFacts) -> list[Blocker]:
 
 def _cancelling(facts: RunFacts) -> Why:
     run = facts.run
-    asked = next(
+    request = next(
         (event for event in reversed(facts.history) if event.kind == EventKind.CANCEL_REQUESTED),
         None,
     )
-    since = asked.at if asked is not None else last_at(facts)
+    since = request.at if request is not None else last_at(facts)
     reason = (
         f"it was asked to stop ({run.cancel_reason or 'no reason given'})"
         f" and is {_compensation_progress(facts)}"
@@ -311,8 +311,9 @@ def _ended(facts: RunFacts) -> str:
     run = facts.run
     if run.status is Status.COMPLETED:
         result = (run.result or b"null").decode("utf-8", "replace")
-        shown = result if len(result) <= LONGEST else result[:LONGEST] + "..."
-        return f"it completed with {shown}"
+        if len(result) > LONGEST:
+            result = result[:LONGEST] + "..."
+        return f"it completed with {result}"
     if run.status is Status.FAILED:
         return f"it failed with {error_text(run.error)}"
     if run.status is Status.CANCELLED:

@@ -186,7 +186,7 @@ def _any_or(allowed: Sequence[str] | None, name: str) -> bool:
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
+    listed = ", ".join(names[:8])
     if len(names) > 8:
-        return f"{shown} and {len(names) - 8} more"
-    return shown or "none"
+        return f"{listed} and {len(names) - 8} more"
+    return listed or "none"

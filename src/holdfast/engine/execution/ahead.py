@@ -1,10 +1,10 @@
-"""Shortcuts past a commit or a journey to the program's loop.
+"""Shortcuts that save a commit, or a round trip to the program's loop.
 
 - A step that follows from a signal alone need not wait for the commit: the signal is committed
   already, and leads to the same step after a crash.
 - The program of an ``AsyncEngine`` lives on the loop of its program. The outcome of its only step
-  is fed there, and the step that follows from a signal begins there, which saves journeys between
-  the two threads.
+  is fed there, and the step that follows from a signal begins there, which saves round trips
+  between the two threads.
 """
 
 from __future__ import annotations

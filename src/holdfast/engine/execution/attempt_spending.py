@@ -1,4 +1,4 @@
-"""What one attempt at a step spends from the budgets of its run.
+"""The spending of one attempt at a step from the budgets of its run.
 
 The amounts are counted when the attempt ends. Until then they are reserved only if the attempt
 reserves them, or if the budgets seem to have no room left.

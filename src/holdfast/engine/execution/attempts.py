@@ -75,9 +75,8 @@ async def attempt(run: Execution, step: PendingStep) -> None:
             return
         error = as_exception(raised, "step")
     finally:
-        if (
-            step.task is not None
-        ):  # else it has ended at once, and no one was told that it has begun
+        # A step that has ended at once has no task, and was not added to the long steps.
+        if step.task is not None:
             context.long_steps.end(step)
         if limit is not None:
             limit.alarm.cancel()
@@ -123,6 +122,7 @@ class RemoteAttempt:
         self._task: asyncio.Task[None] | None = None
         self._ahead = ahead
         self._spending = step.spending = run.budget.new_spending(command)
+        # An empty context: variables of the worker must not reach user code.
         self._context = Context()
         self._context.run(current_spending.set, self._spending)
         self._call = partial(command.call, _info(run, command, step.attempt), None)
@@ -170,15 +170,18 @@ class RemoteAttempt:
         self._let_go()
         if isinstance(raised, asyncio.CancelledError) and not run.expects(step):
             return
-        error = None if raised is None else as_exception(raised, "step")
-        if self._expired:
+        error: Exception | None = None
+        if self._expired:  # whatever it has raised, it was cancelled because its time was up
             error = _timeout(step.command)
+        elif raised is not None:
+            error = as_exception(raised, "step")
         run.attempt_ended(step.command.id, value, error, step.started_at, self._spending)
 
     def _let_go(self) -> None:
         self._execution.context.long_steps.end(self._step)
         if self._alarm is not None:
             self._alarm.cancel()
+        # Breaks the cycle from the run to its step, to this attempt, and back to the run.
         del self._execution, self._step, self._ahead
 
     # On the program's loop
@@ -193,10 +196,11 @@ class RemoteAttempt:
             self._task.cancel()
 
     async def _run(self) -> None:
-        value, error = None, None
+        value = None
+        error = None
         try:
             value = await self._call()
-        except BaseException as raised:  # it is for the worker to say what that means
+        except BaseException as raised:  # the worker decides whether the step has failed
             error = raised
             task = asyncio.current_task()
             if (
@@ -262,8 +266,7 @@ class BeginAhead:
     """The right to begin, on the program's loop, the one plain step that follows from a signal.
 
     The signal is committed already and leads to the same step after a crash, so the step need not
-    wait until the worker has heard of it and has recorded the signal. That saves a journey to the
-    worker and back."""
+    wait until the worker has recorded the signal. That saves a round trip to the worker."""
 
     __slots__ = ("_execution", "_loop")
 
@@ -275,7 +278,9 @@ class BeginAhead:
         """Return the attempt, if these commands are such a step. The worker waits for the answer
         meanwhile, and touches nothing that is read here."""
         run = self._execution
-        command = commands[0] if len(commands) == 1 else None
+        if len(commands) != 1:
+            return None
+        command = commands[0]
         if (
             not isinstance(command, RunStep)
             or not command.is_async
@@ -301,8 +306,8 @@ def _info(run: Execution, command: RunStep, number: int) -> StepInfo:
 def body_of(
     run: Execution, step: PendingStep, op: Advance, spending: AttemptSpending
 ) -> Callable[[Any], bytes]:
-    """Return what runs a step inside the transaction that records it. Whichever thread commits
-    calls it: in a context of the run, and not in one of that thread."""
+    """Return the function that runs a step inside the transaction that records it. The committing
+    thread calls it, in a copy of the current context and not in its own."""
     context = copy_context()
     return lambda connection: context.run(_transact, run, step, op, spending, connection)
 
@@ -310,23 +315,23 @@ def body_of(
 def _transact(
     run: Execution, step: PendingStep, op: Advance, spending: AttemptSpending, connection: Any
 ) -> bytes:
-    """Call the step, and let what it puts out be part of the transaction, too."""
+    """Call the step; its output becomes part of the transaction."""
     command = step.command
     info = _info(run, command, step.attempt)
-    run.output.begin_anew(command.id, step.attempt)
-    spending.entries.clear()  # it may be called again when the store was in trouble
+    # The store may have rolled back an earlier call and repeat the transaction.
+    run.output.discard_attempt(command.id, step.attempt)
+    spending.entries.clear()
     current_spending.set(spending)
     try:
         data = encode_result(command, command.call(info, connection), run.context.codec)
     except Exception:
         raise
-    except (
-        BaseException
-    ) as raised:  # such as sys.exit(): the others in this transaction are not to blame
+    except BaseException as raised:
+        # Such as sys.exit(): it must not end the transaction, which other runs share.
         if isinstance(raised, KeyboardInterrupt):
             run.context.writer.interrupt()
         raise as_exception(raised, "step") from raised
-    # The effects of an earlier call are replaced: it was rolled back.
+    # Replaces the effects of an earlier call, which was rolled back.
     effects = spending_effects(run.state.run.budgets, spending.entries)
     output = run.output.take_attempt(command.id, step.attempt)
     if output is not None:

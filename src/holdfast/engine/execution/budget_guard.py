@@ -1,4 +1,4 @@
-"""What an execution knows of the budgets of its run: their lines, and whether a limit is passed."""
+"""The budgets of a run as its execution knows them: their lines, and whether a limit is passed."""
 
 from __future__ import annotations
 
@@ -99,9 +99,11 @@ class BudgetGuard:
         lines = context.lines_of_turn.get(names)
         if lines is None:
             if not context.lines_of_turn:
+                # For this turn of the loop only: other processes spend, too.
                 context.loop.call_soon(context.lines_of_turn.clear)
             lines = context.store.budgets.lines(names)
             context.lines_of_turn[names] = lines
+        # Copies: ``note_spent`` changes them, and other executions share the originals.
         self._lines = [msgspec.structs.replace(line) for line in lines]
         self._dimensions = frozenset(line.dimension for line in lines)
         return self._lines

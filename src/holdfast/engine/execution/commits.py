@@ -122,15 +122,19 @@ def _last_event(run: Execution, op: Advance, status: Status) -> Event:
     steps = 0
     if status is Status.COMPLETED:
         steps = run.state.steps + sum(event.kind in STEP_ENDS for event in op.events)
-    data = b'{"steps":%d}' % steps if steps else None
-    return Event(_LAST_EVENT[status], data=data, error=op.error)
+    last = Event(_LAST_EVENT[status], error=op.error)
+    if steps:
+        last.data = b'{"steps":%d}' % steps
+    return last
 
 
 def _stop_reason(run: Execution) -> str:
     if run.state.stopped_by:
         return run.state.stopped_by
     stored = run.context.store.runs.get(run.state.run.id)
-    return (stored.cancel_reason if stored is not None else None) or "cancelled"
+    if stored is None or not stored.cancel_reason:
+        return "cancelled"
+    return stored.cancel_reason
 
 
 def park(run: Execution, op: Advance) -> None:
@@ -208,6 +212,7 @@ async def _write(run: Execution, op: Operation, written: Operation, *, ends_memb
     pause = 0.05
     while True:
         if ends_member:
+            # Again for each try: the resolution belongs to the transaction that ends the member.
             context.resolve_graphs_with_commit()
         try:
             answer = await context.writer.post(written)

@@ -1,4 +1,4 @@
-"""Findings: outcomes that wait to be told to a held run's program, ordered by the instant at which
+"""Findings: outcomes that wait to be fed to the program of a run, ordered by the instant at which
 they happened.
 
 A worker may look at a run long after things happened to it: while no worker was up, or while its

@@ -53,7 +53,9 @@ def _start_attempt(run: Execution, pending: PendingStep) -> None:
         pending.task = context.eager_tasks.start(attempt(run, pending))
     if pending.task is not None:
         since = pending.started_at
-        context.long_steps.begin(run, pending, run.state.now() if since is None else since)
+        if since is None:
+            since = run.state.now()
+        context.long_steps.begin(run, pending, since)
 
 
 async def _transact(run: Execution, pending: PendingStep) -> None:

@@ -24,7 +24,7 @@ from holdfast.store.runs.queries import RunUpdate
 
 
 class Mailbox:
-    """What has happened to a run, and the means to wake its execution."""
+    """The reports to one execution since its last turn, and the means to wake it."""
 
     __slots__ = (
         "_timer",
@@ -122,6 +122,7 @@ class Mailbox:
         self.cancel_timer()
         if wake_at is not None:
             self._timer = timers.at(wake_at, self.wake)
+        # Checked after the completion exists: a report from now on completes it.
         if not (self.outcomes or self.is_notified or self.has_new_signals):
             await self.completion
         self.completion = None

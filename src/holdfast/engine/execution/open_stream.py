@@ -13,7 +13,7 @@ from holdfast.errors import FrameTooBig
 
 
 class OpenStream:
-    """What the writer of a stream must know of it."""
+    """A stream of output, as its writer knows it."""
 
     def __init__(self, step: str, attempt: int, generation: int) -> None:
         self.step: str = step
@@ -141,8 +141,14 @@ def part_of(host: WorkerContext, run_id: str, stream: OpenStream) -> StreamPart:
 
 
 def later_progress(was: Progress | None, now: Progress) -> Progress:
-    """Return the progress of a run after two reports, the later one first."""
+    """Return the progress of a run after the reports *was* and *now*: a value that the later report
+    leaves out stays as it was."""
     if was is None:
         return now
-    percent = was.percent if now.percent is None else now.percent
-    return Progress(percent, was.message if now.message is None else now.message, now.at)
+    percent = now.percent
+    if percent is None:
+        percent = was.percent
+    message = now.message
+    if message is None:
+        message = was.message
+    return Progress(percent, message, now.at)

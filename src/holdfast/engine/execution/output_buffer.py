@@ -98,8 +98,11 @@ class OutputBuffer:
         self._run_id: str = run.id
         self._generation: int = run.generation
         self._guard = threading.Lock()
+        """Held while streams and frames change: threads of steps emit, and the loop writes."""
         self._thread = threading.get_ident()
-        self._loop_thread = self._thread if host.program_loop is None else host.program_loop.thread
+        self._loop_thread = self._thread
+        if host.program_loop is not None:
+            self._loop_thread = host.program_loop.thread
         self._streams: dict[tuple[str, int, int], OpenStream] | None = None
         self._recalled = False
         self._deferred: list[Callable[[], None]] = []
@@ -226,8 +229,12 @@ class OutputBuffer:
         return (step, attempt, self._generation)
 
     def _add(self, stream: OpenStream, said: NewFrame | Progress, code: bool) -> None:
-        (self._later if code and self.fed_before_commit else self._frames).append((stream, said))
-        if not self._scheduled and not (code and self.fed_before_commit):
+        if code and self.fed_before_commit:
+            # The next commit takes it, together with the events that the code emits it about.
+            self._later.append((stream, said))
+            return
+        self._frames.append((stream, said))
+        if not self._scheduled:
             self._schedule()
 
     def _make_room(self, mode: str) -> None:
@@ -235,9 +242,10 @@ class OutputBuffer:
         if len(self._frames) < FULL or mode == StreamMode.BEST_EFFORT:
             return
         if threading.get_ident() in (self._thread, self._loop_thread):
-            return
+            return  # a loop must never block: it is the one that makes room
         with self._guard:
             room = self._room = self._room or threading.Event()
+        # Checked again: if the frames were taken before the event existed, it is not set.
         if len(self._frames) >= FULL:
             room.wait(PATIENCE)
 
@@ -297,9 +305,10 @@ class OutputBuffer:
 
     def reopen(self, output: Output | None, event: Event) -> None:
         """Open the stream of an attempt again, whose outcome was refused."""
-        for part in output.streams if output is not None else ():
-            if (part.step, part.attempt) == (event.step, event.attempt):
-                part.close = None
+        if output is not None:
+            for part in output.streams:
+                if (part.step, part.attempt) == (event.step, event.attempt):
+                    part.close = None
         stream = (self._streams or {}).get((event.step or "", event.attempt, self._generation))
         if stream is not None:
             stream.ended = False
@@ -323,7 +332,7 @@ class OutputBuffer:
             return output
         return None
 
-    def begin_anew(self, step: str, attempt: int) -> None:
+    def discard_attempt(self, step: str, attempt: int) -> None:
         """Forget the output of an attempt whose transaction was rolled back and is repeated."""
         if self._streams is None:
             return
@@ -376,7 +385,8 @@ class OutputBuffer:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        loop, soon = self._host.loop, self._host.stream_window
+        loop = self._host.loop
+        soon = self._host.stream_window
         if threading.get_ident() == self._thread:
             self._set_off(loop, soon)
             return
@@ -409,7 +419,9 @@ class OutputBuffer:
         self._host.writer.submit(op).add_done_callback(lambda done: self._written(done, op, pause))
 
     def _written(self, done: asyncio.Future[Any], op: AppendFrames, pause: float) -> None:
-        error = None if done.cancelled() else done.exception()
+        error = None
+        if not done.cancelled():
+            error = done.exception()
         if isinstance(error, StoreError):
             log.warning(
                 "the output of run %s cannot be written now, will try again: %s", op.run_id, error

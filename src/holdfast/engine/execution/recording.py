@@ -38,7 +38,7 @@ async def record_progress(run: Execution, *, rests: bool) -> None:
     if run.output.writing is not None:
         await run.output.wait_until_written()
     commit = run.commit
-    run.commit = CommitBuffer()
+    run.commit = CommitBuffer()  # before the write: reports during it belong to the next commit
     if commit.has_effects and len(commit.of(CancelOtherRun)) > commits.PORTION:
         await commits.cancel_in_portions(run, commit)
     is_open = rests and commit.finish is None
@@ -57,6 +57,7 @@ async def record_progress(run: Execution, *, rests: bool) -> None:
         return
     answer = await write(run, op)
     if isinstance(answer, RevisionChanged):
+        # Something has reached the run before it was parked: record the progress, and go on.
         run.state.revision = answer.revision
         run.notify()
         if commit.is_empty and not op.of(AppendOutput):
@@ -103,6 +104,7 @@ async def write(run: Execution, op: Advance) -> Advanced | RevisionChanged:
 async def _fail(run: Execution, op: Advance, error: HoldfastError) -> Advanced | RevisionChanged:
     """End the run as failed, because its commit was refused."""
     if op.events:
+        # The refused events are not in the history: their numbers are free.
         run.state.seq = op.events[0].seq - 1
     failed = Advance(run_id=op.run_id, generation=op.generation, effects=op.of(AppendOutput))
     commits.finish(run, failed, Finish("failed", error=error))

@@ -40,6 +40,7 @@ class GraphResolver:
         self._running = False
         self._expected_ends = self._submitted = 0
         self._guard = threading.Lock()
+        """Held while the counts change: the loop expects ends, the committing thread submits."""
         self._left: dict[str, str] = {}
 
     @property
@@ -57,6 +58,8 @@ class GraphResolver:
     def closing_operation(self, ops: Sequence[Operation]) -> ClosingOperation | None:
         """Return the operation that ends the transaction of these, or None. May be called by any
         thread."""
+        # Read without the lock: a commit that ends no member must not pay for it, and an end that
+        # is expected was counted before its operation was submitted.
         if not self._expected_ends:
             return None
         ends = sum(

@@ -65,7 +65,7 @@ async def run_once(worker: RetentionContext) -> int:
     """Apply the rules now, if this worker gets the lock. Return how many runs were deleted or
     trimmed."""
     rules = worker.store.retention.rules()
-    if not rules or worker.stopping or not await _take(worker):
+    if not rules or worker.stopping or not await _take_lock(worker):
         return 0
     deleted = 0
     for rule in rules:
@@ -91,19 +91,15 @@ async def _delete(
             await asyncio.sleep(min(max((time.monotonic() - began) * REST, SHORTEST), LONGEST))
         if time.monotonic() - renewed_at > LEASE / 4_000_000:
             renewed_at = time.monotonic()
-            if not await _take(worker):
+            if not await _take_lock(worker):
                 return deleted  # another worker took this one for dead, and continues
     if deleted:
-        log.info(
-            "retention rule %s: %d runs %s",
-            rule.name,
-            deleted,
-            "deleted" if rule.what == retention_plan.RUNS else "trimmed",
-        )
+        verb = "deleted" if rule.what == retention_plan.RUNS else "trimmed"
+        log.info("retention rule %s: %d runs %s", rule.name, deleted, verb)
     return deleted
 
 
-async def _take(worker: RetentionContext) -> bool:
+async def _take_lock(worker: RetentionContext) -> bool:
     taken: bool = await worker.writer.submit(TakeMaintenanceLock(DUTY, worker.session_id, LEASE))
     return taken
 

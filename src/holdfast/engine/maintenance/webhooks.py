@@ -113,7 +113,7 @@ class WebhookDispatcher:
         yet would be delivered again.
         """
         while not self._context.stopping:
-            self._wakeup.clear()
+            self._wakeup.clear()  # before the claim: a webhook that comes then must set it again
             await self._claim()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll):
@@ -187,6 +187,7 @@ class WebhookDispatcher:
         if webhook.next_at is not None and webhook.next_at > store.now():
             await self._sleep_until(webhook.next_at)
             return True
+        # Before new events: an operator has asked for these.
         letters = store.subscriptions.dead_letters(name, again=True, limit=1)
         if letters:
             await self._redeliver(webhook, letters[0])
@@ -240,7 +241,10 @@ class WebhookDispatcher:
             return str(error), bare_body_of(event)
         body = body_of(opened)
         failed = await self._post(webhook, event.run_id, event.seq, body, webhook.attempts + 1)
-        return failed, body if opened is event else bare_body_of(event)
+        if opened is not event:
+            # Opened values stay out of a dead letter: its row is not encrypted.
+            body = bare_body_of(event)
+        return failed, body
 
     def _body_of_letter(self, letter: DeadLetter) -> bytes:
         """Return the body of a dead letter with its values, if they were left out and still exist.

@@ -91,6 +91,7 @@ class Capacity:
     def free_threads(self) -> int:
         """Return how many more executions of blocking workflows may exist: each occupies a
         thread, even while it waits."""
+        # Copies: the loop changes both while the committing thread counts.
         held = sum(execution.blocking for execution in list(self._executions.values()))
         return self._threads - held - sum(list(self._arriving.values()))
 
@@ -211,6 +212,7 @@ class Capacity:
             if not isinstance(answer, BaseException)
             for run_id, workflow in _leased(op, answer)
         }
+        # Together: at no moment does a leased run count neither as promised nor as arriving.
         with self._lock:
             self._arriving.update(arriving)
             self._promised = 0

@@ -92,6 +92,7 @@ class _ReusableTask(Coroutine[Any, Any, None]):
 
     def send(self, value: Any) -> Any:
         if self._coroutine is None:
+            # The flag tells the task that the future is awaited, and not yielded by mistake.
             self._called._asyncio_future_blocking = True
             return self._called
         waits_for = self._waits_for
@@ -132,12 +133,14 @@ class PooledEagerTasks:
         spare = self._spare.pop() if self._spare else _ReusableTask(loop)
         context = copy_context() if context is None else context
         current = asyncio.current_task(loop)
+        # A loop has one current task: that of the caller steps aside.
         if current is not None:
             _leave_task(loop, current)
         _enter_task(loop, spare.task)
         try:
             waits_for = context.run(coroutine.send, None)
         except StopIteration:
+            # The coroutine may have cancelled its own task, which is then of no further use.
             if spare.is_fresh():
                 self._spare.append(spare)
             return None

@@ -21,7 +21,7 @@ from holdfast.errors import (
     RunStuck,
     StepFailed,
 )
-from holdfast.errors.base import shown
+from holdfast.errors.base import safe_repr
 
 LONGEST = 8000
 """Characters of a traceback that are kept, from its end."""
@@ -89,7 +89,7 @@ def _plain(value: object) -> object:
     except UnicodeEncodeError:
         return plain  # `_legible` handles it together with the other texts
     except Exception:
-        return shown(value)
+        return safe_repr(value)
     return plain
 
 

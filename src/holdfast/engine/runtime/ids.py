@@ -61,7 +61,8 @@ def offered_key(
 ) -> OfferedKey:
     """Return a new sealed key, with a random name and secret unless they are given. Raises
     KeyMissing."""
-    name = f"k{secrets.token_hex(6)}" if kid is None else kid
+    if kid is None:
+        kid = f"k{secrets.token_hex(6)}"
     if secret is None:
         secret = secrets.token_bytes(32)
-    return OfferedKey(name, sealer.secrets.seal_key(name, secret))
+    return OfferedKey(kid, sealer.secrets.seal_key(kid, secret))

@@ -109,6 +109,7 @@ class InlineTask:
         self._waits_for = None
         if self.over.done():
             return
+        # Detached first: the awaited object must not resume the coroutine once more.
         if isinstance(waits_for, Completion):
             waits_for.task = None
         elif waits_for is not None:
@@ -142,6 +143,7 @@ class InlineTask:
         self._waits_for = waits_for
 
     def _end(self, error: BaseException | None) -> None:
-        self.error = None if isinstance(error, asyncio.CancelledError) else error
+        if not isinstance(error, asyncio.CancelledError):
+            self.error = error
         self.over.set_result(None)
         self._done(self)

@@ -162,8 +162,12 @@ class CommitNotifier:
 
     def pauses(self, topic: Topic) -> Pauses:
         """Return the pauses of a listener of *topic*."""
-        kind = topic if isinstance(topic, type) else ResultReady
-        return (REPORTED if self.poller.is_run_by_worker else UNREPORTED)[kind]
+        kind: type = ResultReady
+        if isinstance(topic, type):
+            kind = topic
+        if self.poller.is_run_by_worker:
+            return REPORTED[kind]
+        return UNREPORTED[kind]
 
     def inbox_of(self, loop: asyncio.AbstractEventLoop) -> LoopInbox:
         """Return the inbox of a loop: one wake-up for all listeners that a commit notifies."""

@@ -179,6 +179,7 @@ class ProgramLoop:
         if error is None:
             self.answer(completion.set_result, commands)
         else:
+            # The answer before the exit: the worker must not wait for a loop that ends.
             self.answer(completion.set_exception, error)
             _raise_exit(error)
 
@@ -226,10 +227,14 @@ class ProgramLoop:
         self._asking.add(answered)
 
         def done(future: asyncio.Future[Any]) -> None:
-            error = asyncio.CancelledError() if future.cancelled() else future.exception()
-            self._calls.post(
-                _resolve_future, answered, None if error is not None else future.result(), error
-            )
+            """Answer on the program's loop; called on the worker's."""
+            error: BaseException | None = asyncio.CancelledError()
+            if not future.cancelled():
+                error = future.exception()
+            value = None
+            if error is None:
+                value = future.result()
+            self._calls.post(_resolve_future, answered, value, error)
 
         self.answer(lambda: submit().add_done_callback(done))
         try:

@@ -45,6 +45,7 @@ class ThreadPool:
                 return
 
         with self._guard:
+            # Counted before the call is queued: a thread that becomes idle takes it at once.
             if self._idle > 0 or self._count == self._most:
                 self._idle -= 1
             else:

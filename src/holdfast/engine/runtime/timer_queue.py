@@ -51,6 +51,7 @@ class TimerQueue:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        # Cancelled timers stay until they are first: to find them in the heap would be slower.
         while self._heap and self._heap[0][2].call is None:
             heapq.heappop(self._heap)
         if not self._heap:
@@ -64,7 +65,7 @@ class TimerQueue:
         while self._heap and self._heap[0][0] <= now:
             handle = heapq.heappop(self._heap)[2]
             call = handle.call
-            handle.call = None
+            handle.call = None  # before the call, which may cancel its own timer
             if call is not None:
                 call()
         self._arm()

@@ -108,7 +108,7 @@ class ClaimLoop:
                 definitions,
                 self._context.start_execution,
             )
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the executions run up to their first commit before more come
             claim = claim or self._submit()
 
     def _submit(self, *, in_thread: bool = False) -> asyncio.Future[ClaimedRuns] | None:
@@ -174,7 +174,9 @@ class ClaimLoop:
             due.work = None  # the execution that makes room triggers the next claim
         if not self._context.leader.is_leader:
             due = NextDue(work=due.work)
-        if due.at is not None:
-            self._wake = self._context.timers.at(
-                due.at if due.at > looked_at else self._context.store.now() + 1000, self.ready.set
-            )
+        instant = due.at
+        if instant is None:
+            return
+        if instant <= looked_at:
+            instant = self._context.store.now() + 1000
+        self._wake = self._context.timers.at(instant, self.ready.set)

@@ -92,6 +92,7 @@ class SessionKeeper:
 
     async def beat(self) -> None:
         """Send a heartbeat. If the session was taken over, replace it."""
+        # Before the write, not after: the process may be suspended while it waits for the answer.
         sure_until = self._lease_from_now()
         session_id = self._context.session_id
         alive = await self._context.writer.submit(

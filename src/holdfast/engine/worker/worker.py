@@ -150,6 +150,7 @@ class Worker:
         self._poller.attach()
         self.writer.closing.append(self.graph_resolver.closing_operation)
         self.writer.capacity = self.capacity
+        # Before the session exists: other processes check the lock of every session they find.
         self.session.slot = self.store.acquire_liveness()
         try:
             await self.session.open()
@@ -176,6 +177,7 @@ class Worker:
         """Claim nothing more, let running steps end, park or hand back all runs, and end the
         session."""
         self.stopping = True
+        # Executions that sleep must see that the worker stops.
         for execution in list(self.executions.values()):
             execution.notify()
         if self._tasks:
@@ -204,8 +206,9 @@ class Worker:
     async def kill(self) -> None:
         """Stop at once, and free all runs for other workers."""
         self.stopping = True
-        verification = self.session.verification
-        jobs = self._jobs if verification is None else [*self._jobs, verification]
+        jobs = list(self._jobs)
+        if self.session.verification is not None:
+            jobs.append(self.session.verification)
         for job in jobs:
             job.cancel()
         self.webhooks.close()
@@ -315,9 +318,10 @@ class Worker:
         May be called by any thread.
         """
         with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(
-                self._poller.notify if run_id is None else partial(self._dispatch, False, [run_id])
-            )
+            if run_id is None:
+                self.loop.call_soon_threadsafe(self._poller.notify)
+            else:
+                self.loop.call_soon_threadsafe(self._dispatch, False, [run_id])
 
     async def _watch_forever(self) -> None:
         """Poll for commits of other processes."""
@@ -339,9 +343,10 @@ class Worker:
         """Commit an operation for a coroutine of user code, on whichever loop it runs; return
         the answer. *on_answer* is called with the answer, on the worker's loop, even if the
         coroutine is cancelled meanwhile."""
-        program_loop = self.program_loop
         submit = partial(self._submit, op, on_answer)
-        return await (submit() if program_loop is None else program_loop.ask(submit))
+        if self.program_loop is None:
+            return await submit()
+        return await self.program_loop.ask(submit)
 
     def _submit(
         self, op: Operation, on_answer: Callable[[Any], object] | None

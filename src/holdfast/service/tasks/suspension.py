@@ -175,24 +175,24 @@ class Suspensions:
             step=f"wait {held.proof.generation}", condition=condition, until=until, on_timeout=ends
         )
 
-    def suspend(self, held: LeaseState, wanted: Suspension) -> Request[Any]:
+    def suspend(self, held: LeaseState, wait: Suspension) -> Request[Any]:
         """Suspend the run. Its next holder receives the outcome of the wait. The answer is
         Deferred, or RevisionChanged if something reached the run meanwhile."""
-        event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.as_data())
+        event = Event(EventKind.WAIT_OPENED, wait.step, wait.as_data())
         run = self._store.runs.get(held.run.id)
         now = self._store.now()
-        label = conditions.show(wanted.condition)[:500]
+        label = conditions.show(wait.condition)[:500]
         row = WaitRecord(
             run_id=held.run.id,
-            step=wanted.step,
+            step=wait.step,
             id=None,
             name=label,
             opened_at=now,
-            until=wanted.until,
+            until=wait.until,
         )
         return self._park(
             held,
-            wanted,
+            wait,
             self._addressed(held),
             [event],
             effects=[OpenWait(row), CloseStreams(CloseReason.RELEASED)],
@@ -202,7 +202,7 @@ class Suspensions:
     def _park(
         self,
         held: LeaseState,
-        wanted: Suspension,
+        wait: Suspension,
         addressed: list[Signal],
         events: list[Event],
         *,
@@ -211,8 +211,8 @@ class Suspensions:
     ) -> Request[Any]:
         """Park the run on its suspension, or leave it claimable if its condition is met already."""
         now = self._store.now()
-        until = None if wanted.until is None else as_datetime(wanted.until)
-        progress = conditions.ConditionProgress(wanted.condition, self._read(held)).offer_all(
+        until = None if wait.until is None else as_datetime(wait.until)
+        progress = conditions.ConditionProgress(wait.condition, self._read(held)).offer_all(
             addressed
         )
         if progress.met:  # the signals came before the wait
@@ -221,7 +221,7 @@ class Suspensions:
                 held, events, ready, status=Status.PENDING, release=True, effects=effects
             )
         sealed = self._codec.name != "json" or self._sealer.cipher is not None
-        due = wanted.due(now)
+        due = wait.due(now)
         if due is not None:
             effects = [*effects, SetAttemptDeadline(due)]
         return write_as_holder(
@@ -231,7 +231,7 @@ class Suspensions:
             status=Status.WAITING,
             release=True,
             revision=revision,
-            waits=wanted.waits(now, sealed=sealed),
+            waits=wait.waits(now, sealed=sealed),
             effects=effects,
         )
 

@@ -1,4 +1,4 @@
-"""What all pending commands have in common, and what they may use of their execution.
+"""The interface of pending commands, and the parts of their execution that they may use.
 
 A pending command is a command without an outcome yet. It answers for itself what happens when time
 passes, when something reaches the run from outside, and when the code drops it.

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import duration
 from holdfast.core.commands import AwaitSignal
 from holdfast.core.events import Event, EventKind
 from holdfast.engine.execution.findings import TIME
@@ -84,12 +85,15 @@ def _deliver(run: Execution, name: str, events: list[Event]) -> None:
         ),
         None,
     )
-    signal = None if wait is None else run.signals.take(name)
-    if wait is not None and signal is not None:
-        run.pending.take(wait)
-        run.commit.take((signal.id,))
-        payload = run.context.sealer.opener.signal_payload(run.state.run.id, signal)
-        events.append(Event(EventKind.SIGNAL_RECEIVED, wait.command.id, payload))
+    if wait is None:
+        return
+    signal = run.signals.take(name)
+    if signal is None:
+        return
+    run.pending.take(wait)
+    run.commit.take((signal.id,))
+    payload = run.context.sealer.opener.signal_payload(run.state.run.id, signal)
+    events.append(Event(EventKind.SIGNAL_RECEIVED, wait.command.id, payload))
 
 
 def _await_signal(run: Execution, command: AwaitSignal) -> None:
@@ -97,8 +101,7 @@ def _await_signal(run: Execution, command: AwaitSignal) -> None:
     if command.id in until:
         wait = PendingSignal(command, until.pop(command.id))
     else:
-        timeout = command.timeout
-        wait = PendingSignal(command, None if timeout is None else run.state.now() + timeout)
+        wait = PendingSignal(command, duration.after(run.state.now(), command.timeout))
         run.pending.unannounced[command.id] = wait
     run.pending.add(wait)
     if run.signals.has(command.name):

@@ -60,8 +60,10 @@ def event_of(
         outcome.role = command.role
         return outcome
     wait = retry.decide(command.policy, error, step.attempt, random.random())
-    event.kind = EventKind.STEP_FAILED if wait is None else EventKind.STEP_RETRIED
-    if wait is not None:
+    if wait is None:
+        event.kind = EventKind.STEP_FAILED
+    else:
+        event.kind = EventKind.STEP_RETRIED
         event.data = msgspec.json.encode({"until": now() + wait})
     return event
 
@@ -70,13 +72,10 @@ def without_room(
     step: str, error: BudgetExceeded, breach: Breach, attempt: int, started_at: int | None
 ) -> Event:
     """Return the event of an attempt that found no room in a budget: it waits, or has failed."""
-    kind = (
-        EventKind.STEP_FAILED if breach.on_breach == budget_rules.FAIL else EventKind.STEP_BLOCKED
-    )
-    data = None
-    if kind == EventKind.STEP_BLOCKED:
-        data = msgspec.json.encode({"breach": breach, "wanted": error.wanted or {}})
-    return Event(kind, step, data, error_data(error), attempt, started_at)
+    if breach.on_breach == budget_rules.FAIL:
+        return Event(EventKind.STEP_FAILED, step, None, error_data(error), attempt, started_at)
+    data = msgspec.json.encode({"breach": breach, "wanted": error.wanted or {}})
+    return Event(EventKind.STEP_BLOCKED, step, data, error_data(error), attempt, started_at)
 
 
 def encode_result(command: RunStep, value: Any, codec: Codec) -> bytes:

@@ -1,4 +1,4 @@
-"""Timers."""
+"""Timers that a program sets, and their release by operators."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _set_timer(run: Execution, command: SetTimer) -> None:
         run.commit.events.append(Event(EventKind.TIMER_SET, command.id, data))
     timer = PendingTimer(command, until)
     run.pending.add(timer)
-    timer.on_change(run)
+    timer.on_change(run)  # an operator may have released it before this holder took over
     watch_clock(run, timer)
 
 
