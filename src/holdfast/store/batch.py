@@ -322,6 +322,7 @@ class CollectedHints:
 
     def take(self) -> Hints:
         """Return and reset the hints. Without any, this takes no lock: it is called often."""
+        # Read without the lock: hints that are added at this moment are taken by the next call.
         if not self._has_hints:
             return NO_HINTS
         with self._guard:

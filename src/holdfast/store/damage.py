@@ -102,6 +102,7 @@ class DamageBypass:
         """Return the damaged rows that may have caused an error; [] if none can have."""
         if isinstance(error, RowDamaged):
             return [error]
+        # User code may raise any of these errors by itself.
         if getattr(op, "body", None) is not None:
             return []
         if isinstance(error.__cause__ if isinstance(error, BadOption) else error, OverflowError):
@@ -168,6 +169,7 @@ class DamageQueries:
             ]
             if len(rows) < PORTION or not with_sound_key:
                 return
+            # From the last sound key on: a damaged one may compare as larger than all others.
             last = {name: with_sound_key[-1][name] for name in key}
 
     def _tables(self) -> list[TableShape]:
@@ -215,6 +217,8 @@ class DamageQueries:
 def _graphs_of(damage: RowDamaged) -> set[str]:
     """Return the ids of the graphs to which a damaged row belongs."""
     texts = [value for value in damage.place.values() if isinstance(value, str)]
+    # A row of a member or an edge names runs, from whose ids the graph is read: its own columns may
+    # be the damaged ones.
     if damage.facts.get("table") == "graph":
         return set(texts)
     return {graph_id for text in texts if (graph_id := graph_of(text)) is not None}

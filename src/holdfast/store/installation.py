@@ -55,6 +55,7 @@ class InstallationQueries:
 
     def id(self) -> str:
         """Return the id of this installation, which its cursors contain."""
+        # Cached: it does not change while the database is open.
         if not self._id:
             rows = self._reader.rows("setting", name="installation")
             if not rows:

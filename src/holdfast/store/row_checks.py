@@ -32,6 +32,7 @@ def wrongs(table: TableShape, row: dict[str, Any]) -> Iterator[RowDamaged]:
     reasons |= dict.fromkeys(missing_values(table, row), MISSING)
     for name, why in wrong_json(table.name, row):
         reasons.setdefault(name, why)
+    # Only for a few tables: these checks are slow, and most rows have nothing to check.
     if "zone" in row or table.name in _MEANT:
         for name, why in (
             *_unknown_zones(row),

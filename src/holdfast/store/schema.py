@@ -188,6 +188,7 @@ def schema(dialect: str = "sqlite") -> dict[str, TableShape]:
     tables: dict[str, dict[str, ColumnShape]] = {}
     keys: dict[str, tuple[str, ...]] = {}
     for _, _, text in sql_files.migrations(dialect):
+        # Without comments, in which a column or a table may be mentioned.
         bare = re.sub(r"--[^\n]*", "", text)
         for name, body in _TABLE.findall(bare):
             declared = _COLUMN.findall(body)

@@ -62,8 +62,10 @@ class QueryShape:
 
     def is_sound(self, cells: Sequence[Any]) -> bool:
         """Return whether the columns may hold these values."""
+        # Types and words repeat from row to row, so most rows are checked by one lookup in a set.
         signature = (*map(type, cells), *[cells[index] for index in self._words])
         if signature in self._known:
+            # Not part of the signature, because instants differ in every row.
             for index in self._times:
                 value = cells[index]
                 if value is not None and not 0 <= value <= duration.LAST_INSTANT:
@@ -189,6 +191,7 @@ def sound_rows(sql: str, rows: list[Any], values: Any = ()) -> tuple[list[Any], 
     if not rows:
         return rows, []
     shape = shape_of(sql, rows[0])
+    # Fast path: rows are hardly ever damaged, so the list is built a second time only then.
     damaged_cells = [cells for row in rows if not shape.is_sound(cells := cells_of(row))]
     if not damaged_cells:
         return rows, []

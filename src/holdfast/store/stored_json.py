@@ -79,6 +79,7 @@ def unreadable_json(table: str, name: str, value: object, kind: Any) -> str | No
         msgspec.json.decode(value, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"it cannot be read: {error}"
+    # A rule may be valid JSON and still never tick.
     if (table, name) == ("schedule", "rule") and isinstance(value, str):
         return rules.fault(value)
     return None

@@ -31,6 +31,7 @@ from holdfast.store.flows.operations import (
 def create_flow(tx: Transaction, op: CreateFlow) -> FlowRecord:
     """Create a flow with the first entry of its audit trail. Raises FlowExists."""
     flow = msgspec.structs.replace(op.flow, created_at=tx.now, updated_at=tx.now)
+    # The insert itself decides, so that two processes cannot both create the flow.
     if not tx.change("insert_flow", **_columns(flow)):
         raise FlowExists(flow=flow.id)
     created = {"controller": flow.controller, "goal": flow.goal, "current_step": flow.current_step}
@@ -67,6 +68,7 @@ def deliver_flow_event(tx: Transaction, op: DeliverFlowEvent) -> FlowRecord | No
 def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
     """Record the status of a step; the flow itself does not change."""
     step = op.step
+    # Locks the flow, and checks that the caller owns it.
     _load(tx, step.flow_id, op.namespace, op.owner)
     tx.change(
         "observe_flow_step",

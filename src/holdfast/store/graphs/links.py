@@ -65,6 +65,7 @@ class MemberLinks:
             rows = self._writes.ask(
                 "ends_below", ids=self._tx.as_list(run_ids), limit=portions.LINKS + 1
             )
+        # Fast path: one statement reads all that the resolution of ordinary ends needs.
         if begun or len(rows) > portions.LINKS:
             return self._read_by_page(outcomes)
         return self._keep(rows)

@@ -57,6 +57,7 @@ class GraphOutbox:
     ) -> None:
         """Note some work of a graph for the next transaction."""
         work = LeftWork(graph_id, kind, run_id, place)
+        # Once per graph and kind; work on a member is noted each time, with its own position.
         if run_id is not None or work not in self._work:
             self._work.append(work)
 

@@ -142,6 +142,8 @@ class MemberStarter:
         cannot start, with the reason."""
         if not runs:
             return [], {}
+        # Checked before the start: a run of the same id would otherwise be recognised as the
+        # member.
         existing = self._existing([run.id for run in runs])
         failed = dict.fromkeys(existing, "another run has its id")
         ready = [run for run in runs if run.id not in existing]

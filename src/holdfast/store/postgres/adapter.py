@@ -175,6 +175,7 @@ class PostgresDatabase:
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
         """Apply all operations in one transaction, and return an answer for each."""
         self._reader.refuse_when_closed()
+        # Answers are kept by the identity of the operation, so no object may occur twice.
         if len(batch) > 1 and len({id(op) for op in batch}) < len(batch):
             batch = [msgspec.structs.replace(op) for op in batch]
         with self._lock:
@@ -185,6 +186,7 @@ class PostgresDatabase:
             except Exception as error:
                 if len(batch) == 1:
                     return [self._damage.apply(batch[0], error)]
+            # Each alone: only the faulty operation is refused.
             return [self._apply_alone(op) for op in batch]
 
     def _only(self, op: Operation) -> Any:
@@ -215,6 +217,7 @@ class PostgresDatabase:
         """Try to write the operations, by the fastest way that applies, and record the answers."""
         db = self._connected()
         now = self._now()
+        # After `_connected`: it may have found out that an uncertain write was committed.
         ops = [op for op in ops if id(op) not in self._answers]
         if not ops or self._nothing_to_claim(db, ops, now):
             return
@@ -245,6 +248,7 @@ class PostgresDatabase:
         taken: set[str] = set()
         for op in ops:
             write = plan_write(op, now, self._routes, taken, self._limited)
+            # One statement has one head. Mixed kinds need a transaction.
             if write is None or not write.simple or (writes and write.head != writes[0].head):
                 return []
             writes.append(write)
@@ -254,6 +258,7 @@ class PostgresDatabase:
     def _nothing_to_claim(self, db: Connection, ops: Sequence[Operation], now: int) -> bool:
         """Answer claims without a transaction if there is nothing to claim, which is the usual
         case."""
+        # The check costs a round trip, and while runs arrive it would be wasted.
         if self._expects_work and any(isinstance(op, ClaimLeases) for op in ops):
             return False
         if not all(
@@ -339,6 +344,7 @@ class PostgresDatabase:
             raise
         self._record(answers)
         for op, answer in answers:
+            # A claim that found runs is likely followed by another that does.
             if isinstance(op, ClaimLeases):
                 self._expects_work = bool(answer)
 
@@ -380,6 +386,7 @@ class PostgresDatabase:
 
     def _record(self, answers: Sequence[tuple[Operation, Any]]) -> None:
         self._answers.update((id(op), (op, answer)) for op, answer in answers)
+        # Answers of batches that failed as a whole are never fetched; the oldest are dropped.
         while len(self._answers) > REMEMBERED + len(answers):
             del self._answers[next(iter(self._answers))]
 

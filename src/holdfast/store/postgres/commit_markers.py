@@ -54,6 +54,7 @@ class CommitMarkers:
         """Return the statements to execute right before the COMMIT, as text sent in the same
         message."""
         insert = db.as_text("mark_commit", {"id": marker, "now": now})
+        # Deleted together, because one row per commit would double the writes.
         if len(self._written) < KEPT:
             return insert
         return f"{_deletion(self._written)}; {insert}"

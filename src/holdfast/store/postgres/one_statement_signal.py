@@ -42,6 +42,7 @@ class OutgoingSignal(NamedTuple):
 def outgoing_signal(ops: Sequence[Operation], now: int) -> OutgoingSignal | None:
     """Return the signal if it is the only operation, and simple; else None."""
     op = ops[0]
+    # A signal to a wait or with payloads must read and write other tables, too.
     alone = len(ops) == 1 and isinstance(op, SignalRun) and op.wait_id is None and not op.payloads
     return OutgoingSignal(op, now) if alone and isinstance(op, SignalRun) else None
 
@@ -75,6 +76,7 @@ def insert_signal(
 def _hints(outgoing: OutgoingSignal, row: Any, announcer: Announcer) -> Hints:
     hints = Hints(ready=row["wakes"])
     op = outgoing.op
+    # A holder in this process gets the signal itself, which saves it reading the run.
     if row["notifies"] and row["session_id"] != announcer.session_id:
         hints.runs.add(op.run_id)
     elif row["notifies"]:

@@ -252,6 +252,7 @@ def _move(tx: Transaction, op: Advance, status: Status) -> RevisionChanged | Non
 
 
 def _finish(tx: Transaction, op: Advance) -> None:
+    # The guard on the generation is part of the write, which saves a read.
     if not tx.change("finish_run", **end_row(op, tx.now)):
         raise LeaseLost(run=op.run_id, generation=op.generation)
 

@@ -42,6 +42,7 @@ def prune_runs(tx: Transaction, op: Prune) -> Pruned:
         run_ids = [
             row["id"] for row in tx.rows("last_descendants", run_id=chosen.part, limit=trees.RUNS)
         ]
+    # Read before the runs are deleted, and with them their references.
     payloads = [digest for run_id in run_ids for digest in digests_used(tx, run_id)]
     for query in _BELOW:
         tx.many(query, [{"run_id": run_id} for run_id in run_ids])
