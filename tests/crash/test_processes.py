@@ -57,7 +57,7 @@ class Workers:
         )
         self.running.append(worker)
         assert worker.stdout is not None
-        assert worker.stdout.readline() in ("ready\n", "")
+        assert worker.stdout.readline().strip() in ("ready", "")
         return worker
 
     def kill(self, worker: subprocess.Popen[str], number: int = signal.SIGKILL) -> None:

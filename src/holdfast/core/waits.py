@@ -23,6 +23,11 @@ class Signal(msgspec.Struct):
     step: str | None = None
     effect: str | None = None
 
+    @property
+    def is_release(self) -> bool:
+        """Whether an operator releases a wait with it, whatever its name."""
+        return self.step is not None
+
 
 class WaitRecord(msgspec.Struct, kw_only=True):
     """A wait of a run. A wait with an ``id`` was issued: the bearer of its token may deliver

@@ -178,7 +178,7 @@ def _explain(
         lane=lane,
         received=signals,
         signals=frozenset(
-            signal.name for signal in signals if signal.wait_id is None and signal.step is None
+            signal.name for signal in signals if signal.wait_id is None and not signal.is_release
         ),
         children={
             str(wait.get("step")): _open_children(store, run, wait, workers, depth, sealer, only)

@@ -51,3 +51,11 @@ def test_all_releases_of_a_step_are_taken_at_once():
     assert signals.take_releases("a") == [1, 3]
     assert signals.release_of("a") is None
     assert signals.release_of("b") is not None
+
+
+def test_a_signal_that_a_program_names_release_releases_nothing():
+    signals = SignalBuffer([signal(1, "release"), signal(2, "release", step="a")], is_exact=True)
+
+    assert [found.is_release for found in signals] == [False, True]
+    assert signals.take("release").id == 1
+    assert signals.take("release") is None

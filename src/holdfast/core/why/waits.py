@@ -261,7 +261,7 @@ _THEN = {
 def condition_progress(facts: RunFacts, wait: Wait) -> ConditionProgress:
     """Return which parts of the wait's condition the signals that have arrived meet."""
     condition: Condition = msgspec.convert(wait["condition"], Condition)
-    addressed = [signal for signal in facts.received if signal.step is None]
+    addressed = [signal for signal in facts.received if not signal.is_release]
     return ConditionProgress(condition, lambda signal: _plain(signal.payload)).offer_all(addressed)
 
 

@@ -56,7 +56,7 @@ class SignalBuffer:
         return [
             signal
             for signal in self._signals
-            if signal.step is None and (instant is None or signal.at <= instant)
+            if not signal.is_release and (instant is None or signal.at <= instant)
         ]
 
     def remove(self, signals: Sequence[Signal]) -> None:
@@ -83,4 +83,4 @@ class SignalBuffer:
 
 def is_named(signal: Signal, name: str) -> bool:
     """Return whether a wait for signals of that name can take this one."""
-    return signal.name == name and signal.wait_id is None and signal.step is None
+    return signal.name == name and signal.wait_id is None and not signal.is_release

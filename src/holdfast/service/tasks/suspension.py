@@ -250,7 +250,7 @@ class Suspensions:
         the wait is not over, the request that parks the run again."""
         wait = held.open
         assert wait is not None
-        addressed = [signal for signal in signals if signal.step is None]
+        addressed = [signal for signal in signals if not signal.is_release]
         progress = conditions.ConditionProgress(wait.condition, self._read(held)).offer_all(
             addressed
         )
@@ -316,7 +316,9 @@ class Suspensions:
 
     def _addressed(self, held: LeaseState) -> list[Signal]:
         """Return the signals of a run, without releases, which are addressed to a step."""
-        return [signal for signal in self._store.signals.of_run(held.run.id) if signal.step is None]
+        return [
+            signal for signal in self._store.signals.of_run(held.run.id) if not signal.is_release
+        ]
 
     def _read(self, held: LeaseState) -> conditions.Read:
         def read(signal: Signal) -> Any:
