@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from holdfast.engine.runtime import loop_inbox
 from holdfast.engine.runtime.loop_inbox import LoopInbox
 from holdfast.engine.runtime.waker import Waker
 
@@ -126,3 +127,91 @@ def test_a_mailbox_whose_loop_is_closed_while_it_is_held_says_so():
 
     with pytest.raises(RuntimeError):
         mailbox.release()
+
+
+def test_an_inbox_that_waits_leaves_timers_and_other_events_to_its_loop():
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        inbox = LoopInbox(loop, 1.0)
+        inbox.open_waker(waits=True)
+        made: list[str] = []
+        timer = asyncio.Event()
+        event = asyncio.Event()
+        last = asyncio.Event()
+
+        def note_timer() -> None:
+            made.append("timer")
+            timer.set()
+
+        def note_event() -> None:
+            made.append("event")
+            event.set()
+
+        def begin() -> None:
+            made.append("call")
+            loop.call_later(0.02, note_timer)
+
+        def post() -> None:
+            inbox.post(begin)
+            assert done.wait(60)
+            loop.call_soon_threadsafe(note_event)
+            inbox.post(last.set)
+
+        done = threading.Event()
+        thread = threading.Thread(target=post)
+        thread.start()
+        await asyncio.wait_for(timer.wait(), 60)
+        # The callback of the next call waits again: only the other thread can end that wait.
+        inbox.post(made.append, "call")
+        loop.call_soon(done.set)
+        await asyncio.wait_for(event.wait(), 60)
+        await asyncio.wait_for(last.wait(), 60)
+        thread.join()
+        inbox.close()
+        return made
+
+    made = asyncio.run(main())
+    assert made == ["call", "timer", "call", "event"]
+
+
+def test_calls_that_follow_each_other_are_made_within_one_callback(monkeypatch):
+    monkeypatch.setattr(loop_inbox, "IN_A_ROW", 60.0)
+
+    async def main() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        inbox = LoopInbox(loop, 1.0)
+        inbox.open_waker(waits=True)
+        turns = 0
+        turns_of_calls: list[int] = []
+        made = threading.Semaphore(0)
+        complete = loop.create_future()
+
+        def call(number: int) -> None:
+            turns_of_calls.append(turns)
+            made.release()
+            if number == 9:
+                complete.set_result(None)
+
+        def post() -> None:
+            for number in range(10):
+                inbox.post(call, number)
+                assert made.acquire(timeout=60)
+
+        thread = threading.Thread(target=post)
+        select = loop._selector.select
+
+        def counted_select(timeout: float | None = None) -> object:
+            nonlocal turns
+            turns += 1
+            return select(timeout)
+
+        loop._selector.select = counted_select
+        thread.start()
+        await asyncio.wait_for(complete, 60)
+        thread.join()
+        inbox.close()
+        return len(turns_of_calls), len(set(turns_of_calls))
+
+    calls, turns = asyncio.run(main())
+    assert calls == 10
+    assert turns < calls

@@ -206,6 +206,11 @@ class RunExecution:
             ):
                 spent = await commit_spending(self, events) if mailbox.spending_outcomes else ()
                 await self.execute_commands(await self._feed(events, spent))
+            elif self.ahead is not None and not (
+                mailbox.is_notified or mailbox.has_new_signals or mailbox.due_at is not None
+            ):
+                # The program's loop executes the only step: nothing else can end this wait.
+                await mailbox.sleep(None, self.context.timers)
             elif should_leave_memory(self):
                 await leave_memory(self)
             elif not self.state.waiting and self.pending.only_wait():
@@ -547,9 +552,9 @@ class RunExecution:
         """Return the right to feed the program on its own loop, if the step that begins is all that
         the run waits for. The keys must not be needed: they are read before each turn."""
         program = self.program
-        if self._signing_keys is not None or self.run.budgets:
+        if self._signing_keys is not None or self.state.run.budgets:
             return None
-        if len(self.pending) > 1 or self.pending.launches or self.mailbox.is_busy():
+        if len(self.pending.by_step) > 1 or self.pending.launches or self.mailbox.is_busy():
             return None
         if not isinstance(program, PlacedProgram) or not program.feeds_before_commit:
             return None

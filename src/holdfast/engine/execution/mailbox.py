@@ -119,7 +119,8 @@ class Mailbox:
     async def sleep(self, wake_at: int | None, timers: TimerQueue) -> None:
         """Wait until something is reported, or until *wake_at*."""
         self.completion = Completion()
-        self.cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         if wake_at is not None:
             self._timer = timers.at(wake_at, self.wake)
         # Checked after the completion exists: a report from now on completes it.

@@ -17,13 +17,18 @@ that they exist on the running version.
 from __future__ import annotations
 
 import asyncio
+import select
+import selectors
 from asyncio import tasks as _tasks
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
+from time import monotonic
 from typing import Any, Protocol
 
 _enter_task: Any = getattr(_tasks, "_enter_task", None)
 _leave_task: Any = getattr(_tasks, "_leave_task", None)
+
+_EPOLL: Any = getattr(selectors, "EpollSelector", ())
 
 _RESUMED = object()
 """Replaces the awaited future once the task has got it."""
@@ -54,6 +59,39 @@ def eager_tasks_of(loop: asyncio.AbstractEventLoop) -> EagerTasks:
 def loop_has_other_work(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether callbacks of *loop* are ready to run; True if it does not tell."""
     return bool(getattr(loop, "_ready", True))
+
+
+class IdleWait:
+    """Waits inside a callback of a loop as the loop itself would wait, if it had nothing else to
+    do: for any event of its selector, and no longer than until its next timer."""
+
+    __slots__ = ("_loop", "_poll")
+
+    def __init__(self, loop: Any, descriptor: int) -> None:
+        self._loop = loop
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> IdleWait | None:
+        """Return it for a loop of asyncio whose selector can be polled itself, as epoll can; None
+        for others, and in debug mode, in which asyncio reports long callbacks."""
+        selector = getattr(loop, "_selector", None)
+        known = all(hasattr(loop, name) for name in ("_ready", "_scheduled", "_stopping"))
+        if loop.get_debug() or not known or not isinstance(selector, _EPOLL):
+            return None
+        return cls(loop, selector.fileno())
+
+    def until_event(self) -> bool:
+        """Wait, and return whether the selector has an event and the loop nothing else to do."""
+        loop = self._loop
+        if loop._ready or loop._stopping:
+            return False
+        scheduled = loop._scheduled
+        if not scheduled:
+            return bool(self._poll.poll())
+        seconds = scheduled[0]._when - monotonic()
+        return seconds > 0 and bool(self._poll.poll(seconds * 1000))
 
 
 def take_future(future: Any) -> None:

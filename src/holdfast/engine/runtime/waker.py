@@ -1,10 +1,12 @@
-"""Wake an event loop from another thread without releasing the GIL.
+"""Wake an event loop from another thread, with or without releasing the GIL.
 
-``loop.call_soon_threadsafe`` writes to a socket, and releases the GIL for that. The thread of the
-loop wakes up and takes it, so the calling thread must compete for it again, often only to go to
-sleep: two threads that take turns, as the worker and the program of an ``AsyncEngine`` do, then
-switch several times per step. Writing eight bytes to an ``eventfd`` takes less than a microsecond,
-so there is no reason to release the GIL; ``ctypes.PyDLL`` calls a function without doing so.
+Two threads that take turns, as the worker and the program of an ``AsyncEngine`` do, should switch
+once per turn. ``loop.call_soon_threadsafe`` writes to a socket, and releases the GIL for that: the
+woken thread takes it, so a calling thread that has more to do must compete for it again. Writing
+eight bytes to an ``eventfd`` takes less than a microsecond, so the GIL can as well be kept;
+``ctypes.PyDLL`` calls a function without releasing it. But a thread that wakes up while the GIL is
+kept may wait for it at once, which takes two more switches. So a thread that has nothing left to do
+but to wait for the other one releases it (``release_gil``).
 
 Without ``eventfd``, or if the loop cannot watch file descriptors, there is no waker: its users call
 ``call_soon_threadsafe`` instead.
@@ -18,6 +20,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from typing import Any
 
 _ONE = (1).to_bytes(8, "little")
@@ -36,11 +39,22 @@ def _library() -> Any:
 class Waker:
     """Calls a function on a loop soon after another thread has woken it."""
 
-    __slots__ = ("_buffer", "_call", "_descriptor", "_guard", "_library", "_loop")
+    __slots__ = (
+        "_buffer",
+        "_call",
+        "_descriptor",
+        "_guard",
+        "_library",
+        "_loop",
+        "_release_gil",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, call: Callable[[], None], *, release_gil: bool
+    ) -> None:
         self._loop = loop
         self._call = call
+        self._release_gil = release_gil
         self._library = _library()
         self._buffer = ctypes.create_string_buffer(8)
         self._guard = threading.Lock()
@@ -48,19 +62,27 @@ class Waker:
         to another file."""
         self._descriptor: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
-            loop.add_reader(self._descriptor, self._wake_up)
+            # In an empty context: asyncio makes each call in a copy of the context that it finds
+            # here, which may belong to a step.
+            Context().run(loop.add_reader, self._descriptor, self._wake_up)
         except BaseException:
             self.close()
             raise
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Waker | None:
+    def of(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        call: Callable[[], None],
+        *,
+        release_gil: bool = False,
+    ) -> Waker | None:
         """Return a waker for *loop*, on whose thread this is called; None where that is
         impossible."""
         if not hasattr(os, "eventfd"):
             return None
         try:
-            return cls(loop, call)
+            return cls(loop, call, release_gil=release_gil)
         except (NotImplementedError, OSError, AttributeError):
             # A loop without readers, no free descriptor, or another C library.
             return None
@@ -70,7 +92,10 @@ class Waker:
         with self._guard:
             if self._descriptor is None:
                 return False
-            self._library.write(self._descriptor, _ONE, 8)
+            if self._release_gil:
+                os.write(self._descriptor, _ONE)
+            else:
+                self._library.write(self._descriptor, _ONE, 8)
             return True
 
     def close(self) -> None:
@@ -89,6 +114,11 @@ class Waker:
         descriptor = getattr(self, "_descriptor", None)
         if descriptor is not None:
             os.close(descriptor)
+
+    def clear(self) -> None:
+        """Take note of the wake-ups so far, on the loop's thread: no call follows for them."""
+        if self._descriptor is not None:
+            self._library.read(self._descriptor, self._buffer, 8)
 
     def _wake_up(self) -> None:
         if self._descriptor is not None:

@@ -56,7 +56,8 @@ from holdfast.store.postgres.planned_writes import (
 )
 from holdfast.store.postgres.reader import DIALECT, PostgresReader, PostgresSnapshot, info
 from holdfast.store.postgres.user_transaction import PostgresUserTransaction
-from holdfast.store.runs.operations import Claim, ClaimedRuns, StartRuns
+from holdfast.store.runs.advance import guarded_row, is_one_event
+from holdfast.store.runs.operations import Advanced, Claim, ClaimedRuns, StartRuns
 from holdfast.store.runs.start import start_runs
 from holdfast.store.tasks.operations import ClaimLeases
 
@@ -219,7 +220,9 @@ class PostgresDatabase:
         now = self._now()
         # After `_connected`: it may have found out that an uncertain write was committed.
         ops = [op for op in ops if id(op) not in self._answers]
-        if not ops or self._nothing_to_claim(db, ops, now):
+        if not ops or (len(ops) == 1 and db.direct and self._append(db, ops[0], now)):
+            return
+        if self._nothing_to_claim(db, ops, now):
             return
         # Autocommitted statements need a direct connection: behind a pooler the old session cannot
         # be terminated, so an uncertain write might still be committed later.
@@ -240,6 +243,23 @@ class PostgresDatabase:
             self._transact(
                 db, BatchAttempt(db, left, now, self._routes, self._limited, plan=not simple)
             )
+
+    def _append(self, db: Connection, op: Operation, now: int) -> bool:
+        """Write one event in one autocommitted statement, without a plan: a fast path for a step
+        in sequence. Return whether it was written; if not, the general way tells why."""
+        if not is_one_event(op):
+            return False
+        try:
+            if not db.append(guarded_row(op, op.events[0], now)):
+                return False
+        except ConnectionLost:
+            write = plan_write(op, now, self._routes, ())
+            assert write is not None
+            self._uncertain = UncertainWrite([write])
+            raise
+        self.commits += 1
+        self._record([(op, Advanced(now=now))])
+        return True
 
     def _simple(self, ops: Sequence[Operation], now: int) -> list[PlannedWrite]:
         """Return plans for all of these operations, if one statement can write them; else
@@ -371,9 +391,6 @@ class PostgresDatabase:
             self._uncertain = uncertain
             raise
         self._markers.committed(uncertain.marker)
-        self._committed(attempt)
-
-    def _committed(self, attempt: BatchAttempt) -> None:
         self.commits += 1
         self._routes.update(attempt.tx.new_routes)
         self._publish(attempt.tx.hints)
