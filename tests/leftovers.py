@@ -27,11 +27,11 @@ PATIENCE = 10.0
 
 def end_engines() -> int:
     """End every engine of this process that is still open, and return their number."""
-    threads = [found for found in gc.get_objects() if isinstance(found, WorkerThread)]
+    threads = [item for item in gc.get_objects() if isinstance(item, WorkerThread)]
     open_threads = [thread for thread in threads if _is_working(thread)]
     for worker_thread in open_threads:
         _in_time(partial(_stop, worker_thread))
-    components = [found for found in gc.get_objects() if isinstance(found, Components)]
+    components = [item for item in gc.get_objects() if isinstance(item, Components)]
     open_components = [parts for parts in components if not parts.closed]
     for parts in open_components:
         parts.closed = True

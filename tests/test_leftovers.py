@@ -24,7 +24,7 @@ def test_an_open_engine_is_ended(tmp_path, request):
     assert leftovers.end_engines() == 2
 
     assert not engine._calls.worker_thread.thread.is_alive()
-    assert [internals(one).closed for one in (engine, idle)] == [True, True]
+    assert [internals(engine_left).closed for engine_left in (engine, idle)] == [True, True]
     assert leftovers.end_engines() == 0
 
 

@@ -211,7 +211,7 @@ def test_a_process_that_dies_in_a_tool_costs_no_second_answer(killed_in_a_tool):
 async def oa_twice(question: str) -> list[int]:
     first, second = await gather(run(calculator, question), run(calculator, question))
     third = await run(calculator, question)
-    return [found.final_output.total for found in (first, second, third)]
+    return [item.final_output.total for item in (first, second, third)]
 
 
 def test_agents_side_by_side_and_one_after_another_do_not_mix(holdfast_lab):

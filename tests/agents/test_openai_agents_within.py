@@ -79,8 +79,8 @@ async def oa_guarded(question: str) -> list[str]:
     except InputGuardrailTripwireTriggered as refused:
         return ["refused", refused.guardrail_result.guardrail.get_name()]
     info = [
-        found.output.output_info
-        for found in (*result.input_guardrail_results, *result.output_guardrail_results)
+        guardrail.output.output_info
+        for guardrail in (*result.input_guardrail_results, *result.output_guardrail_results)
     ]
     return [result.final_output, *map(str, info)]
 

@@ -27,11 +27,11 @@ def test_it_measures_the_disk_of_a_database_and_leaves_it_as_it_was(execute, tmp
 
     done = execute("--db", str(database), "bench", "--seconds", "0.2", "--json", cwd=tmp_path)
 
-    found = json.loads(done.stdout)
+    data = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert found.pop("database") == str(database)
-    assert found.keys() == FIGURES
-    assert all(value > 0 for value in found.values())
+    assert data.pop("database") == str(database)
+    assert data.keys() == FIGURES
+    assert all(value > 0 for value in data.values())
     assert (sorted(os.listdir(tmp_path)), database.read_bytes()) == before
 
 

@@ -31,9 +31,9 @@ def call(tmp_path):
     Engine(database).close()
 
     def call(*words, code=0):
-        found = CliRunner().invoke(cli, ["--db", database, *words])
-        assert found.exit_code == code, found.output
-        return found.output if code == 0 else found.stderr
+        invoked = CliRunner().invoke(cli, ["--db", database, *words])
+        assert invoked.exit_code == code, invoked.output
+        return invoked.output if code == 0 else invoked.stderr
 
     call.database = database
     return call
@@ -58,20 +58,20 @@ def test_a_budget_is_made_changed_raised_reset_and_shown(call):
     call("budgets", "raise", "team", "tokens=50", "--key", "k")
     call("budgets", "reset", "team")
 
-    found = json.loads(call("budgets", "show", "team", "--json"))
+    data = json.loads(call("budgets", "show", "team", "--json"))
 
-    assert found["dimensions"] == {
+    assert data["dimensions"] == {
         "calls": {"used": 0, "reserved": 0, "soft": None, "hard": None},
         "money": {"used": 0, "reserved": 0, "soft": None, "hard": 2.5},
         "tokens": {"used": 0, "reserved": 0, "soft": 80, "hard": 150},
     }
-    assert (found["on_breach"], found["resets"], found["reset_count"]) == (
+    assert (data["on_breach"], data["resets"], data["reset_count"]) == (
         "fail",
         "day (Europe/Berlin)",
         1,
     )
     assert "team" in call("budgets")
-    assert [one["name"] for one in json.loads(call("budgets", "--json"))] == ["team"]
+    assert [budget["name"] for budget in json.loads(call("budgets", "--json"))] == ["team"]
 
 
 def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
@@ -152,11 +152,11 @@ def test_a_run_is_started_with_budgets_and_for_somebody(call, tmp_path):
     assert (
         json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
     )
-    assert [one["hard"] for one in _limits(call, "tree:")] == [8]
+    assert [budget["hard"] for budget in _limits(call, "tree:")] == [8]
     assert "no such budget" in call("run", target, "7", "--budget", "nobody", "--detach", code=1)
     assert "not an amount" in call("run", target, "7", "--budget", "tokens=", "--detach", code=2)
 
 
 def _limits(call, prefix):
-    found = json.loads(call("budgets", "--json"))
-    return [one["dimensions"]["tokens"] for one in found if one["name"].startswith(prefix)]
+    data = json.loads(call("budgets", "--json"))
+    return [one["dimensions"]["tokens"] for one in data if one["name"].startswith(prefix)]

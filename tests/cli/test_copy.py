@@ -51,7 +51,7 @@ def test_no_password_is_shown(call, database, postgres_server):
         ]
     said += [call("db", "copy", "mysql://me:hunter2@there/x?password=hunter2", database, code=2)]
 
-    assert [one.output for one in said if "hunter2" in one.output] == []
+    assert [result.output for result in said if "hunter2" in result.output] == []
     assert "its runs continue in another one" in said[1].stderr
 
 

@@ -256,16 +256,16 @@ def test_without_a_command_the_help_is_shown(call, words):
 
 def every_command():
     context = click.Context(main.cli, info_name="holdfast")
-    found = [
+    subcommands = [
         (name, main.cli.get_command(context, name)) for name in main.cli.list_commands(context)
     ]
     inner = [
-        (f"{name} {one}", command.commands[one])
-        for name, command in found
+        (f"{name} {each_name}", command.commands[each_name])
+        for name, command in subcommands
         if hasattr(command, "commands")
-        for one in command.commands
+        for each_name in command.commands
     ]
-    return found + inner
+    return subcommands + inner
 
 
 @pytest.mark.parametrize(

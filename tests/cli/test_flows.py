@@ -52,10 +52,10 @@ def test_what_happens_elsewhere_is_noted(call, flow):
     assert "j1  running  ask" in call.text(
         "flows", "observe", flow, "j1", "running", "--task", "ask", "--session", "s9"
     )
-    told = call.json(
+    data = call.json(
         "flows", "observe", flow, "j1", "succeeded", "--task", "ask", "--result", '{"price": 10}'
     )
-    assert (told["status"], told["result"], told["child_session"]) == (
+    assert (data["status"], data["result"], data["child_session"]) == (
         "succeeded",
         {"price": 10},
         "s9",
@@ -67,7 +67,7 @@ def test_each_namespace_has_its_own(call, flow, monkeypatch):
     assert "no flows" in call.text("--namespace", "acme", "flows")
     monkeypatch.setenv("HOLDFAST_NAMESPACE", "acme")
     other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
-    assert [one["id"] for one in call.json("flows")] == [other]
+    assert [each_flow["id"] for each_flow in call.json("flows")] == [other]
     assert "no such flow" in call.error("flows", "show", flow)
     task = call.text("tasks", "submit", "render").strip()
     assert [run["id"] for run in call.json("runs")] == [task]
@@ -79,9 +79,11 @@ def test_each_namespace_has_its_own(call, flow, monkeypatch):
 
 
 def test_flows_are_listed(call, flow):
-    assert [one["id"] for one in call.json("flows")] == [flow]
+    assert [each_flow["id"] for each_flow in call.json("flows")] == [flow]
     assert call.json("flows", "--owner", "b") == []
-    assert [one["goal"] for one in call.json("flows", "--status", "running")] == ["compare three"]
+    assert [each_flow["goal"] for each_flow in call.json("flows", "--status", "running")] == [
+        "compare three"
+    ]
     assert "compare three" in call.text("flows")
 
 
@@ -105,12 +107,12 @@ def test_wrong_words_are_one_clear_line(call, flow):
 
 def test_what_a_flow_waits_for_is_told_with_the_command_that_ends_it(call, flow):
     call.text("flows", "wait", flow, "--topic", "an invoice", "--correlation", "77")
-    told = call.json("why", flow)
-    assert (told["status"], told["remedy"]) == (
+    data = call.json("why", flow)
+    assert (data["status"], data["remedy"]) == (
         "waiting",
         f"holdfast flows deliver {flow} 'an invoice' 77",
     )
-    assert told["remedy"] in call.text("flows", "show", flow)
+    assert data["remedy"] in call.text("flows", "show", flow)
     assert "it waits for 'an invoice' about '77'" in call.text("why", flow)
     assert "no such run" in call.error("--namespace", "acme", "why", flow)
     assert "possible=running, failed, cancelled" in call.error("flows", "finish", flow)
@@ -145,5 +147,5 @@ def test_time_is_let_do_what_it_does_by_hand(call, flow):
 
 def test_ids_are_chosen_and_pages_turned(call, flow):
     call.text("flows", "create", "c", "g", "--owner", "a", "--id", "mine")
-    assert [one["id"] for one in call.json("flows", "--limit", "1")] == ["mine"]
-    assert [one["id"] for one in call.json("flows", "--before", "mine")] == [flow]
+    assert [each_flow["id"] for each_flow in call.json("flows", "--limit", "1")] == ["mine"]
+    assert [each_flow["id"] for each_flow in call.json("flows", "--before", "mine")] == [flow]

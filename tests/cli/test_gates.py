@@ -65,11 +65,11 @@ def test_a_gate_is_approved_by_the_id_of_its_run(call, ask, result):
 
 def test_a_gate_is_rejected_by_its_id_or_the_beginning_of_it(call, ask, result):
     run_id = ask()
-    found = call.json("gates")[0]
+    data = call.json("gates")[0]
 
-    done = call.json("reject", found["id"][:20])
+    done = call.json("reject", data["id"][:20])
 
-    assert (done["id"], done["status"], done["choice"]) == (found["id"], "rejected", "reject")
+    assert (done["id"], done["status"], done["choice"]) == (data["id"], "rejected", "reject")
     assert result(run_id)[:2] == ["reject", getpass.getuser()]
 
 
@@ -97,9 +97,9 @@ def test_a_quorum_says_how_many_are_missing(call, ask):
     )
     assert "has decided this gate already" in call.error("reject", "last", "--by", "ann")
     assert "is approved" in call.text("approve", "last", "--by", "bob")
-    found = call.json("gates", "--status", "closed")[0]
-    assert "This gate is closed" in call.error("approve", found["id"], "--by", "carol")
-    assert [(entry["kind"], entry["person"]) for entry in found["entries"]] == [
+    data = call.json("gates", "--status", "closed")[0]
+    assert "This gate is closed" in call.error("approve", data["id"], "--by", "carol")
+    assert [(entry["kind"], entry["person"]) for entry in data["entries"]] == [
         ("decided", "ann"),
         ("decided", "bob"),
     ]

@@ -43,9 +43,9 @@ def test_a_graph_is_started_shown_and_explained(call, graph):
     assert "├─ first  pending  parcel" in shown
     assert "last  waiting  parcel  after wait; first" in shown
     assert "flowchart TD" in call.text("graphs", "show", "last", "--mermaid")
-    found = call.json("graphs", "show", graph[:12])
-    assert (found["status"], found["revision"]) == ("running", 1)
-    assert [member["state"] for member in found["members"]] == ["started", "started", "waiting"]
+    data = call.json("graphs", "show", graph[:12])
+    assert (data["status"], data["revision"]) == ("running", 1)
+    assert [member["state"] for member in data["members"]] == ["started", "started", "waiting"]
     assert "1 more of: wait (started)" in call.text("graphs", "why", graph, "last")
     assert call.json("why", f"{graph}::last")["status"] == "waiting"
     assert call.json("graphs", "events", graph)[0]["kind"] == "graph_started"
@@ -64,7 +64,7 @@ def test_a_long_chain_is_shown_to_its_end(call, graph, write):
 
 
 def test_graphs_are_listed(call, graph):
-    assert [one["id"] for one in call.json("graphs")] == [graph]
+    assert [each_graph["id"] for each_graph in call.json("graphs")] == [graph]
     assert call.json("graphs", "--status", "failed") == []
     assert "checkout" in call.text("graphs")
 
@@ -153,8 +153,8 @@ def test_a_graph_is_exported_with_its_members(call, graph, tmp_path):
         "some runs have not ended: they continue in the original database, and the copy is sealed"
         " (see `holdfast db unseal`)",
     ]
-    told = json.loads(call.text("--db", target, "graphs", "show", graph, "--json"))
-    assert {member["name"]: member["state"] for member in told["members"]} == {
+    data = json.loads(call.text("--db", target, "graphs", "show", graph, "--json"))
+    assert {member["name"]: member["state"] for member in data["members"]} == {
         "first": "started",
         "wait": "started",
         "last": "waiting",

@@ -55,13 +55,13 @@ def works(call, url):
 class TestRights:
     def told(self, call, url):
         """What doctor says in text is what it says as data."""
-        found = call.json("--db", url, "doctor", code=1)
+        data = call.json("--db", url, "doctor", code=1)
         text = call.text("--db", url, "doctor", code=1)
-        assert found["ok"] is False and "lacks rights" in found["troubles"][0]["text"]
+        assert data["ok"] is False and "lacks rights" in data["troubles"][0]["text"]
         assert [line.strip() for line in text.splitlines()[1:]] == [
-            f"{grant};" for grant in found["grants"]
+            f"{grant};" for grant in data["grants"]
         ]
-        return found["grants"]
+        return data["grants"]
 
     def mended(self, call, server, url, admin, *words):
         """Execute exactly what doctor says; then it works."""

@@ -42,10 +42,10 @@ def test_detached_it_only_starts_it(call):
 
 
 def test_detached_with_json_it_tells_id_and_status(call):
-    found = call.json("run", "shop.py:parcel", '"x"', "--detach")
+    data = call.json("run", "shop.py:parcel", '"x"', "--detach")
 
-    assert found["status"] == "pending"
-    assert call.json("show", "last")["id"] == found["id"]
+    assert data["status"] == "pending"
+    assert call.json("show", "last")["id"] == data["id"]
 
 
 def test_all_options_reach_the_run(call):

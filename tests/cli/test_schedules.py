@@ -115,7 +115,7 @@ def test_a_schedule_is_removed(call, nightly):
 )
 def test_what_makes_no_sense_is_wrong_usage(call, nightly, words, told):
     assert told in call.error("schedules", "set", "bad", "shop.py:parcel", '"x"', *words, code=2)
-    assert [one["name"] for one in call.json("schedules")] == ["nightly"]
+    assert [schedule["name"] for schedule in call.json("schedules")] == ["nightly"]
 
 
 def test_an_unknown_workflow_is_named(call, nightly):
@@ -132,7 +132,7 @@ def test_other_rules_can_be_added(call, nightly):
     ):
         call.text("schedules", "set", name, "shop.py:parcel", '"x"', *words)
 
-    found = {one["name"]: one for one in call.json("schedules")}
+    found = {schedule["name"]: schedule for schedule in call.json("schedules")}
     assert (found["often"]["jitter"], found["often"]["tags"], found["five"]["paused"]) == (
         "PT60S",
         {"team": "7"},

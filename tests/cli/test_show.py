@@ -167,13 +167,13 @@ def test_why_names_the_blocker_and_the_command(call):
 
     with_worker(call, lambda engine, run: engine.why(run).status == "waiting")
 
-    told = call.text("why", run_id)
-    assert "it waits for the signal 'paid'" in told
-    assert f"$ holdfast signal {run_id} paid" in told
-    found = call.json("why", run_id)
-    assert found["remedy"] == f"holdfast signal {run_id} paid"
-    assert found["blockers"][0]["kind"] == "signal"
-    assert found["blockers"][0]["since"].endswith("Z")
+    text = call.text("why", run_id)
+    assert "it waits for the signal 'paid'" in text
+    assert f"$ holdfast signal {run_id} paid" in text
+    data = call.json("why", run_id)
+    assert data["remedy"] == f"holdfast signal {run_id} paid"
+    assert data["blockers"][0]["kind"] == "signal"
+    assert data["blockers"][0]["since"].endswith("Z")
 
 
 def test_why_repeats_the_database_that_it_was_given(call, database):
@@ -254,7 +254,7 @@ def test_workers_are_listed_with_what_they_serve(call, database):
         database, workflows=[shop.listener], name="w1", lanes=["slow"], capabilities=["gpu"]
     ):
         (found,) = call.json("workers")
-        told = call.text("workers")
+        text = call.text("workers")
 
     assert (found["worker"], found["state"], found["lanes"], found["capabilities"]) == (
         "w1",
@@ -263,7 +263,7 @@ def test_workers_are_listed_with_what_they_serve(call, database):
         ["gpu"],
     )
     assert found["workflows"] == {"listener": None}
-    assert "listener in slow with gpu" in told
+    assert "listener in slow with gpu" in text
 
 
 def test_db_check_and_info(call, database):
@@ -304,13 +304,13 @@ def test_doctor_finds_nothing_wrong(call):
 def test_doctor_finds_runs_that_nobody_serves(call):
     run_id = call.start("shop.py:parcel", '"a"', "--lane", "slow")
 
-    told = call.text("doctor", code=1)
+    text = call.text("doctor", code=1)
 
     assert (
         "problem: 1 run needs a worker, and no live one serves parcel version 1 in lane slow (such"
-        f" as {run_id})" in told
+        f" as {run_id})" in text
     )
-    assert "$ holdfast worker MODULE" in told
+    assert "$ holdfast worker MODULE" in text
     assert call.json("doctor", code=1)["ok"] is False
 
 

@@ -179,6 +179,6 @@ def test_without_its_key_a_blob_is_shown_in_words_too(database, call, monkeypatc
         run = engine.start(chatting)
         run.result(timeout=20)
 
-    told = call.text("tail", run.id)
-    assert "encrypted with key k1" in told
-    assert "bytes" not in told
+    text = call.text("tail", run.id)
+    assert "encrypted with key k1" in text
+    assert "bytes" not in text

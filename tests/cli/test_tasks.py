@@ -112,7 +112,7 @@ def test_a_task_waits_for_a_condition_and_for_whoever_has_the_token(call, task):
     call.text("signal", task, "go", "1")
     call.text("signal", "yes", "2", "--wait", wait["wait"], "--token", wait["token"])
 
-    assert [(one["name"], one["wait"]) for one in claimed(call)["signals"]] == [
+    assert [(signal["name"], signal["wait"]) for signal in claimed(call)["signals"]] == [
         ("go", None),
         ("yes", wait["wait"]),
     ]
@@ -145,7 +145,7 @@ def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
         other = call.text("tasks", "submit", "render", "--lane", "gpu").strip()
         call.text("tasks", "claim", "--lane", "gpu", "--capability", "cuda", *more)
         assert "no worker is alive" in call.json("why", other)["reason"]
-        assert [one["claims"] for one in call.json("workers")] == [False] * (1 + bool(more))
+        assert [worker["claims"] for worker in call.json("workers")] == [False] * (1 + bool(more))
     listed = call.text("workers")
     assert "only the runs that it has leased" in listed
     assert (

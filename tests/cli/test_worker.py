@@ -154,9 +154,9 @@ def test_a_killed_worker_leaves_a_run_that_says_so(call, process):
     worker.send(signal.SIGKILL)
     worker.ended()
 
-    told = call.text("why", run_id)
-    assert "worker doomed" in told and "which held it, is gone" in told
-    assert "no worker is alive" in told
+    text = call.text("why", run_id)
+    assert "worker doomed" in text and "which held it, is gone" in text
+    assert "no worker is alive" in text
     assert call.json("workers")[0]["state"] == "gone"
     assert "needs a worker" in call.text("doctor", code=1)
 

@@ -205,7 +205,7 @@ def test_crashes_without_progress_add_up_until_the_run_is_stuck():
         state(Status.RUNNING, crashes=second.crashes, crash_seq=second.crash_seq), crashed=True
     )
 
-    assert [one.crashes for one in (first, second, third)] == [1, 2, 3]
+    assert [item.crashes for item in (first, second, third)] == [1, 2, 3]
     assert (third.status, third.rank) == (Status.STUCK, None)
     assert msgspec.json.decode(third.stuck)["facts"] == {"crashes": 3}
 

@@ -42,7 +42,7 @@ def handed(wait: str, until: int | None = None) -> SignalToWait:
 
 def tally(condition: Condition, *signals: Told | str) -> ConditionProgress:
     return ConditionProgress(condition_validation.checked_condition(condition), read).offer_all(
-        [Told(one) if isinstance(one, str) else one for one in signals]
+        [Told(signal) if isinstance(signal, str) else signal for signal in signals]
     )
 
 
@@ -53,9 +53,9 @@ PAID, SHIPPED, VOTE = SignalNamed("paid"), SignalNamed("shipped"), SignalNamed("
 
 
 def test_a_name_is_met_by_the_first_signal_of_that_name():
-    found = tally(PAID, "other", "paid", "paid")
+    tallied = tally(PAID, "other", "paid", "paid")
 
-    assert (found.met, found.satisfiers(), found.spent()) == (True, [1], [1])
+    assert (tallied.met, tallied.satisfiers(), tallied.spent()) == (True, [1], [1])
 
 
 def test_all_of_needs_every_member_and_any_of_needs_one():
@@ -104,20 +104,20 @@ def test_a_wait_is_met_by_what_was_delivered_to_it_whatever_its_name():
 
 
 def test_what_comes_after_the_last_one_needed_is_left_for_others():
-    found = tally(AnyOf((AllOf((PAID, VOTE)), SHIPPED)), "paid", "shipped", "vote", "paid")
+    tallied = tally(AnyOf((AllOf((PAID, VOTE)), SHIPPED)), "paid", "shipped", "vote", "paid")
 
-    assert (found.satisfiers(), found.spent()) == ([1], [1])
+    assert (tallied.satisfiers(), tallied.spent()) == ([1], [1])
 
 
 def test_a_condition_that_is_not_met_says_what_is_missing_and_what_is_there():
-    found = tally(
+    tallied = tally(
         AllOf((PAID, AnyOf((SHIPPED, Count(2, (VOTE,), "sources"))))), "paid", Told("vote", "ann")
     )
 
-    assert found.here() == ["'paid'"]
-    assert found.missing() == ["any of ('shipped', 2 distinct sources of 'vote', 1 so far)"]
-    assert found.open_leaf() == SHIPPED
-    assert found.spent() == [0, 1]
+    assert tallied.here() == ["'paid'"]
+    assert tallied.missing() == ["any of ('shipped', 2 distinct sources of 'vote', 1 so far)"]
+    assert tallied.open_leaf() == SHIPPED
+    assert tallied.spent() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_payload_has_what_is_wanted_in_it(wanted, payload, fits):
     ],
 )
 def test_a_new_signal_is_told_what_it_came_to(before, new, effect):
-    found = tally(AllOf((PAID, SignalNamed("vote", {"ok": True}))), *before)
+    tallied = tally(AllOf((PAID, SignalNamed("vote", {"ok": True}))), *before)
 
-    assert found.offer(Told(new) if isinstance(new, str) else new) == effect
+    assert tallied.offer(Told(new) if isinstance(new, str) else new) == effect
 
 
 # Time
@@ -293,22 +293,24 @@ def test_a_tree_is_met_exactly_when_its_definition_says_so(tree, signals):
 def test_it_is_met_by_the_first_signal_that_makes_it_whole_and_that_signal_is_among_its_satisfiers(
     tree, signals
 ):
-    found = tally(tree, *signals)
-    if not found.met:
+    tallied = tally(tree, *signals)
+    if not tallied.met:
         return
-    last = max(found.satisfiers())
+    last = max(tallied.satisfiers())
     assert holds(tree, signals[: last + 1]) and not holds(tree, signals[:last])
-    assert holds(tree, [signals[place] for place in found.satisfiers()])
-    assert set(found.satisfiers()) <= set(found.spent()) <= set(range(last + 1))
+    assert holds(tree, [signals[place] for place in tallied.satisfiers()])
+    assert set(tallied.satisfiers()) <= set(tallied.spent()) <= set(range(last + 1))
 
 
 @settings(max_examples=300, deadline=None)
 @given(trees, told, told)
 def test_once_met_it_stays_met_and_by_the_same(tree, signals, more):
-    found = tally(tree, *signals)
+    tallied = tally(tree, *signals)
     later = tally(tree, *signals, *more)
-    assert not found.met or (
-        later.met and later.satisfiers() == found.satisfiers() and later.spent() == found.spent()
+    assert not tallied.met or (
+        later.met
+        and later.satisfiers() == tallied.satisfiers()
+        and later.spent() == tallied.spent()
     )
 
 
@@ -326,8 +328,8 @@ def test_the_effect_of_each_signal_tells_when_it_is_met(tree, signals):
 @settings(max_examples=200, deadline=None)
 @given(trees, told)
 def test_something_is_missing_exactly_while_it_is_not_met(tree, signals):
-    found = tally(tree, *signals)
-    assert bool(found.missing()) == (not found.met) == (found.open_leaf() is not None)
+    tallied = tally(tree, *signals)
+    assert bool(tallied.missing()) == (not tallied.met) == (tallied.open_leaf() is not None)
 
 
 @settings(max_examples=300, deadline=None)
@@ -357,11 +359,11 @@ def test_a_tree_survives_its_trip_through_json(tree):
 def test_hope_is_lost_only_where_no_signals_could_help(tree, signals):
     aged = msgspec.json.encode(tree).replace(b'"label":"v"', b'"label":"v","until":5')
     old = msgspec.json.decode(aged, type=Condition)
-    found = tally(old, *signals)
+    tallied = tally(old, *signals)
     everything = [
         Told(name, source, {"ok": True}, wait)
         for name, source, wait in itertools.product(
             "abc", ("ann", "bob", "cy", "dora"), (None, "w")
         )
     ]
-    assert found.is_hopeless(9) == (not holds(old, [*signals, *everything]))
+    assert tallied.is_hopeless(9) == (not holds(old, [*signals, *everything]))

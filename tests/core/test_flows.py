@@ -67,9 +67,9 @@ def flow(status: str = "running", **options: Any) -> flow_model.FlowRecord:
 def acted(
     before: flow_model.FlowRecord, action: flow_model.FlowAction, now: int = 5
 ) -> flow_model.FlowMoved:
-    found = f.act(before, action, now)
-    assert found is not None
-    return found
+    outcome = f.act(before, action, now)
+    assert outcome is not None
+    return outcome
 
 
 @pytest.mark.parametrize("action", LEADS_TO, ids=lambda action: type(action).__name__)
@@ -177,11 +177,11 @@ def test_the_revision_counts_what_was_done(actions: list[flow_model.FlowAction])
     now, done = flow("created"), 0
     for action in actions:
         try:
-            found = f.act(now, action, 5)
+            outcome = f.act(now, action, 5)
         except (FlowFinished, FlowCancelPending, IllegalMove):
             continue
-        done += found is not None
-        now = now if found is None else found.flow
+        done += outcome is not None
+        now = now if outcome is None else outcome.flow
         assert (now.status == "waiting") == (now.wait is not None)
     assert now.revision == done
 

@@ -36,7 +36,10 @@ from holdfast.errors import (
 def asked(*options, **more):
     fields = {name: more.pop(name) for name in list(more) if name in GateTerms.__struct_fields__}
     terms = GateTerms(
-        options=tuple(one if isinstance(one, Option) else Option(one) for one in options), **fields
+        options=tuple(
+            option if isinstance(option, Option) else Option(option) for option in options
+        ),
+        **fields,
     )
     return Gate(id="g", run_id="r", step="gate", prompt="?", terms=terms, **more)
 
@@ -166,7 +169,10 @@ class TestQuorum:
                 gate, entries, GateDecision(choice=choice, by=by), now=1
             )
             entries.append(entry)
-            counts = {one: sum(entry.choice == one for entry in entries) for one in gate.choices}
+            counts = {
+                each_choice: sum(entry.choice == each_choice for entry in entries)
+                for each_choice in gate.choices
+            }
             left = len(people) - len(entries)
             if verdict is None:
                 assert max(counts.values()) < gate.terms.quorum
@@ -241,7 +247,7 @@ class TestTime:
 
 def answer(gate, entries):
     outcome = outcome_of(gate, entries)
-    return Answer(outcome, [DecidedBy(told, told.value) for told in outcome.decisions])
+    return Answer(outcome, [DecidedBy(decision, decision.value) for decision in outcome.decisions])
 
 
 class TestAnswer:
@@ -252,26 +258,32 @@ class TestAnswer:
         ), entries
 
     def test_it_is_the_text_of_the_choice_and_knows_more(self):
-        found = answer(*self.closed(asked("yes", "no"), ("ann", "yes")))
+        given_answer = answer(*self.closed(asked("yes", "no"), ("ann", "yes")))
 
-        assert found == "yes"
-        assert found in ("yes", "of course")
-        assert (str(found), found.choice, found.by, found.approved, bool(found)) == (
+        assert given_answer == "yes"
+        assert given_answer in ("yes", "of course")
+        assert (
+            str(given_answer),
+            given_answer.choice,
+            given_answer.by,
+            given_answer.approved,
+            bool(given_answer),
+        ) == (
             "yes",
             "yes",
             "ann",
             True,
             True,
         )
-        assert found.at.tzinfo is not None
-        assert msgspec.json.encode({"a": str(found)}) == b'{"a":"yes"}'
+        assert given_answer.at.tzinfo is not None
+        assert msgspec.json.encode({"a": str(given_answer)}) == b'{"a":"yes"}'
 
     def test_a_rejection_is_not_true(self):
-        found = answer(*self.closed(asked("yes", "no"), ("ann", "no")))
+        given_answer = answer(*self.closed(asked("yes", "no"), ("ann", "no")))
 
-        assert found == "no"
-        assert not found
-        assert found.rejected
+        assert given_answer == "no"
+        assert not given_answer
+        assert given_answer.rejected
 
     def test_what_all_who_agreed_have_selected_is_selected(self):
         gate = asked("a", "b", "c", quorum=2)
@@ -281,11 +293,11 @@ class TestAnswer:
                 gate, entries, GateDecision(choice="approve", by=by, selections=picked), now=1
             )
             entries.append(entry)
-        found = answer(
+        given_answer = answer(
             msgspec.structs.replace(gate, status=verdict.status, choice=verdict.choice), entries
         )
 
-        assert found.selections == ["b"]
+        assert given_answer.selections == ["b"]
 
     @pytest.mark.parametrize(
         ("changes", "options", "failure"),
@@ -420,11 +432,11 @@ class TestForms:
             inner: Inner
             kind: Literal["a", "b"] = "a"
 
-        told = Outer.model_json_schema()
-        assert forms.check(told, b'{"inner": {"size": 2}}') is None
-        assert forms.check(told, b'{"inner": {"size": 0}}').field == "$.inner.size"
-        assert forms.check(told, b'{"inner": {}}').field == "$.inner.size"
-        assert forms.check(told, b'{"inner": {"size": 1}, "kind": "c"}').field == "$.kind"
+        schema = Outer.model_json_schema()
+        assert forms.check(schema, b'{"inner": {"size": 2}}') is None
+        assert forms.check(schema, b'{"inner": {"size": 0}}').field == "$.inner.size"
+        assert forms.check(schema, b'{"inner": {}}').field == "$.inner.size"
+        assert forms.check(schema, b'{"inner": {"size": 1}, "kind": "c"}').field == "$.kind"
 
     def test_a_form_must_be_filled_in_unless_it_is_rejected(self):
         gate = asked(form=msgspec.json.schema(Plain))

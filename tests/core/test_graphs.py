@@ -63,25 +63,28 @@ class Board:
                 self.groups[name, number] = GroupRecord(
                     run_id=name, number=number, need=need, total=len(upstreams), rest=rest
                 )
-                self.edges += [EdgeRecord(self.members[one], name, number) for one in upstreams]
+                self.edges += [
+                    EdgeRecord(self.members[upstream], name, number) for upstream in upstreams
+                ]
 
     def end(self, ends: dict[str, MemberState]) -> None:
-        found = Resolver(self._downward, self._upward).resolve(ends)
+        resolution = Resolver(self._downward, self._upward).resolve(ends)
         assert all(self.state[name] is S.STARTED for name in ends)
         self.state.update(ends)
-        self.groups.update(found.groups)
-        self.decisions += [(group.run_id, group.number) for group in found.decided]
-        for name in found.starts:
+        self.groups.update(resolution.groups)
+        self.decisions += [(group.run_id, group.number) for group in resolution.decided]
+        for name in resolution.starts:
             assert self.state[name] is S.WAITING
             self.state[name] = S.STARTED
             self.started.append(name)
-        for name in [*found.skips, *found.cancels]:
+        for name in [*resolution.skips, *resolution.cancels]:
             assert self.state[name] is S.WAITING
         self.state.update(
-            dict.fromkeys(found.skips, S.SKIPPED) | dict.fromkeys(found.cancels, S.CANCELLED)
+            dict.fromkeys(resolution.skips, S.SKIPPED)
+            | dict.fromkeys(resolution.cancels, S.CANCELLED)
         )
-        assert all(self.state[name] is S.STARTED for name in found.stops)
-        self.asked |= set(found.stops)
+        assert all(self.state[name] is S.STARTED for name in resolution.stops)
+        self.asked |= set(resolution.stops)
         self.check()
 
     def _downward(self, names, limit):
@@ -169,7 +172,7 @@ def expected(board: Board, groups, fates) -> dict[str, MemberState]:
     found: dict[str, MemberState] = {}
     for name, mine in zip(board.members, groups, strict=True):
         met = [
-            sum(found[f"m{one}"] is S.COMPLETED for one in upstreams) >= need
+            sum(found[f"m{upstream}"] is S.COMPLETED for upstream in upstreams) >= need
             for upstreams, need, _ in mine
         ]
         found[name] = fates[name] if all(met) else S.SKIPPED
@@ -220,7 +223,7 @@ def test_what_is_done_again_can_end_well(data, groups):
     for name in board.members:  # each comes after those that it waits for
         mine = groups[board.members.index(name)]
         if board.state[name] is S.SKIPPED and all(
-            sum(f"m{one}" in can_complete for one in upstreams) >= need
+            sum(f"m{upstream}" in can_complete for upstream in upstreams) >= need
             for upstreams, need, _ in mine
         ):
             can_complete.add(name)
@@ -368,12 +371,12 @@ def test_a_document_draws_up_a_graph():
     )
 
     assert graph.members["charge"].options == {"priority": 3}
-    assert [(one.upstreams, one.rest) for one in graph.members["ship"].needs()] == [
+    assert [(need.upstreams, need.rest) for need in graph.members["ship"].needs()] == [
         (("pack",), "run"),
         (("charge",), "cancel"),
     ]
     assert graph.members["ship"].takes() == ["charge"]
-    assert [one.upstreams for one in graph.existing["there"].groups] == [("ship",)]
+    assert [group.upstreams for group in graph.existing["there"].groups] == [("ship",)]
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,9 @@ def test_a_token_survives_json_as_text():
 
 
 def test_a_rotation_adds_the_key_and_drops_those_whose_time_is_over():
-    found = tokens.rotate([OLD, KEY], "k2", b"the newest of the secrets", now=101)
+    rotated = tokens.rotate([OLD, KEY], "k2", b"the newest of the secrets", now=101)
 
-    assert (found.added, found.dropped) == (
+    assert (rotated.added, rotated.dropped) == (
         SigningKey("k2", b"the newest of the secrets", 101),
         ["k0"],
     )

@@ -4,7 +4,7 @@ workers that are killed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 from holdfast import Engine
@@ -102,17 +102,8 @@ def databases(kind: str, request, tmp_path):
         yield lambda: str(tmp_path / f"{next(numbers)}.db")
         return
     server = request.getfixturevalue("postgres_server")
-    lent = []
-
-    def lend() -> str:
-        lent.append(server.lend())
-        return lent[-1].__enter__()
-
-    try:
-        yield lend
-    finally:
-        for one in lent:
-            one.__exit__(None, None, None)
+    with ExitStack() as lent:
+        yield lambda: lent.enter_context(server.lend())
 
 
 @contextmanager

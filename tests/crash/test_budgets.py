@@ -216,9 +216,9 @@ def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget(crashing_
 def total(lab, tokens, left):
     assert lab.engine.budgets.usage(RUN).total["tokens"] == tokens
     (line,) = (
-        one
-        for one in internals(lab.engine).store.budgets.lines(["team"])
-        if one.dimension == "tokens"
+        each_line
+        for each_line in internals(lab.engine).store.budgets.lines(["team"])
+        if each_line.dimension == "tokens"
     )
     assert (line.used, line.reserved) == (left * 1_000_000, 0)
 

@@ -65,14 +65,14 @@ def approval_blocking(x: int) -> list:
 @workflow
 async def two_people() -> list:
     answer = await gate("Four eyes?", assignees=["ann", "bob", "eve"], quorum=2)
-    return [answer, sorted(one.by for one in answer.decisions)]
+    return [answer, sorted(decision.by for decision in answer.decisions)]
 
 
 @workflow
 async def two_in_a_row() -> list:
-    one = await gate("One?", assignees=["ann", "bob"])
-    two = await gate("Two?", assignees=["ann", "bob"], exclude=[one.by])
-    return [one.by, two.by]
+    first_answer = await gate("One?", assignees=["ann", "bob"])
+    two = await gate("Two?", assignees=["ann", "bob"], exclude=[first_answer.by])
+    return [first_answer.by, two.by]
 
 
 @workflow(name="gate_too_late")
@@ -140,7 +140,9 @@ async def withdrawn() -> str:
 
 def test_a_decision(everywhere):
     def check(lab):
-        assert [(one.status, one.choice) for one in gates_of(lab)] == [("approved", "yes")]
+        assert [(open_gate.status, open_gate.choice) for open_gate in gates_of(lab)] == [
+            ("approved", "yes")
+        ]
         assert world["ship second"] >= 1
 
     report = everywhere(approval, 7, people=[decides("yes", "ann", feedback="fine")], check=check)
@@ -167,7 +169,7 @@ def test_a_second_gate_of_the_same_name_has_its_own_answer(everywhere):
 
 def test_a_deadline(everywhere):
     def check(lab):
-        assert [one.status for one in gates_of(lab)] == ["expired"]
+        assert [open_gate.status for open_gate in gates_of(lab)] == ["expired"]
 
     everywhere(too_late, check=check)
 
@@ -193,7 +195,7 @@ def test_whoever_it_is_escalated_to_decides(everywhere):
 
 def test_a_race_withdraws_the_gate_that_lost(everywhere):
     def check(lab):
-        assert [(one.status, one.reason) for one in gates_of(lab)] == [
+        assert [(open_gate.status, open_gate.reason) for open_gate in gates_of(lab)] == [
             ("withdrawn", "the run no longer waits for it")
         ]
 
@@ -206,7 +208,7 @@ def test_a_gate_wins_a_race(everywhere):
 
 def test_the_end_of_a_scope_withdraws_its_gate(everywhere):
     def check(lab):
-        assert [one.status for one in gates_of(lab)] == ["withdrawn"]
+        assert [open_gate.status for open_gate in gates_of(lab)] == ["withdrawn"]
 
     everywhere(hurried, check=check)
 
@@ -221,7 +223,7 @@ def test_what_is_rejected_is_undone(everywhere):
 
 def test_a_cancelled_run_withdraws_its_gate(everywhere):
     def check(lab):
-        assert [one.status for one in gates_of(lab)] == ["withdrawn"]
+        assert [open_gate.status for open_gate in gates_of(lab)] == ["withdrawn"]
         assert [event.kind for event in lab.history(RUN)][-2:] == [
             "gate_withdrawn",
             "run_cancelled",

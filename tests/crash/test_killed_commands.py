@@ -63,8 +63,8 @@ async def child(text: str) -> str:
 
 @workflow(name="killed.parent")
 async def parent(text: str, waits: bool) -> str:
-    told = await (await start(child, text)).result()
-    return told + (await wait_signal("more") if waits else "")
+    child_result = await (await start(child, text)).result()
+    return child_result + (await wait_signal("more") if waits else "")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -136,8 +136,8 @@ def is_whole(database, results, waiting):
                 engine.signal(run_id, "more", TEXT)
         assert {run_id: engine.run(run_id).result(timeout=60) for run_id in results} == results
         assert engine.database.check() == []
-        found = engine.database.check_payloads()
-        assert (found.damaged, found.unreadable) == ([], {})
+        payload_report = engine.database.check_payloads()
+        assert (payload_report.damaged, payload_report.unreadable) == ([], {})
 
 
 def test_rekey_is_killed_at_random_instants(databases):

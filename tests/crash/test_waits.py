@@ -103,22 +103,25 @@ def all_is_closed(lab):
 @workflow
 async def ready(x: int) -> list[object]:
     before = await ship("first")
-    found = await wait_for(
+    waited = await wait_for(
         all_of(
             "paid", any_of("shipped", count(2, matching("vote", {"ok": True}), distinct="signals"))
         )
     )
     return [
         before,
-        [(one.id, one.name, one.payload) for one in found.signals],
+        [(signal.id, signal.name, signal.payload) for signal in waited.signals],
         await ship("second"),
     ]
 
 
 @workflow
 def ready_blocking(x: int) -> list[object]:
-    found = sync.waits.wait_for(sync.waits.all_of("paid", sync.waits.count(2, "vote")))
-    return [[(one.id, one.name, one.payload) for one in found.signals], ship.sync("second")]
+    waited = sync.waits.wait_for(sync.waits.all_of("paid", sync.waits.count(2, "vote")))
+    return [
+        [(signal.id, signal.name, signal.payload) for signal in waited.signals],
+        ship.sync("second"),
+    ]
 
 
 VOTES = [
@@ -155,8 +158,8 @@ def test_waits_side_by_side_share_no_signal(everywhere):
 async def asking(x: int) -> list[object]:
     wait = await create_wait("callback", expires="30d")
     await ship("question")
-    found = await wait_for(wait, timeout="3d")
-    return [found.how, found.payload, await ship("answer")]
+    waited = await wait_for(wait, timeout="3d")
+    return [waited.how, waited.payload, await ship("answer")]
 
 
 @workflow
@@ -175,8 +178,8 @@ def test_what_an_outsider_delivers_arrives_once(everywhere, shape):
 async def asking_early(x: int) -> list[object]:
     waits = [await create_wait(name) for name in ("ann", "bob", "cy")]
     await wait_signal("go")
-    found = await wait_for(count(2, *waits, distinct="waits"))
-    return [(one.name, one.payload) for one in found.signals]
+    waited = await wait_for(count(2, *waits, distinct="waits"))
+    return [(signal.name, signal.payload) for signal in waited.signals]
 
 
 def test_early_answers_are_kept(everywhere):
@@ -255,20 +258,20 @@ async def too_late(on_timeout: str) -> list[object]:
     wait = await create_wait("callback")
     await ship("first")
     try:
-        found = await wait_for(all_of(wait, "word"), timeout="3d", on_timeout=on_timeout)
+        waited = await wait_for(all_of(wait, "word"), timeout="3d", on_timeout=on_timeout)
     except WaitTimeout:
         return ["late", await ship("apology")]
-    return [found.how, [one.name for one in found.signals], found.by, await ship("rest")]
+    return [waited.how, [signal.name for signal in waited.signals], waited.by, await ship("rest")]
 
 
 @workflow
 def too_late_blocking(on_timeout: str) -> list[object]:
     compensate(unship, "first")
     try:
-        found = sync.waits.wait_for("never", timeout="3d", on_timeout=on_timeout)
+        waited = sync.waits.wait_for("never", timeout="3d", on_timeout=on_timeout)
     except WaitTimeout:
         return ["late", ship.sync("apology")]
-    return [found.how, found.by, ship.sync("rest")]
+    return [waited.how, waited.by, ship.sync("rest")]
 
 
 @pytest.mark.parametrize("on_timeout", ["fail", "cancel", "expire", "continue"])
@@ -291,8 +294,8 @@ def test_time_is_up_once_and_the_same_comes_of_it(everywhere, shape, on_timeout)
 @workflow
 async def expiring(x: int) -> list[object]:
     wait = await create_wait("callback", expires="1h")
-    found = await wait_for(wait, timeout="3d", on_timeout="continue")
-    return [found.how, await ship("rest")]
+    waited = await wait_for(wait, timeout="3d", on_timeout="continue")
+    return [waited.how, await ship("rest")]
 
 
 def test_a_wait_that_expires_is_given_up(everywhere):

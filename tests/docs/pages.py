@@ -31,8 +31,8 @@ def blocks(page: Path) -> list[Block]:
     """Return the blocks of a page, in order."""
     text = page.read_text("utf-8")
     return [
-        Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1)
-        for found in _FENCED.finditer(text)
+        Block(match[1], match[2], text.count("\n", 0, match.start(2)) + 1)
+        for match in _FENCED.finditer(text)
     ]
 
 

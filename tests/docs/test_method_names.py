@@ -32,7 +32,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[holdfast.Engine
 
 def unknown(text: str, engine: holdfast.Engine) -> list[str]:
     """Return the names in *text* that no object has."""
-    return [found[0] for found in NAMED.finditer(text) if not is_known(found, engine)]
+    return [match[0] for match in NAMED.finditer(text) if not is_known(match, engine)]
 
 
 def is_known(found: re.Match[str], engine: holdfast.Engine) -> bool:

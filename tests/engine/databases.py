@@ -23,6 +23,6 @@ def execute(database, sql, **values):
     sql = sql.replace("holdfast.", "holdfast_") if of_a_file else re.sub(r":(\w+)", r"%(\1)s", sql)
     with closing(connect(database)) as db:
         cursor = db.execute(sql, values)
-        found = cursor.fetchall() if cursor.description else []
+        rows = cursor.fetchall() if cursor.description else []
         db.commit()
-        return found
+        return rows

@@ -53,10 +53,10 @@ async def showing(text: str) -> None:
 
 @workflow(name="bound.listening")
 async def listening(text: str) -> list[str]:
-    told = await tell(text)
+    reply = await tell(text)
     more = await wait_signal("more")
     last = await wait_signal("last")
-    return [text, told, more, last]
+    return [text, reply, more, last]
 
 
 @workflow(name="bound.pair")

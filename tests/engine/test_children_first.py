@@ -136,8 +136,8 @@ GATHERS = pytest.mark.parametrize(
 
 
 def below(engine, run):
-    found = list(engine.runs(parent_id=run.id))
-    return [*found, *(deeper for child in found for deeper in below(engine, child))]
+    children = list(engine.runs(parent_id=run.id))
+    return [*children, *(deeper for child in children for deeper in below(engine, child))]
 
 
 def wait_for_leaves(engine, run, names):
@@ -145,7 +145,7 @@ def wait_for_leaves(engine, run, names):
         engine,
         lambda: (
             len(runs := below(engine, run)) == len(names)
-            and all(one.status == "waiting" for one in runs)
+            and all(listed_run.status == "waiting" for listed_run in runs)
         ),
     )
 
@@ -308,8 +308,17 @@ def test_why_names_the_child_and_an_operator_can_release_the_parent(engine):
     wait_for_leaves(engine, run, ["a", "b", "c"])
     may_undo.clear()
     run.cancel("enough")
-    wait_until(engine, lambda: "children_end" in [one.kind for one in engine.why(run.id).blockers])
-    (blocker,) = [one for one in engine.why(run.id).blockers if one.kind == "children_end"]
+    wait_until(
+        engine,
+        lambda: (
+            "children_end" in [each_blocker.kind for each_blocker in engine.why(run.id).blockers]
+        ),
+    )
+    (blocker,) = [
+        each_blocker
+        for each_blocker in engine.why(run.id).blockers
+        if each_blocker.kind == "children_end"
+    ]
     assert "3 are open" in blocker.text
     assert blocker.holder in {child.id for child in below(engine, run)}
     assert f"holdfast waits release {run.id}" in blocker.text
@@ -318,7 +327,7 @@ def test_why_names_the_child_and_an_operator_can_release_the_parent(engine):
         run.result(timeout=60)
     assert done == ["undo root"]
     (ended,) = [event for event in engine.run(run.id).history() if event.kind == "children_ended"]
-    assert ended.data == b'{"released":true}'
+    assert ended.data == {"released": True}
     may_undo.set()
     wait_until(engine, lambda: {child.status for child in below(engine, run)} == {"cancelled"})
 

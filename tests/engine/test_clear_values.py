@@ -30,7 +30,7 @@ def test_an_engine_without_keys_that_was_open_before_is_refused(database, caplog
             ):
                 with pytest.raises(CodecMismatch, match="encrypted while it was open"):
                     write()
-            assert [one.id for one in after.runs()] == [run.id]
+            assert [listed_run.id for listed_run in after.runs()] == [run.id]
             after.signal(run.id, "more", "x")
             wait_until(before, lambda: internals(before).worker.stopping)
         assert "this worker stops: the database was encrypted" in caplog.text

@@ -421,7 +421,9 @@ def test_who_moves_first_is_still_first(places, clock):
     copy(source, target, clock)
 
     with closing(open_store(target, clock=clock)) as store:
-        ranks = {one.run.id: one.rank for one in store.runs.snapshots("", 9, 1 << 20)}
+        ranks = {
+            snapshot.run.id: snapshot.rank for snapshot in store.runs.snapshots("", 9, 1 << 20)
+        }
         assert ranks["a"] - ranks["b"] == 1_000_000
 
 

@@ -104,7 +104,7 @@ def trips(told):
         internals(engine).writer._loop.call_soon_threadsafe(turned.set)
         assert turned.wait(20)
         return [
-            one for one in said if not one.startswith("asked")
+            result for result in said if not result.startswith("asked")
         ], store.database.commits - commits
 
     def run(n: int, count: int = 1) -> tuple[list[str], int]:
@@ -124,7 +124,11 @@ def test_a_signal_is_one_round_trip_and_what_it_leads_to_is_the_next(told):
         engine.signal(run.id, "go", 7)
         assert run.result(timeout=20) == 7
         found.append(
-            [one for one in said if one not in ("asked: run", "asked: runs_by_id", "asked: None")]
+            [
+                result
+                for result in said
+                if result not in ("asked: run", "asked: runs_by_id", "asked: None")
+            ]
         )  # whoever waits for it looks, and tells
 
     assert min(found, key=len) == ["rows_autocommit", "rows_autocommit"], (
@@ -218,7 +222,7 @@ def test_what_steps_spend_travels_with_them(told):
         said.clear()
         for one in engine.start_many(generous, [5] * count, budget="team"):
             one.result(timeout=20)
-        return len([one for one in said if not one.startswith("asked")])
+        return len([result for result in said if not result.startswith("asked")])
 
     assert (
         min(trips(1) for _ in range(3)) <= 6 + 5 + 1

@@ -56,9 +56,9 @@ def mutations(sample: int, *, typed: bool = False) -> list[Mutation]:
             found += [Mutation(table.name, column.name, value) for value in values]
     for table in schema().values() if not typed else ():
         found += [
-            Mutation(table.name, one.name, INVALID_TEXT)
-            for one in table.columns.values()
-            if str in one.types
+            Mutation(table.name, each_column.name, INVALID_TEXT)
+            for each_column in table.columns.values()
+            if str in each_column.types
         ]
     random.Random(SEED).shuffle(found)
     wanted = os.environ.get("HOLDFAST_MUTATIONS", str(sample))
@@ -195,12 +195,12 @@ def try_all(lab: Any, mutation: Mutation) -> None:
     ids = {table: lab.ids(table) for table in LISTED}
     clock = VirtualClock()
     with closing(Engine(url, clock=clock, workflows=every_feature.WORKFLOWS)) as looking:
-        found = looking.database.check()
+        problems = looking.database.check()
         assert raw_errors(looking, ids) == {}
     if is_wrong(mutation):
         assert [
             line
-            for line in found
+            for line in problems
             if f"in {mutation.table}:" in line and f"column {mutation.column}:" in line
         ]
 

@@ -239,7 +239,10 @@ def test_all_below_an_expired_run_expires_with_it(lab_of, idle_timeout):
         lab.settle()
         lab.advance("1h")
         assert expired(run)
-        assert [one.status for one in lab.engine.runs(parent_id=run.id)] == ["expired", "expired"]
+        assert [listed_run.status for listed_run in lab.engine.runs(parent_id=run.id)] == [
+            "expired",
+            "expired",
+        ]
         assert sorted(undone) == ["parent", "waits"]
         assert lab.engine.database.check() == []
 

@@ -69,8 +69,8 @@ async def showing(text: str) -> None:
 @workflow(name="encryption.keeping")
 async def keeping(text: str) -> str:
     version("change", 1)
-    told = await tell(text)
-    return told + await wait_signal("more")
+    reply = await tell(text)
+    return reply + await wait_signal("more")
 
 
 @workflow(name="encryption.refusing")
@@ -87,8 +87,8 @@ async def gathered_secrets(texts: list[str]) -> list[str]:
 async def parent(text: str) -> str:
     from holdfast import map, start
 
-    one = await (await start(whisper, text)).result()
-    return one + "".join(await map(whisper, [text, text]))
+    child_result = await (await start(whisper, text)).result()
+    return child_result + "".join(await map(whisper, [text, text]))
 
 
 class NoKeyInTheDoor(Exception):
@@ -145,9 +145,9 @@ def test_nothing_is_readable_in_the_database(database, size):
             engine.start(refusing, text).result(timeout=30)
         assert engine.database.check() == []
         assert internals(engine).store.payloads.keys_in_use().keys() == {"k1"}
-    found = stored(database)
-    assert b"crown" not in found
-    assert base64.b64encode(b"crown")[:6] not in found
+    content = stored(database)
+    assert b"crown" not in content
+    assert base64.b64encode(b"crown")[:6] not in content
 
 
 def test_output_is_sealed_read_and_put_under_another_key(database):
@@ -257,10 +257,10 @@ def test_a_missing_key_is_named_and_loses_nothing(database):
         assert done.id in str(caught.value)
         with pytest.raises(KeyMissing):
             engine.run(run.id).history()
-        assert {one.status for one in engine.runs()} == {"stuck", "completed"}
+        assert {listed_run.status for listed_run in engine.runs()} == {"stuck", "completed"}
         unread = "<encrypted with key k1, which is not known here>"
         assert engine.run(run.id).record.input == unread
-        assert {one.input for one in engine.runs()} == {unread}
+        assert {listed_run.input for listed_run in engine.runs()} == {unread}
     with Engine(database, codec=k2()) as engine:  # the key is back: it goes on by itself
         assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
         assert engine.database.check() == []
@@ -271,7 +271,11 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         run = engine.start(showing, SECRET)
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
-        (made,) = [one for one in internals(engine).store.streams.of_run(run.id) if one.step == ""]
+        (made,) = [
+            each_stream
+            for each_stream in internals(engine).store.streams.of_run(run.id)
+            if each_stream.step == ""
+        ]
         summary = internals(engine).sealer.values.seal_inline(
             b'{"said":"nothing"}', associated_data.summary(run.id, made.source)
         )
@@ -340,14 +344,14 @@ def test_a_users_exception_that_is_called_key_missing_is_encrypted(database, wit
 def test_rekeying_encrypts_values_and_errors_that_look_like_a_missing_key(database):
     with Engine(database) as engine:
         run = engine.start(telling, SECRET)
-        told = run.result(timeout=20)
+        result = run.result(timeout=20)
         with pytest.raises(RunFailed):
             engine.start(locked_out, SECRET, True).result(timeout=20)
         assert SECRET.encode() in stored(database)
     with Engine(database, codec=k1()) as engine:
         engine.keys.rekey()
         assert SECRET.encode() not in stored(database)
-        assert engine.run(run.id).result(timeout=20) == told
+        assert engine.run(run.id).result(timeout=20) == result
 
 
 def test_rekeying_leaves_a_stuck_run_its_reason(database):

@@ -280,13 +280,16 @@ def test_a_cancel_reaches_what_its_policy_says(engine, policy, left):
 
     run.cancel(policy, "no more")
     if policy == "graph":
-        assert [one.summary for one in engine.graphs.list()] == [{"ended": 1, "live": 2}]
+        assert [each_graph.summary for each_graph in engine.graphs.list()] == [
+            {"ended": 1, "live": 2}
+        ]
         engine.signal(f"{run.id}::busy", "go", "on")
         engine.cancel(f"{run.id}::later")
         wait_until(
             engine,
             lambda: (
-                [one.summary for one in engine.graphs.list()] == [{"cancelled": 2, "completed": 1}]
+                [each_graph.summary for each_graph in engine.graphs.list()]
+                == [{"cancelled": 2, "completed": 1}]
             ),
         )
         left = "completed"
@@ -360,7 +363,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(engine):
         with pytest.raises(wrong):
             call()
     assert calls.get("long").revision == 1
-    assert [one.id for one in engine.graphs.list()] == ["long"]
+    assert [each_graph.id for each_graph in engine.graphs.list()] == ["long"]
     assert engine.runs().count() == 1
 
 
@@ -487,8 +490,8 @@ def test_inputs_and_results_that_are_sealed_pass_along(database):
         assert set(internals(engine).store.payloads.keys_in_use()) == {"k2"}
     with Engine(database, codec=second, inline_limit=1000) as engine:
         engine.signal(f"{run.id}::held", "go", "on")
-        found = engine.graphs.result(run.id, timeout=20)
-        assert found == {"last": {"text": large, "of": f"{large} on"}}
+        result = engine.graphs.result(run.id, timeout=20)
+        assert result == {"last": {"text": large, "of": f"{large} on"}}
         assert engine.database.check() == []
 
 

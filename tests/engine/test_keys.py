@@ -26,7 +26,7 @@ def test_a_rotation_keeps_the_old_key_for_its_grace(database, clock: VirtualCloc
     token = tokens.sign(internals(engine).store.keys.all()[0], "test", {"n": 1})
     engine.keys.rotate(grace="1h")
 
-    assert [(one.kid == "old", one.current) for one in engine.keys.list()] == [
+    assert [(key.kid == "old", key.current) for key in engine.keys.list()] == [
         (True, False),
         (False, True),
     ]
@@ -37,7 +37,7 @@ def test_a_rotation_keeps_the_old_key_for_its_grace(database, clock: VirtualCloc
     clock.advance("1s")
     with pytest.raises(TokenRefused):
         tokens.check(token, "test", internals(engine).store.keys.all(), now=clock.now())
-    assert [one.current for one in engine.keys.list()] == [True]
+    assert [key.current for key in engine.keys.list()] == [True]
     engine.close()
 
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_a_key_is_refused_and_nothing_is_written(database):
     with pytest.raises(KeyExists):
         engine.keys.rotate(kid="k")
 
-    assert [one.kid for one in engine.keys.list()] == ["k"]
+    assert [key.kid for key in engine.keys.list()] == ["k"]
     engine.close()
 
 
@@ -78,7 +78,7 @@ def test_many_who_rotate_at_once_leave_one_current_key(database):
 
     in_threads(*[lambda engine=engine: engine.keys.rotate() for engine in engines])
 
-    assert [one.current for one in engines[0].keys.list()].count(True) == 1
+    assert [key.current for key in engines[0].keys.list()].count(True) == 1
     assert len(engines[0].keys.list()) == 4
     assert engines[0].database.check() == []
     for engine in engines:
@@ -89,7 +89,7 @@ def test_an_asynchronous_engine_has_keys_too(database):
     async def main():
         async with AsyncEngine(database) as engine:
             done = await engine.keys.rotate(kid="k", secret=SECRET)
-            return done.kid, [one.kid for one in await engine.keys.list()]
+            return done.kid, [key.kid for key in await engine.keys.list()]
 
     assert asyncio.run(main()) == ("k", ["k"])
 

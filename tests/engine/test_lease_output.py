@@ -40,9 +40,9 @@ def test_a_holder_says_how_far_it_is(idle, holder, run):
     lease = one(holder)
     lease.progress(40, "half")
     lease.progress(message="more than half")
-    told = idle.streams.progress(run.id)
+    progress = idle.streams.progress(run.id)
 
-    assert (told.percent, told.message) == (40.0, "more than half")
+    assert (progress.percent, progress.message) == (40.0, "more than half")
     lease.complete()
     with pytest.raises(LeaseLost):
         lease.progress(50)

@@ -175,7 +175,7 @@ def test_what_waits_for_a_capability_that_nobody_offers_is_told(idle, database):
     runs = [idle.start("prove", 1, capabilities=["cuda", "fast"]) for _ in range(2)]
     idle.start("prove", 1, capabilities=["cuda"])
     idle.start("prove", 1, delay="1h")
-    assert {(tuple(one.capabilities), one.runs) for one in idle.workers.unserved()} == {
+    assert {(tuple(route.capabilities), route.runs) for route in idle.workers.unserved()} == {
         (("cuda", "fast"), 2),
         (("cuda",), 1),
     }

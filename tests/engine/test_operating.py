@@ -240,7 +240,7 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
         assert [event.kind for event in reader.run(run.id).history()] == [
             event.kind for event in run.history()
         ]
-        child = next(one for one in reader.runs() if one.id != run.id)
+        child = next(listed_run for listed_run in reader.runs() if listed_run.id != run.id)
         for call in (
             lambda: reader.start(sums, 1),
             lambda: reader.signal(child.id, "go", "twice"),
@@ -267,7 +267,8 @@ def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, mon
     wait_until(
         engine,
         lambda: (
-            [one.status for one in internals(engine).store.runs.children(run.id)] == ["waiting"]
+            [each_child.status for each_child in internals(engine).store.runs.children(run.id)]
+            == ["waiting"]
         ),
     )
     (child,) = internals(engine).store.runs.children(run.id)

@@ -117,7 +117,7 @@ async def use(engine: AsyncEngine) -> list[object]:
         await run.why()
     await engine.gates.decide(found[0], "yes", by="ann")
     many = await engine.start_many(child, range(5))
-    await asyncio.gather(*(one.result(timeout=60) for one in many))
+    await asyncio.gather(*(listed_run.result(timeout=60) for listed_run in many))
     await engine.budgets.set("team", {"tokens": 100})
     await (await engine.start(spender, budget="team")).result(timeout=60)
     await engine.lanes.list()

@@ -31,8 +31,8 @@ async def tell(text: str) -> str:
 
 @workflow(name="rekeying.keeping")
 async def keeping(text: str) -> str:
-    told = await tell(text)
-    return told + await wait_signal("more")
+    reply = await tell(text)
+    return reply + await wait_signal("more")
 
 
 @workflow(name="rekeying.two")
@@ -78,7 +78,11 @@ def rekey_at_the_next_fetch(engine, other):
 def rekey_one(engine, run_id):
     """Put the values of one run under the current key of an engine; return how many these were."""
     parts, done = internals(engine), rekey.Rekeyed()
-    (one,) = (one for one in parts.store.runs.snapshots("", 100, 1 << 20) if one.run.id == run_id)
+    (one,) = (
+        snapshot
+        for snapshot in parts.store.runs.snapshots("", 100, 1 << 20)
+        if snapshot.run.id == run_id
+    )
     return sum(parts.writer.call(op) for op in rekey._operations(parts.sealer, one, done))
 
 

@@ -158,15 +158,15 @@ def test_patched_tells_old_runs_from_new_ones(database, clock):
 def test_version_stays_what_it_was(database, clock):
     @workflow(name="flow")
     async def one() -> int:
-        found = version("part", 1)
+        number = version("part", 1)
         await wait_signal("go")
-        return found
+        return number
 
     @workflow(name="flow")
     async def two() -> int:
-        found = version("part", 2)
+        number = version("part", 2)
         await wait_signal("go")
-        return found
+        return number
 
     run_id = first_half(database, clock, one)
     assert second_half(database, clock, two, run_id) == 1

@@ -115,9 +115,9 @@ def settled(engine, run) -> None:
 def replayed(engine, run, **options):
     broken.clear()
     engine.replay(run.id, **options)
-    found = run.result(timeout=20)
+    result = run.result(timeout=20)
     assert engine.database.check() == []
-    return found
+    return result
 
 
 def children(engine, run) -> list:

@@ -49,8 +49,8 @@ async def refuse(what: str) -> None:
 
 @workflow
 async def trip(end: str) -> str:
-    for what in ("a", "b"):
-        compensate(undo, await do(what))
+    for booking in ("a", "b"):
+        compensate(undo, await do(booking))
     compensate(undo_plainly, "c")
     if end == "fail":
         raise ValueError("broken")
@@ -61,8 +61,8 @@ async def trip(end: str) -> str:
 
 @workflow
 def blocking_trip(end: str) -> str:
-    for what in ("a", "b"):
-        compensate(undo_plainly, do_plainly(what))
+    for booking in ("a", "b"):
+        compensate(undo_plainly, do_plainly(booking))
     compensate(undo, "c")
     if end == "fail":
         raise ValueError("broken")

@@ -42,8 +42,8 @@ async def report(team: str = "all") -> str:
 
 @workflow(name="scheduled_blocking")
 def blocking() -> str:
-    found = holdfast.sync.schedules.scheduled_time()
-    return f"{found:%Y-%m-%d %H:%M}" if found else "by hand"
+    time = holdfast.sync.schedules.scheduled_time()
+    return f"{time:%Y-%m-%d %H:%M}" if time else "by hand"
 
 
 @workflow(name="scheduled_long")
@@ -298,22 +298,24 @@ def test_an_unknown_workflow_is_refused_unless_a_worker_serves_it(place):
             other.schedules.set("hourly", "scheduled_long", interval="1h")
         with place.lab(long):
             other.schedules.set("hourly", "scheduled_long", interval="1h")
-        assert [one.workflow for one in other.schedules.list()] == ["scheduled_long"]
+        assert [each_schedule.workflow for each_schedule in other.schedules.list()] == [
+            "scheduled_long"
+        ]
 
 
 def test_the_next_ticks_are_told_by_the_clock_of_the_zone(place):
     with place.lab(report) as lab:
         lab.engine.schedules.set("nightly", report, cron="30 2 * * *", zone="Europe/Berlin")
 
-        found = lab.engine.schedules.next("nightly", 3)
+        ticks = lab.engine.schedules.next("nightly", 3)
 
-        assert [f"{tick:%d %H:%M %z}" for tick in found] == [
+        assert [f"{tick:%d %H:%M %z}" for tick in ticks] == [
             "29 03:00 +0200",
             "30 02:30 +0200",
             "31 02:30 +0200",
         ]
         assert len(lab.engine.schedules.next("nightly")) == 10
-        lab.engine.schedules.set("once", report, dates=[found[0] - timedelta(hours=1)])
+        lab.engine.schedules.set("once", report, dates=[ticks[0] - timedelta(hours=1)])
         lab.advance("1d")
         assert lab.engine.schedules.next("once") == []
         assert (
@@ -389,10 +391,10 @@ def declared(cron: str | None, name: str | None = None):
 
 
 def test_a_decorator_makes_a_schedule_when_an_engine_works(place):
-    found = declared("0 * * * *")
-    with closing(Engine(place.database, clock=place.clock, workflows=[found])) as idle:
+    schedules = declared("0 * * * *")
+    with closing(Engine(place.database, clock=place.clock, workflows=[schedules])) as idle:
         assert idle.schedules.list() == []
-    with place.lab(found) as lab:
+    with place.lab(schedules) as lab:
         (made,) = lab.engine.schedules.list()
         assert (made.name, made.origin, made.workflow) == (
             "scheduled_declared",
@@ -404,7 +406,7 @@ def test_a_decorator_makes_a_schedule_when_an_engine_works(place):
         with pytest.raises(BadSchedule, match="decorator"):
             lab.engine.schedules.remove("scheduled_declared")
         with pytest.raises(BadSchedule, match="decorator"):
-            lab.engine.schedules.set("scheduled_declared", found, interval="1h")
+            lab.engine.schedules.set("scheduled_declared", schedules, interval="1h")
 
 
 def test_another_cron_in_the_code_changes_the_schedule_and_the_same_one_loses_no_tick(place):
@@ -461,7 +463,7 @@ def test_a_schedule_in_the_code_that_cannot_be_used_does_not_stop_the_worker(pla
         return None
 
     with caplog.at_level(logging.ERROR, logger="holdfast"), place.lab(partly) as lab:
-        assert [one.name for one in lab.engine.schedules.list()] == ["good"]
+        assert [each_schedule.name for each_schedule in lab.engine.schedules.list()] == ["good"]
         assert "never ticks" in caplog.text
         assert "skip, queue, cancel, allow" in caplog.text
 
@@ -470,7 +472,10 @@ def test_a_schedule_in_the_code_that_cannot_be_used_does_not_stop_the_worker(pla
 async def _asynchronous(database, name):
     async with AsyncEngine(database, workflows=[long], shutdown_timeout=1) as engine:
         made = await engine.schedules.set("hourly", long, interval="1h")
-        assert (made.name, [one.name for one in await engine.schedules.list()]) == (
+        assert (
+            made.name,
+            [each_schedule.name for each_schedule in await engine.schedules.list()],
+        ) == (
             "hourly",
             ["hourly"],
         )

@@ -46,8 +46,8 @@ async def tell(token: str) -> str:
 async def waiting() -> str:
     wait = await create_wait("paid")
     await tell(wait.token)
-    found = await wait_for(wait)
-    return found.payload
+    waited = await wait_for(wait)
+    return waited.payload
 
 
 @workflow(name="secrets.asking")
@@ -96,7 +96,11 @@ def test_tokens_are_signed_with_the_secret_itself(database):
         told = next(event.data for event in run.history() if event.kind == "step_completed")
         question = engine.start(asking)
         wait_for_status(engine, question, "waiting")
-        (open_gate,) = [one for one in engine.gates.list() if one.run == question.id]
+        (open_gate,) = [
+            each_open_gate
+            for each_open_gate in engine.gates.list()
+            if each_open_gate.run == question.id
+        ]
         link = engine.gates.link(open_gate, "yes", by="ann")
         engine.start("secrets.render")
         with engine.tasks.worker(workflows=["secrets.render"], ttl="1d") as leases:
@@ -180,7 +184,9 @@ def test_a_secret_whose_key_is_missing_stops_only_what_signs_or_checks(database)
 
     engine = Engine(database, codec=only_k2())
     assert [key.kid for key in engine.keys.list()] == ["sign"]
-    assert [one.fingerprint for one in engine.waits.list() if one.id is not None] == [None]
+    assert [
+        each_wait.fingerprint for each_wait in engine.waits.list() if each_wait.id is not None
+    ] == [None]
     with pytest.raises(KeyMissing, match="signing key sign"):
         engine.waits.token(wait.id)
     with pytest.raises(KeyMissing, match="signing key sign"):

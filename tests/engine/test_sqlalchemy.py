@@ -81,7 +81,7 @@ def rolls_back(text: str) -> None:
 
 
 GOOD = [by_the_driver, by_a_connection, by_a_session, by_a_session_that_undoes]
-STEPS = {one.name: one for one in [*GOOD, commits, rolls_back]}
+STEPS = {good_step.name: good_step for good_step in [*GOOD, commits, rolls_back]}
 
 
 @workflow(name="alchemy.twice")
@@ -107,7 +107,7 @@ def notes(database):
     return [text for (text,) in execute(database, "SELECT text FROM note")]
 
 
-@pytest.mark.parametrize("name", [one.name for one in GOOD])
+@pytest.mark.parametrize("name", [good_step.name for good_step in GOOD])
 def test_what_it_writes_is_committed_with_its_record(engine, database, name):
     assert engine.start(twice, name, "x").result(timeout=20) == [1, 2]
     assert engine.start(twice, name, "y").result(timeout=20) == [3, 4]

@@ -63,7 +63,9 @@ def test_what_is_put_out_can_be_read_and_a_retry_supersedes_it(engine):
     assert {(frame.kind, frame.mode, frame.name, frame.step) for frame in again} == {
         ("event", "durable", "word", "stutter")
     }
-    assert [(one.reason, one.frames) for one in engine.streams.list(run.id)] == [
+    assert [
+        (each_stream.reason, each_stream.frames) for each_stream in engine.streams.list(run.id)
+    ] == [
         ("retried", 2),
         ("completed", 2),
     ]
@@ -212,9 +214,10 @@ def test_what_the_code_says_is_said_once_however_often_it_is_replayed(database):
         engine.signal(run.id, "go")
         assert engine.run(run.id).result(timeout=20) == "done"
         assert values(engine.streams.read(run.id)) == ["one", "two", {"three": 3}]
-        assert [(one.reason, one.generation) for one in engine.streams.list(run.id)] == [
-            ("completed", 0)
-        ]
+        assert [
+            (each_stream.reason, each_stream.generation)
+            for each_stream in engine.streams.list(run.id)
+        ] == [("completed", 0)]
         engine.replay(run.id)
         wait_until(
             engine,
@@ -297,7 +300,7 @@ def test_a_stale_worker_puts_nothing_out(database):
             ),
         )
         assert values(engine.streams.read(run.id)) == ["mine"]
-        assert [one.reason for one in engine.streams.list(run.id)] == ["cancelled"]
+        assert [each_stream.reason for each_stream in engine.streams.list(run.id)] == ["cancelled"]
         assert engine.database.check() == []
 
 
@@ -521,7 +524,7 @@ def judge(lab):
     ] == [0, 1, 2]
     assert [frame.value for frame in valid if frame.step == "record"] == ["recorded 3"]
     assert lab.engine.streams.summary(run.id, step="speak") == {"place": 2}
-    assert all(one.closed_at is not None for one in lab.engine.streams.list(run.id))
+    assert all(each_stream.closed_at is not None for each_stream in lab.engine.streams.list(run.id))
 
 
 @pytest.mark.parametrize("window", ["0s", "10ms"])

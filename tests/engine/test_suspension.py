@@ -71,11 +71,11 @@ def test_what_came_is_told_byte_for_byte_to_many_who_are_leased_at_once(idle, ho
         lease.suspend("text")
     for run_id, text in texts.items():
         idle.signal(run_id, "text", text, source="ann\u2028")
-    found = holder.claim(4)
+    claimed = holder.claim(4)
 
-    assert {lease.run.id: lease.waited.payload for lease in found} == texts
-    assert {lease.waited.signals[0].source for lease in found} == {"ann\u2028"}
-    assert [lease.input for lease in found] == [[lease.run.id] for lease in found]
+    assert {lease.run.id: lease.waited.payload for lease in claimed} == texts
+    assert {lease.waited.signals[0].source for lease in claimed} == {"ann\u2028"}
+    assert [lease.input for lease in claimed] == [[lease.run.id] for lease in claimed]
     assert all(
         wait.closed_by == "its signals" for run_id in texts for wait in idle.waits.list(run_id)
     )
@@ -85,10 +85,10 @@ def test_what_a_run_waits_for_is_explained(idle, holder, run):
     one(holder).suspend(matching("paid", {"currency": "EUR"}), timeout="1h", on_timeout="fail")
     idle.signal(run.id, "paid", {"currency": "USD"})
 
-    told = idle.why(run.id)
-    assert '\'paid\' with {"currency":"EUR"}' in told.reason
-    assert "then it fails" in told.reason
-    assert told.remedy.startswith(f"holdfast signal {run.id} paid")
+    explanation = idle.why(run.id)
+    assert '\'paid\' with {"currency":"EUR"}' in explanation.reason
+    assert "then it fails" in explanation.reason
+    assert explanation.remedy.startswith(f"holdfast signal {run.id} paid")
     assert holder.claim() == []
     idle.signal(run.id, "paid", {"currency": "EUR", "amount": 3})
     assert one(holder).waited.payload == {"currency": "EUR", "amount": 3}

@@ -311,8 +311,8 @@ class BudgetMachine(RuleBasedStateMachine):
     @invariant()
     def what_each_run_has_spent_is_what_its_work_says(self):
         for run, amount in self.own.items():
-            found = self.store.budgets.spending(run).get(run, {}).get("tokens", 0)
-            assert found == amount * UNIT
+            spent = self.store.budgets.spending(run).get(run, {}).get("tokens", 0)
+            assert spent == amount * UNIT
 
     @invariant()
     def no_law_is_broken(self):

@@ -95,7 +95,7 @@ class Play(GraphFixture):
             others = self.chance.sample(there, self.chance.randint(0, min(len(there), 4)))
             cut = self.chance.randint(0, len(others))
             groups = [self.draw_group(part) for part in (others[:cut], others[cut:]) if part]
-            takes = [one for one in others if self.chance.random() < 0.5]
+            takes = [other for other in others if self.chance.random() < 0.5]
             found.append(ModelMember(f"m{len(there):02}", groups, takes))
         return found
 
@@ -107,7 +107,10 @@ class Play(GraphFixture):
     def as_new(self, member):
         groups = [(group.of, group.need, group.rest) for group in member.groups]
         return self.new_member(
-            member.name, groups, data=[{PLACE: one} for one in member.takes], takes=member.takes
+            member.name,
+            groups,
+            data=[{PLACE: upstream} for upstream in member.takes],
+            takes=member.takes,
         )
 
     def grow(self):
@@ -152,7 +155,7 @@ class Play(GraphFixture):
                 self.results[name] = self.chance.randint(1, 99)
             ops.append(self.last_words(name, status))
         answers = self.store.apply([*ops, ResolveGraphs(compose=compose)] if settled else ops)
-        assert not [one for one in answers if isinstance(one, BaseException)]
+        assert not [item for item in answers if isinstance(item, BaseException)]
         if settled:
             self.hear({name: self.news.pop(name) for name in fates})
             self.settle()  # also resolves outcomes that were left before
@@ -208,13 +211,17 @@ class Play(GraphFixture):
                     if self.policy == "all"
                     else name not in self.asked - asked or not begun
                 )
-        if self.policy == "graph" and any(one.state == "started" for one in self.members.values()):
+        if self.policy == "graph" and any(
+            each_member.state == "started" for each_member in self.members.values()
+        ):
             self.status = "cancelled"
         self.finish()
 
     def do_it_again(self):
         self.settle()
-        ended = [one.name for one in self.members.values() if one.state in ENDED]
+        ended = [
+            each_member.name for each_member in self.members.values() if each_member.state in ENDED
+        ]
         if not ended or self.status in ("cancelling", "cancelled"):
             return
         name, before = self.chance.choice(ended), self.look()
@@ -226,7 +233,9 @@ class Play(GraphFixture):
         for one in changed:
             self.members[one].state = "started" if self.members[one].ran else "waiting"
             self.results.pop(one, None)
-        for member in [one for one in self.members.values() if one.state == "waiting"]:
+        for member in [
+            each_member for each_member in self.members.values() if each_member.state == "waiting"
+        ]:
             for group in member.groups:
                 group.state = "open"
         self.follow(stops=False)
@@ -250,12 +259,14 @@ class Play(GraphFixture):
             decided += now
         actual = self.look()
         rest = [
-            self.members[one]
+            self.members[upstream]
             for group in decided
             if stops and group.rest == "cancel"
-            for one in group.of
+            for upstream in group.of
         ]
-        for member in [one for one in rest if one.state not in ENDED and not self.needed(one.name)]:
+        for member in [
+            other for other in rest if other.state not in ENDED and not self.needed(other.name)
+        ]:
             stopped = actual[member.name] == "cancelled" or (
                 member.name in self.asked and member.ran
             )
@@ -287,13 +298,15 @@ class Play(GraphFixture):
             for group in member.groups
             if group.state == "open"
         ]:
-            states = [self.members[one].state for one in group.of]
+            states = [self.members[upstream].state for upstream in group.of]
             if states.count("completed") >= group.need:
                 group.state = "satisfied"
             elif sum(state in LOST for state in states) > len(states) - group.need:
                 group.state = "impossible"
             decided += [group] if group.state != "open" else []
-        for member in [one for one in self.members.values() if one.state == "waiting"]:
+        for member in [
+            each_member for each_member in self.members.values() if each_member.state == "waiting"
+        ]:
             if any(group.state == "impossible" for group in member.groups):
                 member.state = "skipped"
             elif all(group.state == "satisfied" for group in member.groups):
@@ -312,7 +325,7 @@ class Play(GraphFixture):
 
     def finish(self):
         if self.status in ("running", "cancelling") and all(
-            one.state in ENDED for one in self.members.values()
+            each_member.state in ENDED for each_member in self.members.values()
         ):
             above = {
                 name
@@ -336,16 +349,16 @@ class Play(GraphFixture):
 
     def live(self):
         return [
-            one.name
-            for one in self.members.values()
-            if one.state == "started" and one.name not in self.news
+            member.name
+            for member in self.members.values()
+            if member.state == "started" and member.name not in self.news
         ]
 
     def look(self):
         """Return the states of members in the store; remember which were asked to stop."""
-        found = self.store.graphs.snapshot(self.graph).members.values()
-        self.asked = {one.name for one in found if one.asked_at is not None}
-        return {one.name: one.state.value for one in found}
+        stored_members = self.store.graphs.snapshot(self.graph).members.values()
+        self.asked = {one.name for one in stored_members if one.asked_at is not None}
+        return {one.name: one.state.value for one in stored_members}
 
     def agree(self):
         assert self.look() == {name: member.state for name, member in self.members.items()}
@@ -371,7 +384,11 @@ class PortionedPlay(Play):
 
     def may_be_spared(self, member):
         return (
-            sum(member.name in group.of for one in self.members.values() for group in one.groups)
+            sum(
+                member.name in group.of
+                for each_member in self.members.values()
+                for group in each_member.groups
+            )
             > 1
         )
 

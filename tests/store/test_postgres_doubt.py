@@ -109,10 +109,10 @@ def unwritten(server):
 
 def has_recovered(server, old_writer):
     try:
-        found = server.execute(WAL_WRITER)
+        rows = server.execute(WAL_WRITER)
     except psycopg.Error:
         return False
-    return bool(found) and found[0][0] != old_writer
+    return bool(rows) and rows[0][0] != old_writer
 
 
 class Doomed:

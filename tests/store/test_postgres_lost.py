@@ -155,7 +155,7 @@ def picture(url):
 def gist(answer):
     """Return the content of an answer without its time."""
     if isinstance(answer, list):
-        return [gist(one) for one in answer]
+        return [gist(item) for item in answer]
     if isinstance(answer, Started):
         return (answer.id, answer.created, answer.leased)
     if isinstance(answer, Advanced):

@@ -298,15 +298,15 @@ class TestUrls:
         ],
     )
     def test_a_url_is_understood_and_shown_without_its_password(self, url):
-        found = address.read(url)
+        parsed = address.read(url)
 
         assert (
-            "password=s3cret" in found.conninfo
-            and "user=ann" in found.conninfo
-            and "port=77" in found.conninfo
+            "password=s3cret" in parsed.conninfo
+            and "user=ann" in parsed.conninfo
+            and "port=77" in parsed.conninfo
         )
-        assert self.SECRET not in found.shown and "there:77/shop" in found.shown
-        assert found.notify is ("notify=off" not in url)
+        assert self.SECRET not in parsed.shown and "there:77/shop" in parsed.shown
+        assert parsed.notify is ("notify=off" not in url)
 
     def test_what_the_user_says_counts_more_than_what_we_would(self):
         assert "connect_timeout=3" in address.read("postgresql://x/y?connect_timeout=3").conninfo

@@ -207,8 +207,8 @@ def test_asyncpg_through_it(url):
             async with db.transaction():
                 run = await engine.start(counting, 2, connection=db)
             await run.signal("add", 1)
-            found = await run.result(timeout=20)
+            result = await run.result(timeout=20)
         await db.close()
-        return found
+        return result
 
     assert asyncio.run(main()) == 7

@@ -141,9 +141,12 @@ class TestClaiming:
                 leased = [store.runs.get(run.id)] if started.leased else []
                 leased += store.apply([claim(store, mine, 2)])[0]
                 seen.append(
-                    Counter(one.share for one in store.runs.find(RunFilter(statuses=["running"])))
+                    Counter(
+                        listed_run.share
+                        for listed_run in store.runs.find(RunFilter(statuses=["running"]))
+                    )
                 )
-                store.apply([finished(one) for one in leased])
+                store.apply([finished(lease) for lease in leased])
 
         in_threads(*[partial(work, number) for number in range(4)])
 
@@ -239,7 +242,7 @@ class TestTouching:
         wanted = list(range(1, 25 * len(stores) + 1))
         assert (
             sorted(one.number for one in found)
-            == [one.number for one in stores[0].signals.of_run("r")]
+            == [signal.number for signal in stores[0].signals.of_run("r")]
             == wanted
         )
         assert stores[0].runs.get("r").revision == len(wanted)
@@ -655,7 +658,9 @@ class TestSpending:
                 )
                 op.events = [
                     Event(
-                        EventKind.MARKED, f"m{place}", seq=1 + sum(one == number for one in taken)
+                        EventKind.MARKED,
+                        f"m{place}",
+                        seq=1 + sum(place_taken == number for place_taken in taken),
                     )
                 ]
                 if isinstance(stores[number].apply([op])[0], Advanced):

@@ -69,8 +69,8 @@ class Lab:
     def _open(self, store: Any = None) -> Engine:
         codec = self._options.get("codec") or JsonCodec()
         store = store or hasty_store(self.path, self.clock, codec.name)
-        engine = Engine(self.path, clock=self.clock, store=store, **self._options)
         try:
+            engine = Engine(self.path, clock=self.clock, store=store, **self._options)
             engine.work()
         except BaseException:
             store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,9 +143,9 @@ class Scenario:
         wait for the expiry of the session, and the virtual clock stands still.
         """
         if self.script.clear is not None:
-            store = hasty_store(self.path, self.clock)
-            store.apply([EndSession(session.id, crashed=True) for session in store.runs.sessions()])
-            store.close()
+            with closing(hasty_store(self.path, self.clock)) as store:
+                sessions = store.runs.sessions()
+                store.apply([EndSession(session.id, crashed=True) for session in sessions])
 
     def _open(self, store: FaultyStore, number: int) -> Lab | None:
         known = {**registry.unique_definitions(), self.script.workflow.name: self.script.workflow}
@@ -266,14 +266,11 @@ class Scenario:
         )
 
     def _read_histories(self) -> dict[str, list[Event]]:
-        store = hasty_store(self.path, self.clock)
-        try:
+        with closing(hasty_store(self.path, self.clock)) as store:
             return {
                 run.id: store.runs.history(run.id)
                 for run in store.runs.find(RunFilter(limit=10_000))
             }
-        finally:
-            store.close()
 
 
 def _awaits_signal(run: RunRecord) -> bool:

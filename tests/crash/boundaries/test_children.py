@@ -141,7 +141,9 @@ def mapped_children_blocking(x: int) -> list[int]:
 
 @workflow
 async def collected_children(x: int) -> list[str]:
-    return [type(one).__name__ for one in await map(picky_child, range(x), on_error="collect")]
+    return [
+        type(outcome).__name__ for outcome in await map(picky_child, range(x), on_error="collect")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,12 @@ def mapped_blocking(x: int) -> list[int]:
 
 @workflow
 async def mapped_collecting(x: int) -> list[str]:
-    return [str(one)[:30] for one in await map(fails_on_two, range(x), on_error="collect")]
+    return [str(outcome)[:30] for outcome in await map(fails_on_two, range(x), on_error="collect")]
 
 
 @workflow
 def mapped_collecting_blocking(x: int) -> list[str]:
-    return [str(one)[:30] for one in sync.map(fails_on_two, range(x), on_error="collect")]
+    return [str(outcome)[:30] for outcome in sync.map(fails_on_two, range(x), on_error="collect")]
 
 
 @pytest.mark.parametrize(

@@ -39,41 +39,41 @@ async def cannot_unbook(what: str) -> None:
 
 @workflow
 async def saga(x: int) -> int:
-    for what in ("flight", "hotel", "car"):
-        await book(what)
-        compensate(release if what == "hotel" else unbook, what)
+    for booking in ("flight", "hotel", "car"):
+        await book(booking)
+        compensate(release if booking == "hotel" else unbook, booking)
     return await broken(x)
 
 
 @workflow
 def saga_blocking(x: int) -> int:
-    for what in ("flight", "hotel", "car"):
-        book.sync(what)
-        sync.compensate(release, what)
+    for booking in ("flight", "hotel", "car"):
+        book.sync(booking)
+        sync.compensate(release, booking)
     return fails_on_two(x)
 
 
 @workflow
 async def saga_with_failing_undo(x: int) -> int:
-    for what in ("flight", "hotel", "car"):
-        await book(what)
-        compensate(cannot_unbook if what == "hotel" else unbook, what)
+    for booking in ("flight", "hotel", "car"):
+        await book(booking)
+        compensate(cannot_unbook if booking == "hotel" else unbook, booking)
     return await broken(x)
 
 
 @workflow(stop_undoing_on_failure=True)
 async def saga_that_stops(x: int) -> int:
-    for what in ("flight", "hotel", "car"):
-        await book(what)
-        compensate(cannot_unbook if what == "hotel" else unbook, what)
+    for booking in ("flight", "hotel", "car"):
+        await book(booking)
+        compensate(cannot_unbook if booking == "hotel" else unbook, booking)
     return await broken(x)
 
 
 @workflow
 async def saga_with_retried_undo(x: int) -> int:
-    for what in ("flight", "hotel"):
-        await book(what)
-        compensate(hardly_unbook, what)
+    for booking in ("flight", "hotel"):
+        await book(booking)
+        compensate(hardly_unbook, booking)
     return await broken(x)
 
 

@@ -15,13 +15,13 @@ from holdfast.errors import (
     RunFailed,
     UnknownChoice,
 )
-from tests.engine.gates.workflows import ask, opened, told
+from tests.engine.gates.workflows import answer_fields, ask, opened
 from tests.store.helpers import wait_until
 
 
 @workflow
 def ask_blocking(options: dict | None = None) -> dict:
-    return told(sync.gate("Ship it?", **(options or {})))
+    return answer_fields(sync.gate("Ship it?", **(options or {})))
 
 
 @pytest.mark.parametrize("flow", [ask, ask_blocking])
@@ -31,8 +31,8 @@ def test_the_answer_is_the_choice_and_knows_who_made_it(engine, flow):
     closed = engine.gates.decide(opened(engine, run), "yes", by="ann", feedback="looks good")
 
     assert (closed.status, closed.choice) == ("approved", "yes")
-    found = run.result(timeout=10)
-    assert (found["answer"], found["by"], found["feedback"], found["approved"]) == (
+    result = run.result(timeout=10)
+    assert (result["answer"], result["by"], result["feedback"], result["approved"]) == (
         "yes",
         "ann",
         "looks good",
@@ -48,8 +48,8 @@ def test_a_gate_without_options_is_approved_or_rejected(engine):
 
     engine.gates.reject(run.id, feedback="too dear")  # a run with one open gate stands for it
 
-    found = run.result(timeout=10)
-    assert (found["answer"], found["by"], found["status"], found["approved"]) == (
+    result = run.result(timeout=10)
+    assert (result["answer"], result["by"], result["status"], result["approved"]) == (
         "reject",
         "anonymous",
         "rejected",
@@ -68,14 +68,14 @@ def test_to_reject_what_has_no_option_for_it_fails_the_run_with_what_was_said(en
 
 def test_some_of_the_options_can_be_selected(engine):
     run = engine.start(ask, {"options": {"a": "The first", "b": "The second", "c": "The third"}})
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
     with pytest.raises(UnknownChoice):
-        engine.gates.approve(found, by="ann", selections=["a", "z"])
-    engine.gates.approve(found, by="ann", selections=["c", "a"])
+        engine.gates.approve(open_gate, by="ann", selections=["a", "z"])
+    engine.gates.approve(open_gate, by="ann", selections=["c", "a"])
 
     assert run.result(timeout=10)["selections"] == ["a", "c"]
-    assert [option.label for option in found.options] == [
+    assert [option.label for option in open_gate.options] == [
         "The first",
         "The second",
         "The third",
@@ -84,29 +84,29 @@ def test_some_of_the_options_can_be_selected(engine):
 
 def test_two_people_must_agree(engine):
     run = engine.start(ask, {"assignees": ["ann", "bob", "eve"], "quorum": 2, "exclude": ["eve"]})
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
-    assert engine.gates.approve(found, by="ann").status == "open"
+    assert engine.gates.approve(open_gate, by="ann").status == "open"
     with pytest.raises(AlreadyDecided, match="approve"):
-        engine.gates.reject(found, by="ann")
+        engine.gates.reject(open_gate, by="ann")
     with pytest.raises(NotYourGate, match="excluded"):
-        engine.gates.approve(found, by="eve")
+        engine.gates.approve(open_gate, by="eve")
     with pytest.raises(NotYourGate, match="ann, bob"):
-        engine.gates.approve(found, by="mallory")
-    assert engine.gates.approve(found, by="bob").status == "approved"
+        engine.gates.approve(open_gate, by="mallory")
+    assert engine.gates.approve(open_gate, by="bob").status == "approved"
     with pytest.raises(GateClosed, match="ann, bob"):
-        engine.gates.reject(found, by="bob")
+        engine.gates.reject(open_gate, by="bob")
 
     assert run.result(timeout=10)["people"] == [["ann", "approve"], ["bob", "approve"]]
 
 
 def test_a_role_may_decide(engine):
     run = engine.start(ask, {"roles": "finance"})
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
     with pytest.raises(NotYourGate):
-        engine.gates.approve(found, by="ann", roles=["sales"])
-    engine.gates.approve(found, by="ann", roles=["sales", "finance"])
+        engine.gates.approve(open_gate, by="ann", roles=["sales"])
+    engine.gates.approve(open_gate, by="ann", roles=["sales", "finance"])
 
     assert run.result(timeout=10)["by"] == "ann"
 
@@ -120,7 +120,11 @@ def test_the_same_question_twice_has_two_answers(engine):
     first_gate = opened(engine, run)
     engine.gates.approve(first_gate, by="ann")
     second = wait_until(
-        lambda: [one for one in engine.gates.list(run=run.id) if one.id != first_gate.id]
+        lambda: [
+            open_gate
+            for open_gate in engine.gates.list(run=run.id)
+            if open_gate.id != first_gate.id
+        ]
     )[0]
     engine.gates.reject(second, by="ann")
 
@@ -137,7 +141,7 @@ def test_gates_side_by_side_are_answered_in_any_order(engine):
         return list(await gather(gate("Left?"), gate("Right?")))
 
     run = engine.start(both)
-    gates = {one.prompt: one for one in opened(engine, run, 2)}
+    gates = {open_gate.prompt: open_gate for open_gate in opened(engine, run, 2)}
     with pytest.raises(GateNotFound, match="several"):
         engine.gates.approve(run.id)
     engine.gates.approve(gates["Right?"], by="ann")

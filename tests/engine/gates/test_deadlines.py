@@ -16,16 +16,16 @@ def test_a_deadline_is_counted_from_the_opening_and_survives_restarts(database, 
     options = {"poll": "1h", "session_ttl": "36500d", "idle_timeout": "0s", "clock": clock}
     with Engine(database, **options) as engine:
         run = engine.start(ask, {"timeout": "2h"})
-        found = opened(engine, run)
+        open_gate = opened(engine, run)
         waits(engine, run)
     clock.advance("90m")
     with Engine(database, **options) as engine:
-        assert engine.gates.get(found.id).deadline == found.opened_at + timedelta(hours=2)
+        assert engine.gates.get(open_gate.id).deadline == open_gate.opened_at + timedelta(hours=2)
         clock.advance("31m")
         with pytest.raises(RunFailed, match=GateExpired.__name__):
             ended(clock, engine.run(run.id))
         with pytest.raises(GateClosed, match="expired"):
-            engine.gates.approve(found, by="ann")
+            engine.gates.approve(open_gate, by="ann")
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_when_time_is_over_the_workflow_may_go_on(timed, clock, options, answer)
     waits(timed, run)
     clock.advance("2d")
 
-    found = ended(clock, run)
-    assert [found["choice"], found["answer"], found["approved"]] == answer
-    assert (found["expired"], found["by"]) == (True, None)
+    result = ended(clock, run)
+    assert [result["choice"], result["answer"], result["approved"]] == answer
+    assert (result["expired"], result["by"]) == (True, None)
 
 
 def test_people_are_reminded_and_it_is_escalated(timed, clock):
@@ -57,15 +57,19 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
     waits(timed, run)
     assert timed.gates.list(overdue=True) == timed.gates.list(mine="boss") == []
     clock.advance("1h")
-    found = later(clock, lambda: timed.gates.list(overdue=True))[0]
-    assert (found.reminded, found.assignees) == (1, ["ann"])
+    open_gate = later(clock, lambda: timed.gates.list(overdue=True))[0]
+    assert (open_gate.reminded, open_gate.assignees) == (1, ["ann"])
     clock.advance("2h")
-    found = later(clock, lambda: timed.gates.list(mine="boss"))[0]
-    assert (found.escalated, found.assignees, found.roles) == (1, ["ann", "boss"], ["head"])
+    open_gate = later(clock, lambda: timed.gates.list(mine="boss"))[0]
+    assert (open_gate.escalated, open_gate.assignees, open_gate.roles) == (
+        1,
+        ["ann", "boss"],
+        ["head"],
+    )
     waits(timed, run)
     clock.advance("10h")
-    later(clock, lambda: timed.gates.get(found).reminded == 2)
-    timed.gates.approve(found, by="boss")
+    later(clock, lambda: timed.gates.get(open_gate).reminded == 2)
+    timed.gates.approve(open_gate, by="boss")
 
     assert run.result(timeout=10)["by"] == "boss"
     kinds = [event.kind for event in run.history()]
@@ -77,7 +81,7 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
         "gate_closed",
         "run_completed",
     ]
-    assert [entry.kind for entry in timed.gates.entries(found)] == [
+    assert [entry.kind for entry in timed.gates.entries(open_gate)] == [
         "reminded",
         "escalated",
         "reminded",

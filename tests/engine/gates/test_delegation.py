@@ -10,21 +10,24 @@ from tests.engine.gates.workflows import ask, opened
 
 def test_a_decision_can_be_delegated_and_reassigned(engine):
     run = engine.start(ask, {"assignees": ["ann"]})
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
-    engine.gates.delegate(found, "bob", by="ann", reason="holiday")
-    assert (engine.gates.list(mine="ann"), [one.id for one in engine.gates.list(mine="bob")]) == (
+    engine.gates.delegate(open_gate, "bob", by="ann", reason="holiday")
+    assert (
+        engine.gates.list(mine="ann"),
+        [open_gate.id for open_gate in engine.gates.list(mine="bob")],
+    ) == (
         [],
-        [found.id],
+        [open_gate.id],
     )
-    engine.gates.reassign(found, roles=["finance"], by="root")
+    engine.gates.reassign(open_gate, roles=["finance"], by="root")
     assert engine.gates.list(mine="bob") == []
-    engine.gates.approve(found, by="carol", roles=["finance"])
+    engine.gates.approve(open_gate, by="carol", roles=["finance"])
 
     assert run.result(timeout=10)["by"] == "carol"
     log = [
         (entry.kind, entry.person, entry.names, entry.roles)
-        for entry in engine.gates.entries(found)
+        for entry in engine.gates.entries(open_gate)
     ]
     assert log[:2] == [("delegated", "ann", ["bob"], []), ("reassigned", "root", [], ["finance"])]
 
@@ -40,13 +43,13 @@ def test_a_withdrawn_gate_is_told_to_its_workflow(engine):
 
 def test_a_decision_is_about_the_data_that_it_was_shown(engine):
     run = engine.start(ask, {"data": {"rows": 10}, "quorum": 2})
-    found = opened(engine, run)
-    engine.gates.approve(found, by="ann", expect=found.hash)
+    open_gate = opened(engine, run)
+    engine.gates.approve(open_gate, by="ann", expect=open_gate.hash)
 
-    changed = engine.gates.update(found, {"rows": 10_000}, by="root")
+    changed = engine.gates.update(open_gate, {"rows": 10_000}, by="root")
 
     with pytest.raises(GateChanged):
-        engine.gates.approve(found, by="bob", expect=found.hash)
-    engine.gates.approve(found, by="bob", expect=changed.hash)
-    engine.gates.approve(found, by="ann", expect=changed.hash)
+        engine.gates.approve(open_gate, by="bob", expect=open_gate.hash)
+    engine.gates.approve(open_gate, by="bob", expect=changed.hash)
+    engine.gates.approve(open_gate, by="ann", expect=changed.hash)
     assert run.result(timeout=10)["people"] == [["bob", "approve"], ["ann", "approve"]]

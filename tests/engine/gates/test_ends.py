@@ -18,7 +18,7 @@ def test_a_gate_that_lost_a_race_is_withdrawn(engine):
     run = engine.start(race)
 
     assert run.result(timeout=10) == "quicker"
-    assert [one.status for one in engine.gates.list(run=run.id, status="any")] in (
+    assert [open_gate.status for open_gate in engine.gates.list(run=run.id, status="any")] in (
         [],
         ["withdrawn"],
     )
@@ -27,14 +27,14 @@ def test_a_gate_that_lost_a_race_is_withdrawn(engine):
 @pytest.mark.parametrize("force", [False, True])
 def test_a_cancelled_run_withdraws_its_gates(engine, force):
     run = engine.start(ask)
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
     waits(engine, run)
     run.cancel("not needed", force=force)
 
     wait_until(lambda: run.status == "cancelled")
-    assert engine.gates.get(found.id).status == "withdrawn"
+    assert engine.gates.get(open_gate.id).status == "withdrawn"
     with pytest.raises(GateClosed):
-        engine.gates.approve(found, by="ann")
+        engine.gates.approve(open_gate, by="ann")
     assert "gate_withdrawn" in [event.kind for event in run.history()]
 
 
@@ -55,15 +55,17 @@ def test_a_child_that_waits_for_people_is_explained_and_goes_with_its_parent(eng
 def test_a_replay_asks_again_only_what_had_no_answer(timed, clock):
     @workflow(name="asks_and_fails")
     async def asks() -> list:
-        one = await gate("First?")
+        first_answer = await gate("First?")
         two = await gate("Second?", timeout="1h")
-        return [one.by, two.by]
+        return [first_answer.by, two.by]
 
     run = timed.start(asks)
     waits(timed, run)
     timed.gates.approve(run.id, by="ann")
     second = wait_until(
-        lambda: [one for one in timed.gates.list(run=run.id) if one.prompt == "Second?"]
+        lambda: [
+            open_gate for open_gate in timed.gates.list(run=run.id) if open_gate.prompt == "Second?"
+        ]
     )[0]
     waits(timed, run)
     clock.advance("1h")
@@ -79,13 +81,13 @@ def test_a_replay_asks_again_only_what_had_no_answer(timed, clock):
 
 def test_a_replay_of_a_cancelled_run_opens_its_gate_anew(engine):
     run = engine.start(ask)
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
     waits(engine, run)
     run.cancel(force=True)
     engine.replay(run.id)
 
     again = opened(engine, run)
-    assert again.id != found.id
+    assert again.id != open_gate.id
     engine.gates.approve(again, by="ann")
     assert run.result(timeout=10)["by"] == "ann"
 
@@ -111,29 +113,31 @@ def test_a_replay_from_before_a_withdrawal_asks_anew(engine):
     )
 
     assert run.result(timeout=10) == "too late"
-    statuses = [one.status for one in engine.gates.list(run=run.id, status="any")]
+    statuses = [open_gate.status for open_gate in engine.gates.list(run=run.id, status="any")]
     assert (lost.status, set(statuses)) == ("withdrawn", {"withdrawn"})
 
 
 def test_many_who_decide_at_once_are_counted_one_by_one(database):
     with Engine(database) as engine:
         run = engine.start(ask, {"quorum": 3})
-        found = opened(engine, run)
+        open_gate = opened(engine, run)
         others = [Engine(database, workflows=[]) for _ in range(4)]
-        told: list[str] = []
+        statuses: list[str] = []
 
         def votes(place):
             for number in range(3):
                 try:
-                    told.append(others[place].gates.approve(found, by=f"{place} {number}").status)
+                    statuses.append(
+                        others[place].gates.approve(open_gate, by=f"{place} {number}").status
+                    )
                 except GateClosed:
-                    told.append("closed")
+                    statuses.append("closed")
 
         in_threads(*[lambda place=place: votes(place) for place in range(4)])
         for other in others:
             other.close()
 
-        assert sorted(told) == ["approved", *["closed"] * 9, "open", "open"]
+        assert sorted(statuses) == ["approved", *["closed"] * 9, "open", "open"]
         assert len(run.result(timeout=10)["people"]) == 3
         assert engine.database.check() == []
 
@@ -141,14 +145,16 @@ def test_many_who_decide_at_once_are_counted_one_by_one(database):
 def test_a_fork_asks_for_itself_what_is_open_and_keeps_what_was_answered(engine):
     @workflow(name="asks_then_asks")
     async def asks() -> list:
-        one = await gate("First?")
+        first_answer = await gate("First?")
         await note("between")
         two = await gate("Second?")
-        return [one.by, two.by]
+        return [first_answer.by, two.by]
 
     run = engine.start(asks)
     engine.gates.approve(opened(engine, run), by="ann")
-    wait_until(lambda: any(one.prompt == "Second?" for one in engine.gates.list(run=run.id)))
+    wait_until(
+        lambda: any(open_gate.prompt == "Second?" for open_gate in engine.gates.list(run=run.id))
+    )
     fork = engine.fork(run.id, from_step="gate#2")
     engine.gates.approve(opened(engine, fork), by="bob")
 
@@ -174,11 +180,11 @@ def test_what_is_rejected_can_be_undone(engine):
 def test_nothing_before_a_gate_runs_again(database):
     @workflow(name="steps_before_a_gate")
     async def steps() -> list:
-        one = await note("before")
+        noted = await note("before")
         answer = await gate("Go on?")
         two = await note("after")
         await sleep("1ms")
-        return [one, answer, two]
+        return [noted, answer, two]
 
     with Engine(database, workflows=[steps]) as engine:
         run = engine.start(steps)

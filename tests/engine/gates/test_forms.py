@@ -37,26 +37,26 @@ async def strict() -> int:
 
 def test_a_form_comes_back_as_its_model(engine):
     run = engine.start(refund)
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
-    assert found.form["$defs"]["Refund"]["required"] == ["amount"]
+    assert open_gate.form["$defs"]["Refund"]["required"] == ["amount"]
     with pytest.raises(WrongAnswer, match=r"\$\.amount"):
-        engine.gates.approve(found, by="ann", form={"amount": "much"})
+        engine.gates.approve(open_gate, by="ann", form={"amount": "much"})
     with pytest.raises(WrongAnswer, match="amount"):
-        engine.gates.approve(found, by="ann")
-    assert engine.gates.entries(found) == []
-    engine.gates.approve(found, by="ann", form=Refund(7))
+        engine.gates.approve(open_gate, by="ann")
+    assert engine.gates.entries(open_gate) == []
+    engine.gates.approve(open_gate, by="ann", form=Refund(7))
 
     assert run.result(timeout=10) == ["Refund", 7]
 
 
 def test_a_struct_with_limits_is_a_form(engine):
     run = engine.start(strict)
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
     with pytest.raises(WrongAnswer, match=r"\$\.amount"):
-        engine.gates.approve(found, by="ann", form={"amount": 0})
-    engine.gates.approve(found, by="ann", form={"amount": 3})
+        engine.gates.approve(open_gate, by="ann", form={"amount": 0})
+    engine.gates.approve(open_gate, by="ann", form={"amount": 3})
 
     assert run.result(timeout=10) == 3
 

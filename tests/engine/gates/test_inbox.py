@@ -16,8 +16,8 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
             "options": ["yes", "no"],
         },
     )
-    found = opened(engine, run)
-    engine.gates.decide(found, "yes", by="ann")
+    open_gate = opened(engine, run)
+    engine.gates.decide(open_gate, "yes", by="ann")
     waits(engine, run)
 
     why = engine.why(run.id)
@@ -28,8 +28,8 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
     )
     assert "gives up at" in why.reason
     assert (why.blockers[0].until, why.remedy) == (
-        found.deadline,
-        f"holdfast gates decide {found.id} yes --by NAME",
+        open_gate.deadline,
+        f"holdfast gates decide {open_gate.id} yes --by NAME",
     )
 
 
@@ -41,8 +41,8 @@ def test_an_inbox_with_pages(engine):
     assert {one.run for one in everything} == {run.id for run in runs}
     assert engine.gates.list(limit=2) == everything[:2]
     assert engine.gates.list(after=everything[1].id) == everything[2:]
-    assert {one.run for one in engine.gates.list(mine="ann", role="finance")} == {
+    assert {open_gate.run for open_gate in engine.gates.list(mine="ann", role="finance")} == {
         run.id for run in runs
     }
-    assert [one.run for one in engine.gates.list(role="finance")] == [runs[1].id]
+    assert [open_gate.run for open_gate in engine.gates.list(role="finance")] == [runs[1].id]
     assert engine.gates.list(workflow="ask", namespace="default") == everything

@@ -20,14 +20,14 @@ from tests.engine.gates.workflows import ask, opened, waits
 
 def test_a_link_answers_one_gate_in_one_way_once(engine):
     run = engine.start(ask, {"options": ["yes", "no"], "quorum": 2, "roles": ["finance"]})
-    found = opened(engine, run)
-    token = engine.gates.link(found, "yes", by="ann", roles=["finance"])
+    open_gate = opened(engine, run)
+    token = engine.gates.link(open_gate, "yes", by="ann", roles=["finance"])
 
     assert token not in repr(token)
     assert engine.gates.answer(token, feedback="by mail").status == "open"
     with pytest.raises(AlreadyDecided):
         engine.gates.answer(token)
-    engine.gates.approve(found, by="bob", roles=["finance"])
+    engine.gates.approve(open_gate, by="bob", roles=["finance"])
     with pytest.raises(GateClosed):
         engine.gates.answer(token)
 
@@ -62,7 +62,7 @@ def test_a_link_lapses_with_its_time_its_key_and_what_it_is_about(timed, clock):
 
 def test_a_link_that_could_answer_nothing_is_not_made(engine):
     run = engine.start(ask, {"options": ["yes", "no"], "assignees": ["ann"]})
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
 
     for error, choice, by, expires in [
         (UnknownChoice, "maybe", "ann", "1d"),
@@ -70,19 +70,19 @@ def test_a_link_that_could_answer_nothing_is_not_made(engine):
         (BadOption, "yes", "ann", "0s"),
     ]:
         with pytest.raises(error):
-            engine.gates.link(found, choice, by=by, expires=expires)
+            engine.gates.link(open_gate, choice, by=by, expires=expires)
 
 
 def test_a_token_for_something_else_answers_nothing(engine):
     from holdfast.core import tokens
 
     run = engine.start(ask)
-    found = opened(engine, run)
-    engine.gates.link(found, "approve", by="ann")
+    open_gate = opened(engine, run)
+    engine.gates.link(open_gate, "approve", by="ann")
     key = internals(engine).store.keys.all()[0]
     says = {
         "run": run.id,
-        "gate": found.id,
+        "gate": open_gate.id,
         "choice": "approve",
         "by": "ann",
         "roles": [],
@@ -93,4 +93,4 @@ def test_a_token_for_something_else_answers_nothing(engine):
         engine.gates.answer(tokens.sign(key, "signal", says))
     with pytest.raises(TokenRefused):
         engine.gates.answer(tokens.sign(key, "gate", {**says, "gate": "gone"}))
-    assert engine.gates.get(found).status == "open"
+    assert engine.gates.get(open_gate).status == "open"

@@ -56,26 +56,26 @@ def test_more_people_than_there_are_cannot_agree(engine):
 
 def test_bad_answers_are_refused_and_change_nothing(engine):
     run = engine.start(ask, {"options": ["yes", "no"]})
-    found = opened(engine, run)
+    open_gate = opened(engine, run)
     waits(engine, run)
-    before = (engine.gates.get(found), run.record)
+    before = (engine.gates.get(open_gate), run.record)
 
     for error, call in [
-        (UnknownChoice, lambda: engine.gates.decide(found, "perhaps", by="ann")),
-        (WrongAnswer, lambda: engine.gates.decide(found, "yes", by="ann", form={"a": 1})),
-        (BadOption, lambda: engine.gates.decide(found, "yes", by="")),
-        (BadOption, lambda: engine.gates.decide(found, 7, by="ann")),
+        (UnknownChoice, lambda: engine.gates.decide(open_gate, "perhaps", by="ann")),
+        (WrongAnswer, lambda: engine.gates.decide(open_gate, "yes", by="ann", form={"a": 1})),
+        (BadOption, lambda: engine.gates.decide(open_gate, "yes", by="")),
+        (BadOption, lambda: engine.gates.decide(open_gate, 7, by="ann")),
         (GateNotFound, lambda: engine.gates.decide("none", "yes", by="ann")),
         (GateNotFound, lambda: engine.gates.decide(None, "yes", by="ann")),
-        (BadOption, lambda: engine.gates.reassign(found)),
+        (BadOption, lambda: engine.gates.reassign(open_gate)),
         (BadOption, lambda: engine.gates.list(status="nonsense")),
-        (GateChanged, lambda: engine.gates.decide(found, "yes", by="ann", expect="0" * 64)),
+        (GateChanged, lambda: engine.gates.decide(open_gate, "yes", by="ann", expect="0" * 64)),
     ]:
         with pytest.raises(error):
             call()
 
-    assert (engine.gates.get(found), run.record) == before
-    assert engine.gates.entries(found) == []
+    assert (engine.gates.get(open_gate), run.record) == before
+    assert engine.gates.entries(open_gate) == []
 
 
 def test_gate_works_only_inside_a_workflow():

@@ -18,10 +18,10 @@ async def note(what: str) -> str:
 
 @workflow
 async def ask(options: dict | None = None, prompt: str = "Ship it?") -> dict:
-    return told(await gate(prompt, **(options or {})))
+    return answer_fields(await gate(prompt, **(options or {})))
 
 
-def told(answer: Answer) -> dict:
+def answer_fields(answer: Answer) -> dict:
     return {
         "answer": answer,
         "choice": answer.choice,
@@ -32,7 +32,7 @@ def told(answer: Answer) -> dict:
         "value": answer.value,
         "approved": bool(answer),
         "expired": answer.expired,
-        "people": [[one.by, one.choice] for one in answer.decisions],
+        "people": [[decision.by, decision.choice] for decision in answer.decisions],
     }
 
 

@@ -227,7 +227,7 @@ def test_the_same_for_asyncio(database):
                 await third.cancel(),
             ]
             put = [await fourth.delay("1h"), await fifth.suspend("go")]
-            assert [type(one) for one in put] == [Deferred, Deferred]
+            assert [type(answer) for answer in put] == [Deferred, Deferred]
             assert await first.complete(1) == answers[0]
             await engine.signal(runs[4].id, "go")
             (again,) = await leases.claim(wait="10s")

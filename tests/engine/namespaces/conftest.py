@@ -36,7 +36,7 @@ def things(theirs) -> Things:
         lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits.list(),
     )
     (open_gate,) = theirs.gates.list()
-    (wait,) = (one.id for one in theirs.waits.list(idle.id) if one.id is not None)
+    (wait,) = (each_wait.id for each_wait in theirs.waits.list(idle.id) if each_wait.id is not None)
     theirs.start("hush-spending", id="hush-spender", budget={"tokens": 5})
     flow = theirs.flows.create("hush-controller", "hush-goal", owner="hush-owner", id="hush-flow")
     graph = Graph("hush-graph-name")

@@ -305,7 +305,7 @@ async def settled(answer: Any) -> Any:
     if inspect.isawaitable(answer):
         answer = await answer
     if isinstance(answer, AsyncIterator):
-        return [one async for one in answer]
+        return [item async for item in answer]
     return list(answer) if inspect.isgenerator(answer) else answer
 
 

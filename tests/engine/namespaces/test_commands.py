@@ -125,9 +125,9 @@ database."""
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
-            found = command.get_command(click.Context(command), name)
-            assert found is not None
-            yield from commands(found, (*path, name))
+            subcommand = command.get_command(click.Context(command), name)
+            assert subcommand is not None
+            yield from commands(subcommand, (*path, name))
     if not isinstance(command, click.Group) or command.invoke_without_command:
         yield " ".join(path)
 

@@ -86,7 +86,10 @@ def test_an_engine_that_is_bound_to_none_sees_all(database, things):
         assert {run.namespace for run in engine.runs()} == {"hush-theirs"}
         assert engine.gates.get(things.gate).run == "hush-asked"
         assert engine.waits.token(things.wait) == things.token
-        assert {one.name for one in engine.events.subscriptions()} == {"hush-hook", "hush-reader"}
+        assert {subscription.name for subscription in engine.events.subscriptions()} == {
+            "hush-hook",
+            "hush-reader",
+        }
         assert len(engine.waits.list()) == 2
         assert engine.why(things.run).run == things.run
         assert engine.database.check() == []

@@ -58,8 +58,8 @@ def test_several_waits_are_met_together(engine):
     @workflow
     async def quorum() -> list[str]:
         waits = [await create_wait(name) for name in ("ann", "bob", "cy")]
-        found = await wait_for(count(2, *waits, distinct="waits"))
-        return [one.name for one in found.signals]
+        waited = await wait_for(count(2, *waits, distinct="waits"))
+        return [signal.name for signal in waited.signals]
 
     run = parked(engine, quorum)
     for name, effect in (("cy", "kept"), ("cy", "duplicate"), ("ann", "satisfied")):
@@ -86,7 +86,7 @@ def test_two_waits_side_by_side_share_nothing(engine):
     @workflow
     async def both() -> list[list[int]]:
         pair = await gather(wait_for(count(2, "vote")), wait_for(count(2, "vote")))
-        return [[one.id for one in found.signals] for found in pair]
+        return [[signal.id for signal in found.signals] for found in pair]
 
     run = parked(engine, both)
     for _ in range(4):
@@ -109,8 +109,8 @@ def test_payloads_are_read_by_type(engine):
 def test_a_signal_from_a_run_says_from_which(engine):
     @workflow
     async def poll() -> list[str]:
-        found = await wait_for(count(2, "vote", distinct="sources"))
-        return [str(one.source) for one in found.signals]
+        waited = await wait_for(count(2, "vote", distinct="sources"))
+        return [str(signal.source) for signal in waited.signals]
 
     @workflow
     async def speaker(to: str) -> None:

@@ -119,7 +119,7 @@ async def makes_a_token_in_the_copy() -> str:
 
 def test_a_run_that_continues_in_a_copy_makes_tokens_there(engine, tmp_path):
     run = parked(engine, makes_a_token_in_the_copy)
-    (wait,) = (one.id for one in engine.waits.list(run.id) if one.id is not None)
+    (wait,) = (each_wait.id for each_wait in engine.waits.list(run.id) if each_wait.id is not None)
     token = engine.waits.token(wait)
     engine.database.export(run.id, tmp_path / "copy.db")
     unseal(tmp_path / "copy.db")

@@ -15,15 +15,18 @@ async def undo(what: str) -> None:
     undone.append(what)
 
 
-def told(found: Waited) -> list[object]:
-    return [found.how, [(one.id, one.name, one.payload, one.source) for one in found.signals]]
+def waited_fields(waited: Waited) -> list[object]:
+    return [
+        waited.how,
+        [(signal.id, signal.name, signal.payload, signal.source) for signal in waited.signals],
+    ]
 
 
 @workflow
 async def order_desk(timeout: str = "3d", on_timeout: str = "fail") -> list[object]:
     compensate(undo, on_timeout)
     ready = all_of("paid", any_of("shipped", count(2, "vote", distinct="sources")))
-    return told(await wait_for(ready, timeout=timeout, on_timeout=on_timeout))
+    return waited_fields(await wait_for(ready, timeout=timeout, on_timeout=on_timeout))
 
 
 @workflow
@@ -31,7 +34,7 @@ def order_desk_plain(timeout: str = "3d", on_timeout: str = "fail") -> list[obje
     ready = sync.waits.all_of(
         "paid", sync.waits.any_of("shipped", sync.waits.count(2, "vote", distinct="sources"))
     )
-    return told(sync.waits.wait_for(ready, timeout=timeout, on_timeout=on_timeout))
+    return waited_fields(sync.waits.wait_for(ready, timeout=timeout, on_timeout=on_timeout))
 
 
 @workflow
@@ -39,15 +42,15 @@ async def callback(
     expires: str | None = None, timeout: str | None = None, on_timeout: str = "fail"
 ) -> object:
     wait = await create_wait("callback", expires=expires)
-    found = await wait_for(wait, timeout=timeout, on_timeout=on_timeout)
-    return [found.how, found.payload, found.by]
+    waited = await wait_for(wait, timeout=timeout, on_timeout=on_timeout)
+    return [waited.how, waited.payload, waited.by]
 
 
 @workflow
 async def late_callback() -> list[object]:
     wait = await create_wait("callback")
     await wait_signal("go")
-    return told(await wait_for(wait))
+    return waited_fields(await wait_for(wait))
 
 
 def parked(engine, workflow, *args):

@@ -20,14 +20,14 @@ def test_a_running_run_names_its_worker_and_its_last_event(bench):
     bench.advance("r1", Event(EventKind.STEP_COMPLETED, "charge", b"1"))
     bench.clock.advance("2s")
 
-    found = bench.why()
+    explanation = bench.why()
 
     assert (
-        found.reason
+        explanation.reason
         == "worker w1 (pid 77 on elsewhere) is at work on it; the last event is step_completed"
         " charge, 2s ago"
     )
-    assert found.since == bench.clock.now() - 2 * SECOND
+    assert explanation.since == bench.clock.now() - 2 * SECOND
 
 
 def test_a_run_that_has_just_begun_says_so(bench):
@@ -42,35 +42,35 @@ def test_a_step_that_takes_long_is_named(bench):
     bench.advance("r1", Event(EventKind.STEP_STARTED, "charge", attempt=2, started_at=begun))
     bench.clock.advance("5s")
 
-    found = bench.why()
+    explanation = bench.why()
 
     assert (
         "is at work on step 'charge' since 2026-01-01 00:00:00 UTC (5s ago), attempt 2"
-        in found.reason
+        in explanation.reason
     )
-    assert found.blockers[0].since == begun
+    assert explanation.blockers[0].since == begun
 
 
 def test_a_heartbeat_that_stopped_says_when_the_lease_ends(bench):
     bench.begun()
     bench.clock.advance("11s")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert "its heartbeat stopped at 2026-01-01 00:00:00 UTC (11s ago)" in found.reason
-    assert found.remedy == "holdfast tasks revoke r1"
-    assert "the lease ends at 2026-01-01 00:00:15 UTC (in 4s)" in found.reason
-    assert found.blockers[0].holder == "w1"
+    assert "its heartbeat stopped at 2026-01-01 00:00:00 UTC (11s ago)" in explanation.reason
+    assert explanation.remedy == "holdfast tasks revoke r1"
+    assert "the lease ends at 2026-01-01 00:00:15 UTC (in 4s)" in explanation.reason
+    assert explanation.blockers[0].holder == "w1"
 
 
 def test_a_dead_worker_and_nobody_else(bench):
     bench.begun()
     bench.clock.advance("1m")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason.startswith("worker w1 (pid 77 on elsewhere), which held it, is gone")
-    assert found.remedy == "holdfast worker MODULE"
+    assert explanation.reason.startswith("worker w1 (pid 77 on elsewhere), which held it, is gone")
+    assert explanation.remedy == "holdfast worker MODULE"
 
 
 def test_a_dead_worker_and_another_that_takes_over(bench):
@@ -78,10 +78,10 @@ def test_a_dead_worker_and_another_that_takes_over(bench):
     bench.clock.advance("1m")
     bench.worker("w2")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert kinds(found) == ["session", "ready"]
-    assert "worker w2" in found.blockers[1].text
+    assert kinds(explanation) == ["session", "ready"]
+    assert "worker w2" in explanation.blockers[1].text
 
 
 def test_a_process_that_is_gone_is_known_at_once(bench):

@@ -18,21 +18,23 @@ def test_a_ready_run_says_who_claims_it(bench):
     bench.start()
     bench.worker("w1")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.status == "pending"
-    assert found.reason == "it is ready: worker w1 (pid 77 on elsewhere) claims it in a moment"
-    assert found.blockers[0].holder == "w1"
-    assert found.remedy is None
+    assert explanation.status == "pending"
+    assert (
+        explanation.reason == "it is ready: worker w1 (pid 77 on elsewhere) claims it in a moment"
+    )
+    assert explanation.blockers[0].holder == "w1"
+    assert explanation.remedy is None
 
 
 def test_without_any_worker_it_says_how_to_start_one(bench):
     bench.start()
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason.startswith("no worker is alive")
-    assert found.remedy == "holdfast worker MODULE"
+    assert explanation.reason.startswith("no worker is alive")
+    assert explanation.remedy == "holdfast worker MODULE"
 
 
 def test_a_worker_that_died_is_named_when_none_is_alive(bench):
@@ -40,10 +42,10 @@ def test_a_worker_that_died_is_named_when_none_is_alive(bench):
     bench.worker("w1")
     bench.clock.advance("1m")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason.startswith("no worker is alive")
-    assert "worker w1 (pid 77 on elsewhere) is gone" in found.blockers[1].text
+    assert explanation.reason.startswith("no worker is alive")
+    assert "worker w1 (pid 77 on elsewhere) is gone" in explanation.blockers[1].text
 
 
 @pytest.mark.parametrize(
@@ -90,12 +92,12 @@ def test_what_nobody_serves_is_named_and_who_comes_near(bench, offer, run, nobod
     bench.worker("w1", **offer)
     bench.start(**run)
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert f"no live worker serves {nobody}" in found.reason
-    assert near in found.blockers[1].text
-    assert found.blockers[1].holder == "w1"
-    assert found.remedy == remedy
+    assert f"no live worker serves {nobody}" in explanation.reason
+    assert near in explanation.blockers[1].text
+    assert explanation.blockers[1].holder == "w1"
+    assert explanation.remedy == remedy
 
 
 def test_two_workers_that_serve_half_each_do_not_serve(bench):
@@ -103,9 +105,12 @@ def test_two_workers_that_serve_half_each_do_not_serve(bench):
     bench.worker("w2", lanes=["slow"])
     bench.start(lane="slow", capabilities=("gpu",))
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert "the lane slow, the namespace default, the capability gpu, all at once" in found.reason
+    assert (
+        "the lane slow, the namespace default, the capability gpu, all at once"
+        in explanation.reason
+    )
 
 
 def test_a_paused_lane_is_the_blocker(bench):
@@ -113,10 +118,10 @@ def test_a_paused_lane_is_the_blocker(bench):
     bench.do(SetLane(Lane(name="mail", paused=True)))
     bench.start(lane="mail")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason == "the lane mail is paused"
-    assert found.remedy == "holdfast lanes set mail --unpause"
+    assert explanation.reason == "the lane mail is paused"
+    assert explanation.remedy == "holdfast lanes set mail --unpause"
 
 
 def test_a_full_lane_names_who_holds_its_places(bench):
@@ -126,15 +131,15 @@ def test_a_full_lane_names_who_holds_its_places(bench):
     bench.claim()
     bench.start(lane="mail")
 
-    found = bench.why()
+    explanation = bench.why()
 
     assert (
-        found.reason
+        explanation.reason
         == "all 1 places of the lane mail are taken by r0 (worker w1, since 2026-01-01 00:00:00"
         " UTC)"
     )
-    assert found.blockers[0].holder == "r0"
-    assert found.remedy == "holdfast lanes set mail --concurrency 2"
+    assert explanation.blockers[0].holder == "r0"
+    assert explanation.remedy == "holdfast lanes set mail --concurrency 2"
 
 
 def test_a_closed_lane_says_so(bench):
@@ -152,14 +157,14 @@ def test_a_spent_rate_says_until_when(bench):
     bench.claim()
     bench.start(lane="mail")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason.startswith(
+    assert explanation.reason.startswith(
         "the lane mail has used its rate of 1/m; one more may begin at 2026-01-01 00:01:00 UTC"
         " (in 1m)"
     )
-    assert found.blockers[0].until == bench.clock.now() + 60 * SECOND
-    assert found.remedy == "holdfast lanes set mail --rate 2/m"
+    assert explanation.blockers[0].until == bench.clock.now() + 60 * SECOND
+    assert explanation.remedy == "holdfast lanes set mail --rate 2/m"
 
 
 def test_busy_workers_are_named(bench):
@@ -168,30 +173,30 @@ def test_busy_workers_are_named(bench):
     bench.claim()
     bench.start()
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason == "all workers that serve it are busy: w1 (1 of 1)"
-    assert found.remedy == "holdfast worker MODULE"
+    assert explanation.reason == "all workers that serve it are busy: w1 (1 of 1)"
+    assert explanation.remedy == "holdfast worker MODULE"
 
 
 def test_a_delayed_run_says_until_when(bench):
     bench.worker()
     bench.start(available_at=bench.clock.now() + 3600 * SECOND)
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason == "it may not begin before 2026-01-01 01:00:00 UTC (in 1h)"
-    assert kinds(found) == ["delay"]
-    assert found.remedy == "holdfast waits release r1"
+    assert explanation.reason == "it may not begin before 2026-01-01 01:00:00 UTC (in 1h)"
+    assert kinds(explanation) == ["delay"]
+    assert explanation.remedy == "holdfast waits release r1"
 
 
 def test_a_delayed_run_warns_that_nobody_will_serve_it(bench):
     bench.start(available_at=bench.clock.now() + 3600 * SECOND)
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert kinds(found) == ["delay", "worker"]
-    assert found.remedy == "holdfast worker MODULE"
+    assert kinds(explanation) == ["delay", "worker"]
+    assert explanation.remedy == "holdfast worker MODULE"
 
 
 def test_a_delay_that_has_passed_is_none(bench):
@@ -223,7 +228,7 @@ def test_a_holder_of_another_lane_is_near(bench):
     bench.start(lane="gpu", capabilities=("cuda",))
     bench.worker("render-1", workflows=None, lanes=["cpu"], capabilities=["cuda"])
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert "no live worker serves the lane gpu" in found.reason
-    assert "it serves only cpu of the lanes" in found.blockers[1].text
+    assert "no live worker serves the lane gpu" in explanation.reason
+    assert "it serves only cpu of the lanes" in explanation.blockers[1].text

@@ -24,11 +24,11 @@ def test_a_timer_says_how_long(bench):
     bench.begun()
     bench.park({"kind": "timer", "step": "sleep", "until": bench.clock.now() + 3600 * SECOND})
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.status == "waiting"
-    assert found.reason == "it sleeps until 2026-01-01 01:00:00 UTC (in 1h), step 'sleep'"
-    assert found.remedy == "holdfast waits release r1"
+    assert explanation.status == "waiting"
+    assert explanation.reason == "it sleeps until 2026-01-01 01:00:00 UTC (in 1h), step 'sleep'"
+    assert explanation.remedy == "holdfast waits release r1"
 
 
 def test_a_timer_that_is_due_with_no_worker_alive(bench):
@@ -36,11 +36,13 @@ def test_a_timer_that_is_due_with_no_worker_alive(bench):
     bench.park({"kind": "timer", "step": "sleep", "until": bench.clock.now() + 3600 * SECOND})
     bench.clock.advance("2h")
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert found.reason.startswith("no worker is alive")
-    assert "its timer is due since 2026-01-01 01:00:00 UTC (1h ago)" in found.blockers[-1].text
-    assert found.remedy == "holdfast worker MODULE"
+    assert explanation.reason.startswith("no worker is alive")
+    assert (
+        "its timer is due since 2026-01-01 01:00:00 UTC (1h ago)" in explanation.blockers[-1].text
+    )
+    assert explanation.remedy == "holdfast worker MODULE"
 
 
 def test_a_timer_that_is_due_and_a_worker_that_goes_on(bench):
@@ -55,10 +57,10 @@ def test_a_signal_names_the_command_that_sends_it(bench):
     bench.begun()
     bench.park({"kind": "signal", "step": "signal paid", "name": "paid", "until": None})
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert "waits for the signal 'paid'" in found.reason
-    assert found.remedy == "holdfast signal r1 paid"
+    assert "waits for the signal 'paid'" in explanation.reason
+    assert explanation.remedy == "holdfast signal r1 paid"
 
 
 def test_a_signal_with_a_timeout_says_when_it_gives_up(bench):
@@ -72,10 +74,10 @@ def test_a_signal_with_a_timeout_says_when_it_gives_up(bench):
         }
     )
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert "it gives up at 2026-01-02 00:00:00 UTC (in 1d)" in found.reason
-    assert found.remedy == "holdfast signal r1 'two words'"
+    assert "it gives up at 2026-01-02 00:00:00 UTC (in 1d)" in explanation.reason
+    assert explanation.remedy == "holdfast signal r1 'two words'"
 
 
 def test_a_signal_that_came_to_a_held_run_is_about_to_be_taken(bench):
@@ -83,10 +85,10 @@ def test_a_signal_that_came_to_a_held_run_is_about_to_be_taken(bench):
     bench.park({"kind": "signal", "step": "signal paid", "name": "paid", "until": None}, keep=True)
     bench.do(SignalRun("r1", "paid", b"1"))
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert kinds(found) == ["signal", "session"]
-    assert "is about to be taken" in found.reason
+    assert kinds(explanation) == ["signal", "session"]
+    assert "is about to be taken" in explanation.reason
 
 
 def test_a_retry_tells_the_error_and_the_time_left(bench):
@@ -98,14 +100,14 @@ def test_a_retry_tells_the_error_and_the_time_left(bench):
     )
     bench.park({"kind": "retry", "step": "charge", "until": until, "attempt": 2})
 
-    found = bench.why()
+    explanation = bench.why()
 
     assert (
-        found.reason
+        explanation.reason
         == "step 'charge' failed with ValueError: no route to bank; attempt 2 begins at 2026-01-01"
         " 00:00:30 UTC (in 30s)"
     )
-    assert found.remedy == "holdfast waits release r1"
+    assert explanation.remedy == "holdfast waits release r1"
 
     bench.do(ReleaseWait(run_id="r1", step="charge", payload=b"null"))
     assert bench.why().status == "pending"
@@ -118,14 +120,14 @@ def test_a_child_is_followed_to_its_own_blocker(bench):
     bench.claim()
     bench.park({"kind": "signal", "step": "signal paid", "name": "paid", "until": None}, id="r2")
 
-    found = bench.why()
+    explanation = bench.why()
 
     assert (
         "it waits for its child r2 (shop), which is waiting: it waits for the signal 'paid'"
-        in found.reason
+        in explanation.reason
     )
-    assert found.blockers[0].holder == "r2"
-    assert found.remedy == "holdfast signal r2 paid"
+    assert explanation.blockers[0].holder == "r2"
+    assert explanation.remedy == "holdfast signal r2 paid"
 
 
 def test_a_child_that_has_ended_blocks_nobody(bench):
@@ -157,13 +159,13 @@ def test_children_of_a_map_are_counted(bench):
     bench.park({"kind": "children", "step": "map pack", "open": 2, "of": 5}, keep=True)
     bench.do(SetLane(Lane(name="slow", paused=True)))
 
-    found = bench.why()
+    explanation = bench.why()
 
     assert (
         "it waits for the 5 children of step 'map pack'; 2 are open, such as r3, which is pending"
-        in found.reason
+        in explanation.reason
     )
-    assert found.remedy == "holdfast lanes set slow --unpause"
+    assert explanation.remedy == "holdfast lanes set slow --unpause"
 
 
 def test_several_waits_are_all_told(bench):
@@ -174,10 +176,10 @@ def test_several_waits_are_all_told(bench):
         {"kind": "signal", "step": "s", "name": "stop", "until": None},
     )
 
-    found = bench.why()
+    explanation = bench.why()
 
-    assert kinds(found) == ["timer", "signal"]
-    assert [blocker.remedy for blocker in found.blockers] == [
+    assert kinds(explanation) == ["timer", "signal"]
+    assert [blocker.remedy for blocker in explanation.blockers] == [
         "holdfast waits release r1",
         "holdfast signal r1 stop",
     ]

@@ -53,7 +53,9 @@ def faults(calls: list[Call]) -> list[str]:
     found = []
     for call in calls:
         accepted = inspect.signature(call.function).parameters
-        takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
+        takes_all = any(
+            parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted.values()
+        )
         for option, value in call.tries():
             assert takes_all or option in accepted, f"{call.name} has no {option}"
             error = raw(call.function, **{**call.sound, option: value})
@@ -92,12 +94,12 @@ class Awaited:
     async def _made(self, call: Callable[..., Any], args: Any, given: Any) -> Any:
         made = call(*_bare(args), **_bare(given))
         if hasattr(made, "__aiter__") and not hasattr(made, "page"):
-            return [one async for one in made]
+            return [item async for item in made]
         return await made if inspect.isawaitable(made) else made
 
     def _told(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._told(one) for one in value]
+            return [self._told(item) for item in value]
         return Awaited(value, self._loop) if type(value).__name__.startswith("Async") else value
 
 

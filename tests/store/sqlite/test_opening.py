@@ -109,7 +109,7 @@ class TestOpening:
             pytest.raises(StoreCorrupt),
             closing(Store(SqliteDatabase(path, driver=driver))) as store,
         ):
-            assert [found for found in store.check() if "damaged" in found]
+            assert [problem for problem in store.check() if "damaged" in problem]
             store.runs.counts()
 
     def test_a_newer_schema_is_refused(self, store, path, driver):
