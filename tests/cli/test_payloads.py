@@ -135,7 +135,7 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
         (["--max-size", "much"], "not a size", 2),
         (["--max-size", "-5MB"], "not a size", 2),
         (["--older-than", "soon"], "duration", 2),
-        (["--older-than", "1d", "--what", "dreams"], "dreams", 2),
+        (["--older-than", "1d", "--target", "dreams"], "dreams", 2),
         (["--older-than", "1d", "--status", "running"], "finished", 2),
     ],
 )
@@ -158,7 +158,7 @@ def test_sizes_are_read_and_written(call, keys):
 
 def test_a_change_of_a_rule_keeps_the_settings_that_are_not_named(call, keys):
     call.run("shop.py:parcel", '"a"')
-    first = ["--workflow", "parcel", "--status", "failed", "--what", "events"]
+    first = ["--workflow", "parcel", "--status", "failed", "--target", "events"]
     (rule,) = call.json("db", "retention", "set", "old", *first, "--older-than", "30d")
 
     (changed,) = call.json("db", "retention", "set", "old", "--keep-last", "5")

@@ -445,9 +445,9 @@ MISFITS: list[tuple[bytes, Any, str]] = [
 @pytest.mark.parametrize(("data", "kind", "why"), MISFITS, ids=kind_of)
 def test_data_that_does_not_fit_is_of_the_wrong_type(data: bytes, kind: Any, why: str) -> None:
     with pytest.raises(WrongType) as refused:
-        codec.decode(data, kind, what="the result")
+        codec.decode(data, kind, label="the result")
 
-    assert refused.value.facts["what"] == "the result"
+    assert refused.value.facts["value"] == "the result"
     assert why in str(refused.value.facts["why"])
     assert "\n" not in str(refused.value)
 
@@ -482,9 +482,9 @@ def test_plain_data_that_does_not_fit_is_of_the_wrong_type(
 )
 def test_what_is_not_json_is_bad_data(data: bytes, kind: Any) -> None:
     with pytest.raises(BadData) as refused:
-        codec.decode(data, kind, what="the result")
+        codec.decode(data, kind, label="the result")
 
-    assert refused.value.facts["what"] == "the result"
+    assert refused.value.facts["value"] == "the result"
 
 
 @dataclasses.dataclass
@@ -565,5 +565,5 @@ def test_pydantic_is_never_imported() -> None:
 
 def refusal(value: object) -> str:
     with pytest.raises(NotEncodable) as refused:
-        codec.encode(value, what="order")
+        codec.encode(value, label="order")
     return str(refused.value.facts["value"])

@@ -105,7 +105,7 @@ def test_without_retries_an_error_is_final() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Fail("no"), NotEncodable(value="x"), WrongType(what="x", why="y")]
+    "error", [Fail("no"), NotEncodable(value="x"), WrongType(value="x", why="y")]
 )
 def test_some_errors_are_never_retried(error: Exception) -> None:
     assert decide(STEADY, error, 1, 0.5) is None

@@ -132,7 +132,7 @@ def test_a_call_that_does_not_fit_is_refused_with_the_name_of_the_function(
     with pytest.raises(WrongType) as refused:
         Signature(checkout).encode_args(codec, args, kwargs)
 
-    assert refused.value.facts["what"] == "checkout()"
+    assert refused.value.facts["value"] == "checkout()"
     assert why in str(refused.value.facts["why"])
 
 
@@ -164,12 +164,12 @@ class Moody:
 
     name = "moody"
 
-    def encode(self, value: object, what: str = "value") -> bytes:
+    def encode(self, value: object, label: str = "value") -> bytes:
         if isinstance(value, tuple):
             raise NotEncodable(value="all of it")
         return b""
 
-    def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
+    def decode(self, data: bytes, type: object = Any, label: str = "value") -> Any:
         return [1]
 
 
@@ -203,7 +203,7 @@ def test_stored_arguments_that_do_not_fit_are_refused_by_name(data: bytes, what:
     with pytest.raises(WrongType) as refused:
         Signature(typed).decode_args(codec, data)
 
-    assert refused.value.facts["what"] == what
+    assert refused.value.facts["value"] == what
 
 
 def test_arguments_written_by_hand_may_all_be_named() -> None:

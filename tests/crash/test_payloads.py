@@ -204,7 +204,7 @@ def test_retention_of_runs_and_of_their_histories(database):
     clock = VirtualClock()
     results, live = fill(database, clock)
     engine = open_again(database, clock)
-    engine.retention.set("thin", what="events", older_than="1h")
+    engine.retention.set("thin", target="events", older_than="1h")
     engine.close()
 
     def check(engine):

@@ -360,10 +360,10 @@ def test_bytes_that_begin_like_a_sealed_value_come_back_as_they_were(database):
     class Odd:
         name = "odd"
 
-        def encode(self, value, what="value"):
-            return b"\x00" + holdfast.core.codec.JsonCodec().encode(value, what)
+        def encode(self, value, label="value"):
+            return b"\x00" + holdfast.core.codec.JsonCodec().encode(value, label)
 
-        def decode(self, data, type=None, what="value"):
+        def decode(self, data, type=None, label="value"):
             assert data[:1] == b"\x00"
             return holdfast.core.codec.JsonCodec().decode(data[1:])
 

@@ -145,7 +145,7 @@ def test_a_live_tree_is_never_touched(engine, clock):
     run.result(timeout=20)
     clock.advance("1d")
     engine.retention.set("all", older_than=0)
-    engine.retention.set("all events", older_than=0, what="events")
+    engine.retention.set("all events", older_than=0, target="events")
 
     assert (engine.retention.apply(), len(left(engine))) == (0, 2)
     child = next(one for one in engine.runs() if one.workflow == "retention.patient")
@@ -157,7 +157,7 @@ def test_a_live_tree_is_never_touched(engine, clock):
 
 def test_a_history_goes_while_the_result_stays(engine, clock):
     (run_id,) = run_some(engine, clock, 1)
-    engine.retention.set("thin", what="events", older_than="1s")
+    engine.retention.set("thin", target="events", older_than="1s")
 
     assert engine.retention.apply() == 1
     assert engine.run(run_id).result(timeout=5) == 0
@@ -177,7 +177,7 @@ def test_rules_can_be_listed_replaced_and_removed(engine, clock):
     assert engine.retention.list() == [
         RetentionRuleView(
             name="old",
-            what="runs",
+            target="runs",
             workflow="retention.short_lived",
             status=["completed", "failed"],
             older_than=timedelta(days=30),
@@ -208,8 +208,8 @@ def test_rules_can_be_listed_replaced_and_removed(engine, clock):
         ({"older_than": 1, "status": "running"}, BadOption),
         ({"older_than": 1, "status": "happy"}, BadOption),
         ({"older_than": 1, "workflow": "nobody_knows"}, UnknownWorkflow),
-        ({"older_than": 1, "what": "dreams"}, BadOption),
-        ({"max_bytes": 1, "what": "events"}, BadOption),
+        ({"older_than": 1, "target": "dreams"}, BadOption),
+        ({"max_bytes": 1, "target": "events"}, BadOption),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused_and_not_written(engine, options, error):
@@ -301,7 +301,7 @@ def test_frames_go_while_the_run_its_history_and_its_result_stay(engine, clock):
     run = engine.start(speaking, 3)
     assert run.result(timeout=20) == 3
     clock.advance("1m")
-    engine.retention.set("quiet", what="frames", older_than="1s")
+    engine.retention.set("quiet", target="frames", older_than="1s")
 
     assert len(engine.streams.read(run.id)) == 3
     assert engine.retention.apply() == 1

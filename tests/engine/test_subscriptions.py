@@ -645,9 +645,45 @@ def test_a_webhook_is_added_once(engine):
     secret = engine.webhooks.set("hook", "http://127.0.0.1:1/", secret="s" * 20)
 
     assert engine.webhooks.set("hook", "http://127.0.0.1:1/") == secret == "s" * 20
+    assert len(engine.webhooks.list()) == 1
+    engine.events.consume("reader", lambda events, connection: None)
     with pytest.raises(SubscriptionExists):
-        engine.webhooks.set("hook", "http://127.0.0.1:2/")
+        engine.webhooks.set("reader", "http://127.0.0.1:2/")
+    with pytest.raises(SubscriptionNotFound, match="needs a URL"):
+        engine.webhooks.set("without")
     with pytest.raises(SubscriptionNotFound):
         engine.webhooks.dead_letters("other")
     with pytest.raises(SubscriptionNotFound):
         engine.webhooks.redeliver("other")
+
+
+def test_a_webhook_keeps_the_settings_that_a_call_does_not_name(engine):
+    filters = {"kind": "completions", "workflow": "order", "tags": {"shop": "north"}}
+    secret = engine.webhooks.set("hook", "http://127.0.0.1:1/", attempts=5, **filters)
+    before = engine.webhooks.get("hook")
+
+    assert engine.webhooks.set("hook", workflow=None, kind="steps") == secret
+    engine.webhooks.set("hook", "http://127.0.0.1:2/", after="beginning")
+    after = engine.webhooks.get("hook")
+
+    assert (after.url, after.attempt_limit) == ("http://127.0.0.1:2/", 5)
+    assert (after.which.get("workflow"), after.which["tags"]) == (None, {"shop": "north"})
+    assert "step_completed" in after.which["kind"] and "run_completed" not in after.which["kind"]
+    assert (after.cursor, after.created_at) == (before.cursor, before.created_at)
+    assert engine.webhooks.set("hook", secret="n" * 20) == "n" * 20
+    assert engine.webhooks.set("hook", attempts=2) == "n" * 20
+    assert engine.webhooks.get("hook").attempt_limit == 2
+
+
+def test_another_url_is_used_for_the_event_that_could_not_be_delivered(database, receiver):
+    clock = VirtualClock()
+    with Engine(database, clock=clock, shutdown_timeout=1) as engine:
+        engine.webhooks.set("hook", "http://127.0.0.1:1/", kind="completions")
+        (first,) = run_some(engine, 1)
+        wait_until(engine, lambda: engine.webhooks.get("hook").attempts > 0)
+
+        engine.webhooks.set("hook", receiver.url)
+
+        receiver.wait(1)
+        assert receiver.events() == [(first, 2)]
+        wait_until(engine, lambda: engine.webhooks.get("hook").attempts == 0)

@@ -13,7 +13,7 @@ from holdfast.core.subscriptions import BEGINNING, NOW, EventCursor, EventFilter
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
 from holdfast.store.store import Store
-from holdfast.store.subscriptions.operations import AddSubscription, Consume, Consumed, MoveCursor
+from holdfast.store.subscriptions.operations import AddCursor, Consume, Consumed, MoveCursor
 from tests.store.helpers import advance, new, session, wait_until
 
 APPEND = (
@@ -177,7 +177,7 @@ def test_a_restored_database_tells_its_events_again_to_whoever_read_there(
 ):
     """The numbers of transactions are those of another server, and far ahead."""
     store.apply([advance("a"), advance("b")])
-    store.apply([AddSubscription("me", "cursor", EventFilter(), BEGINNING)])
+    store.apply([AddCursor("me", EventFilter(), BEGINNING)])
     reader = Reader(store)
     assert len(reader.read()) == 2
     store.apply([MoveCursor("me", reader.place)])

@@ -75,7 +75,7 @@ class GraphValues:
             raise NotEncodable(
                 value=name, why=f"the state does not name this type: use run(..., types=[{name}])"
             )
-        return {f"{_MARK}type": [name, msgspec.json.decode(_CODEC.encode(value, what=name))]}
+        return {f"{_MARK}type": [name, msgspec.json.decode(_CODEC.encode(value, label=name))]}
 
     def restore(self, data: Any) -> Any:
         """Return the value that was stored. Raises BadData."""

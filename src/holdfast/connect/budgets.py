@@ -48,7 +48,7 @@ class AsyncBudgets:
                 parts.store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
             )
 
-        await self._calls.commit(make_request)
+        await self._calls.call(lambda parts: parts.merge(lambda: make_request(parts)))
 
     async def get(self, name: str) -> BudgetView:
         """Return a budget. Raises BudgetNotFound, NamespaceBound."""

@@ -40,7 +40,7 @@ from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.flows import FlowService
 from holdfast.service.gates import GateService
 from holdfast.service.graphs import GraphService
-from holdfast.service.requests import Request
+from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
 from holdfast.service.schedules import ScheduleService
 from holdfast.service.starts import StartService
@@ -49,7 +49,7 @@ from holdfast.service.subscriptions import SubscriptionService
 from holdfast.service.tasks.service import TaskService
 from holdfast.store.clear_values import GUARDED
 from holdfast.store.clock import Clock
-from holdfast.store.database import CheckProgress, Operation
+from holdfast.store.database import CheckProgress, Operation, SettingsChanged
 from holdfast.store.installation import ENCRYPTION
 from holdfast.store.payloads.operations import EncryptStore
 from holdfast.store.schedules.operations import PauseSchedule, SetSchedule
@@ -159,6 +159,15 @@ class Components:
         if self.closed:
             raise EngineClosed(database=self.store.url)
         return request.decode(self.writer.call(self.sealer.seal(request.op)))
+
+    def merge(self, make_request: Callable[[], Request[T]]) -> T:
+        """Commit a request that merges settings with the stored ones, and return its decoded
+        answer. If these have changed meanwhile, make the request again. Raises EngineClosed."""
+        while True:
+            request = make_request()
+            answer = self.commit(Request(request.op, identity))
+            if not isinstance(answer, SettingsChanged):
+                return request.decode(answer)
 
     def commit_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
         """Commit several requests together, and return their answers; the answer of a refused

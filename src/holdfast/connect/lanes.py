@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
@@ -38,18 +39,17 @@ class AsyncLanes:
         are the weights of the shares. A *paused* lane starts no runs; a *draining* lane accepts no
         new runs. Raises BadOption, NamespaceBound.
         """
-        await self._calls.commit(
-            lambda parts: lanes.set_lane(
-                parts.client,
-                name,
-                concurrency=concurrency,
-                rate=rate,
-                paused=paused,
-                per_share=per_share,
-                rate_per_share=rate_per_share,
-                weights=weights,
-                draining=draining,
-            )
+        settings: dict[str, Any] = {
+            "concurrency": concurrency,
+            "rate": rate,
+            "paused": paused,
+            "per_share": per_share,
+            "rate_per_share": rate_per_share,
+            "weights": weights,
+            "draining": draining,
+        }
+        await self._calls.call(
+            lambda parts: parts.merge(lambda: lanes.set_lane(parts.client, name, **settings))
         )
 
     async def get(self, name: str) -> LaneView:

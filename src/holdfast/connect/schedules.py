@@ -90,7 +90,7 @@ class AsyncSchedules:
         def set_schedule(parts: Components) -> ScheduleView:
             if workflow is not None:
                 parts.know(workflow)
-            return views.of(parts.commit(parts.schedules.set(name, workflow, options)))
+            return views.of(parts.merge(lambda: parts.schedules.set(name, workflow, options)))
 
         return await self._calls.call(set_schedule)
 

@@ -23,15 +23,15 @@ PLAIN = (Any, object, None, type(None), inspect.Parameter.empty)
 
 
 class Codec(Protocol):
-    """Convert values to stored bytes and back. *what* names the value in error messages."""
+    """Convert values to stored bytes and back. *label* names the value in error messages."""
 
     name: str
 
-    def encode(self, value: object, what: str = "value") -> bytes:
+    def encode(self, value: object, label: str = "value") -> bytes:
         """Return *value* as bytes. Raises NotEncodable."""
         ...
 
-    def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
+    def decode(self, data: bytes, type: object = Any, label: str = "value") -> Any:
         """Return *data* as a value of *type*. Raises WrongType, BadData."""
         ...
 
@@ -41,7 +41,7 @@ class JsonCodec:
 
     name = "json"
 
-    def encode(self, value: object, what: str = "value") -> bytes:
+    def encode(self, value: object, label: str = "value") -> bytes:
         """Return *value* as JSON. Raises NotEncodable, also for NaN and infinity, which JSON
         cannot represent."""
         try:
@@ -49,38 +49,38 @@ class JsonCodec:
         except MemoryError:
             raise
         except Exception as error:
-            raise NotEncodable(value=_location_and_reason(value, what, error)) from error
+            raise NotEncodable(value=_location_and_reason(value, label, error)) from error
         # msgspec writes NaN as null, so only data with a null can hide one: saves the search
-        if b"null" in data and value is not None and (nan := _hidden_nan(value, what)):
+        if b"null" in data and value is not None and (nan := _hidden_nan(value, label)):
             raise NotEncodable(value=nan)
         return data
 
-    def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
+    def decode(self, data: bytes, type: object = Any, label: str = "value") -> Any:
         """Return JSON as a value of *type*, or as plain data. Raises WrongType, BadData."""
         try:
             return _reader(type).read(data)
         except MemoryError:
             raise
         except Exception as error:
-            raise _decode_error(data, what, error) from error
+            raise _decode_error(data, label, error) from error
 
 
-def fit(value: object, kind: object, what: str = "value") -> Any:
+def fit(value: object, kind: object, label: str = "value") -> Any:
     """Convert plain data to a value of *kind*, by the rules of `decode`. Raises WrongType."""
     try:
         return _reader(kind).fit(value)
     except MemoryError:
         raise
     except Exception as error:
-        raise WrongType(what=what, why=_error_text(error)) from error
+        raise WrongType(value=label, why=_error_text(error)) from error
 
 
-def check_type(kind: object, what: str = "value") -> None:
+def check_type(kind: object, label: str = "value") -> None:
     """Raise WrongType if stored values cannot be decoded as this type, such as `bytes | str`."""
     try:
         _reader(kind)
     except Exception as error:
-        raise WrongType(what=what, why=_error_text(error)) from error
+        raise WrongType(value=label, why=_error_text(error)) from error
 
 
 def same(value: object, kind: object = Any) -> bool:
@@ -164,7 +164,7 @@ def _from_plain(kind: Any, value: object) -> object:
     return value
 
 
-def _hidden_nan(value: object, what: str) -> str | None:
+def _hidden_nan(value: object, label: str) -> str | None:
     """Return the location of a NaN or infinity that msgspec wrote as null, if there is one.
 
     MessagePack, which is as fast, can represent such floats: searching its bytes saves walking the
@@ -175,22 +175,22 @@ def _hidden_nan(value: object, what: str) -> str | None:
         may_have_nan = True
     if not may_have_nan:
         return None
-    return encoding_errors.find(value, what, _encoder.encode)
+    return encoding_errors.find(value, label, _encoder.encode)
 
 
-def _location_and_reason(value: object, what: str, error: Exception) -> str:
-    location = encoding_errors.find(value, what, _encoder.encode)
+def _location_and_reason(value: object, label: str, error: Exception) -> str:
+    location = encoding_errors.find(value, label, _encoder.encode)
     if location is None and isinstance(error, RecursionError):
-        return f"{what}: nested too deep"
-    return location or f"{what}: {type(value).__name__}: {error}"
+        return f"{label}: nested too deep"
+    return location or f"{label}: {type(value).__name__}: {error}"
 
 
-def _decode_error(data: bytes, what: str, error: Exception) -> BadData | WrongType:
+def _decode_error(data: bytes, label: str, error: Exception) -> BadData | WrongType:
     try:
         _plain.decode(data)
     except Exception as invalid_json:
-        return BadData(what=what, why=_error_text(invalid_json))
-    return WrongType(what=what, why=_error_text(error))
+        return BadData(value=label, why=_error_text(invalid_json))
+    return WrongType(value=label, why=_error_text(error))
 
 
 def _error_text(error: Exception) -> str:

@@ -23,12 +23,12 @@ Part = tuple[str, object]
 """The label of a part within its container, such as ``[2]`` or ``.name``, and the part."""
 
 
-def find(value: object, what: str, encode: Callable[[object], object]) -> str | None:
+def find(value: object, label: str, encode: Callable[[object], object]) -> str | None:
     """Return the location and the fault of the first part of *value* that *encode* refuses or that
     is a float but not finite; None if there is no such part."""
     labels: list[str] = []
     ancestors: dict[int, object] = {}
-    walks: list[Iterator[Part]] = [iter([(what, value)])]
+    walks: list[Iterator[Part]] = [iter([(label, value)])]
     while walks:
         for label, part in walks[-1]:
             if fault := "refers to itself" if id(part) in ancestors else _fault(part, encode):

@@ -10,7 +10,7 @@ class RetentionRule(msgspec.Struct, kw_only=True):
     microseconds; ``workflow`` and ``statuses`` select runs as in a filter."""
 
     name: str
-    what: str = "runs"
+    target: str = "runs"
     workflow: str | None = None
     statuses: tuple[str, ...] = ()
     older_than: int | None = None

@@ -70,7 +70,7 @@ class Signature:
         """Return the arguments to call the function with; defaults are left to the function.
 
         Raises WrongType, BadData."""
-        stored = codec.decode(data, what=f"the arguments of {self.name}()")
+        stored = codec.decode(data, label=f"the arguments of {self.name}()")
         args, kwargs = self._bound(*self._split(stored))
         if self._untyped or (not kwargs and self._has_types(args)):
             return args, kwargs
@@ -104,7 +104,7 @@ class Signature:
 
     def decode_result(self, codec: Codec, data: bytes) -> Any:
         """Return a stored result as the annotated return type. Raises WrongType, BadData."""
-        return codec.decode(data, self.return_type, what=f"the result of {self.name}()")
+        return codec.decode(data, self.return_type, label=f"the result of {self.name}()")
 
     def check_types(self) -> None:
         """Raise WrongType if stored values cannot be decoded as one of the annotations, so that the
@@ -122,7 +122,7 @@ class Signature:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise WrongType(what=f"{self.name}()", why=str(error)) from None
+            raise WrongType(value=f"{self.name}()", why=str(error)) from None
         return bound.args, bound.kwargs
 
     def _split(self, stored: object) -> tuple[Args, Kwargs]:
@@ -134,7 +134,7 @@ class Signature:
             if isinstance(args, list) and isinstance(kwargs, dict):
                 return tuple(args), kwargs
         raise WrongType(
-            what=f"the arguments of {self.name}()",
+            value=f"the arguments of {self.name}()",
             why='expected an array, or an object of "args" and "kwargs"',
         )
 
@@ -156,7 +156,7 @@ class Signature:
         """Encode the arguments one by one, so that the error names the one that fails."""
         for name, value in [*zip(self._names_by_position(), args, strict=False), *kwargs.items()]:
             try:
-                codec.encode(value, what=name)
+                codec.encode(value, label=name)
             except NotEncodable as error:
                 raise NotEncodable(**error.facts, function=self.name) from error
 
@@ -186,8 +186,8 @@ class _Resolver:
 def encode_arguments(codec: Codec, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """Return the arguments of a call without a known signature as bytes. Raises NotEncodable."""
     if kwargs:
-        return codec.encode({"args": list(args), "kwargs": dict(kwargs)}, what="the arguments")
-    return codec.encode(list(args), what="the arguments")
+        return codec.encode({"args": list(args), "kwargs": dict(kwargs)}, label="the arguments")
+    return codec.encode(list(args), label="the arguments")
 
 
 def _accepts_anything(kind: object) -> bool:

@@ -9,15 +9,15 @@ import msgspec
 from holdfast.errors import RowDamaged
 
 
-def decode_stored(data: bytes, what: str, kind: Any = Any) -> Any:
-    """Return stored JSON as *kind*. *what* names its origin in the error. Raises RowDamaged."""
+def decode_stored(data: bytes, label: str, kind: Any = Any) -> Any:
+    """Return stored JSON as *kind*. *label* names its origin in the error. Raises RowDamaged."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RowDamaged(what=what, why=str(error)) from error
+        raise RowDamaged(value=label, why=str(error)) from error
 
 
-def object_of(data: bytes | None, what: str) -> dict[str, Any]:
+def object_of(data: bytes | None, label: str) -> dict[str, Any]:
     """Return a stored JSON object, empty if nothing is stored. Raises RowDamaged."""
-    fields: dict[str, Any] = decode_stored(data or b"{}", what, dict[str, Any])
+    fields: dict[str, Any] = decode_stored(data or b"{}", label, dict[str, Any])
     return fields

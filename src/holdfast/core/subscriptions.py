@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.events import EventKind
-from holdfast.core.text import is_storable
+from holdfast.core.text import is_storable, plain_text
 from holdfast.core.validation import checked_tags
 from holdfast.errors import BadCursor, BadOption
 
@@ -151,26 +151,36 @@ class DeadLetter(msgspec.Struct):
     again: bool = False
 
 
+FILTER_FIELDS = {
+    "workflow": "workflow",
+    "namespace": "namespace",
+    "run": "run_id",
+    "kind": "kinds",
+    "tags": "tags",
+}
+"""The fields of a filter, by the options that set them."""
+
+
 def which_from(filters: Mapping[str, Any]) -> EventFilter:
     """Return the filter for options as users write them. Raises BadOption."""
-    known = ("workflow", "namespace", "run", "kind", "tags")
-    unknown = [name for name in filters if name not in known]
+    unknown = [name for name in filters if name not in FILTER_FIELDS]
     if unknown:
-        raise BadOption(option=unknown[0], known=", ".join(known))
-    for name in ("workflow", "namespace", "run"):
-        value = filters.get(name)
-        if value is not None and (
-            not isinstance(value, str) or not value or not is_storable(value)
-        ):
-            raise BadOption(option=name, value=value, why="it must be a name")
-    texts = dict(sorted(checked_tags(filters.get("tags")).items()))
+        raise BadOption(option=unknown[0], known=", ".join(FILTER_FIELDS))
     return EventFilter(
-        filters.get("workflow"),
-        filters.get("namespace"),
-        filters.get("run"),
+        _checked_name("workflow", filters.get("workflow")),
+        _checked_name("namespace", filters.get("namespace")),
+        _checked_name("run", filters.get("run")),
         _kinds(filters.get("kind")),
-        texts,
+        dict(sorted(checked_tags(filters.get("tags")).items())),
     )
+
+
+def _checked_name(option: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or not is_storable(value):
+        raise BadOption(option=option, value=value, why="it must be a name")
+    return plain_text(value)
 
 
 def _kinds(value: Any) -> tuple[str, ...] | None:

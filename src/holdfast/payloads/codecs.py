@@ -60,13 +60,13 @@ class _Around:
         self.cipher: Cipher | None = getattr(self._codec, "cipher", None)
         self.packing: Compression | None = getattr(self._codec, "packing", None)
 
-    def encode(self, value: object, what: str = "value") -> bytes:
+    def encode(self, value: object, label: str = "value") -> bytes:
         """Return *value* as bytes, encoded by the inner codec."""
-        return self._codec.encode(value, what)
+        return self._codec.encode(value, label)
 
-    def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
+    def decode(self, data: bytes, type: object = Any, label: str = "value") -> Any:
         """Return the value of *data*, decoded by the inner codec."""
-        return self._codec.decode(data, type, what)
+        return self._codec.decode(data, type, label)
 
 
 class Compressed(_Around):
@@ -144,7 +144,7 @@ class Cipher:
         self._ready: dict[str, tuple[Any, bytes, bytes]] = {}
         self.current = _id(current)
         if not self.knows(current):
-            raise KeyMissing(key=current, what="the current key")
+            raise KeyMissing(key=current, value="the current key")
 
     def knows(self, key: str) -> bool:
         """Return whether the key with this id is available."""
@@ -161,10 +161,10 @@ class Cipher:
             self._ready[key] = (self._new_aead(secret), digest_key, tag_key)
         return self._ready[key]
 
-    def _required_key(self, key: str, what: str) -> tuple[Any, bytes, bytes]:
+    def _required_key(self, key: str, label: str) -> tuple[Any, bytes, bytes]:
         keys = self._key(key)
         if keys is None:
-            raise KeyMissing(key=key, what=what)
+            raise KeyMissing(key=key, value=label)
         return keys
 
     def encrypt(self, data: bytes, bound: bytes) -> bytes:
@@ -177,12 +177,12 @@ class Cipher:
         )
         return nonce + sealed
 
-    def decrypt(self, key: str, data: bytes, bound: bytes, what: str) -> bytes:
+    def decrypt(self, key: str, data: bytes, bound: bytes, label: str) -> bytes:
         """Return the plain bytes of *data*, which ``encrypt`` returned.
 
         Raises KeyMissing, and BadData if *data* was tampered with, is bound to another place or was
         encrypted with another key."""
-        aead = self._required_key(key, what)[0]
+        aead = self._required_key(key, label)[0]
         try:
             plain: bytes = aead.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
         except Exception as error:
@@ -190,7 +190,7 @@ class Cipher:
                 "the value cannot be decrypted: it was changed, or moved here from another place,"
                 f" or key {key!r} is not the key that encrypted it"
             )
-            raise BadData(what=what, why=why) from error
+            raise BadData(value=label, why=why) from error
         return plain
 
     def digest(self, data: bytes) -> bytes:
@@ -209,14 +209,14 @@ class Cipher:
             :TAG_BYTES
         ]
 
-    def check(self, key: str, data: bytes, tag: bytes, what: str) -> None:
+    def check(self, key: str, data: bytes, tag: bytes, label: str) -> None:
         """Raise BadData unless *tag* is the tag of *data*. Raises KeyMissing."""
-        expected = hmac.new(self._required_key(key, what)[2], data, hashlib.sha256).digest()[
+        expected = hmac.new(self._required_key(key, label)[2], data, hashlib.sha256).digest()[
             :TAG_BYTES
         ]
         if not hmac.compare_digest(expected, tag):
             raise BadData(
-                what=what,
+                value=label,
                 why="the value was changed, or belongs to another place than where it was found",
             )
 

@@ -37,7 +37,7 @@ def composer(sealer: PayloadSealer, codec: Codec) -> Compose:
                 )
                 for name, (source, result) in results.items()
             }
-            return codec.encode(fill_places(codec.decode(plain), values), what="the arguments")
+            return codec.encode(fill_places(codec.decode(plain), values), label="the arguments")
 
         return sealer.reseal_input(
             data, fill, fetch, run_id, place=associated_data.member_input(run_id)

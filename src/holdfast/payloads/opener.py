@@ -72,13 +72,13 @@ class PayloadOpener:
             partial(self._stored.input, run.id),
         )
 
-    def result(self, run_id: str, data: bytes, fetch: Fetch, what: str) -> bytes:
+    def result(self, run_id: str, data: bytes, fetch: Fetch, label: str) -> bytes:
         """Return the plain form of a run's result that was read in a transaction; *fetch* reads
         payloads in the same transaction."""
         return open_or_reread(
             data,
             lambda stored: self._values.open_with(
-                stored, what, fetch, associated_data.run_result(run_id)
+                stored, label, fetch, associated_data.run_result(run_id)
             ),
             partial(self._stored.result, run_id),
         )

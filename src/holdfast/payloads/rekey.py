@@ -197,23 +197,23 @@ def _rows(snapshot: RunSnapshot, table: str) -> Iterator[dict[str, Any]]:
 
 
 def _rekeyed(
-    values: ValueFormat, column: str, old: bytes, payloads: list[Payload], what: str, place: bytes
+    values: ValueFormat, column: str, old: bytes, payloads: list[Payload], label: str, place: bytes
 ) -> bytes | None:
     """Return a value, encrypted with the current key; None if it is already. Output stays in its
     row, however large it is."""
     assert values.cipher is not None
     if column == MESSAGE:
-        return _rekeyed_text(values, old.decode(), what, place)
+        return _rekeyed_text(values, old.decode(), label, place)
     if is_sealed(old) and split(old).key == values.cipher.current:
         return None
-    plain = values.open(old, what, place)
+    plain = values.open(old, label, place)
     if column.startswith(("frame_", "stream_")):
         return values.seal_inline(plain, place)
     return values.seal(plain, payloads, place)
 
 
-def _rekeyed_text(values: ValueFormat, old: str, what: str, place: bytes) -> bytes | None:
+def _rekeyed_text(values: ValueFormat, old: str, label: str, place: bytes) -> bytes | None:
     assert values.cipher is not None
     if old.startswith(f"{MARK}{values.cipher.current}{MARK}"):
         return None
-    return values.seal_text(values.open_text(old, what, place), place).encode()
+    return values.seal_text(values.open_text(old, label, place), place).encode()

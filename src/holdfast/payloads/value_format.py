@@ -84,7 +84,7 @@ class ValueFormat:
         if len(data) <= self.small:
             return data
         if self.locked:
-            raise KeyMissing(what="this database is encrypted, and no key is known here")
+            raise KeyMissing(value="this database is encrypted, and no key is known here")
         if len(data) > self.inline_limit:
             payload = self._apart(data)
             payloads.append(payload)
@@ -109,14 +109,14 @@ class ValueFormat:
         if len(data) <= self.small:
             return data
         if self.locked:
-            raise KeyMissing(what="this database is encrypted, and no key is known here")
+            raise KeyMissing(value="this database is encrypted, and no key is known here")
         return self._inline(data, place)
 
     def seal_secret(self, data: bytes, place: bytes) -> bytes:
         """Return *data* as it is stored, however small it is: unlike JSON, it may begin with any
         byte, also with that of a sealed value. Raises KeyMissing."""
         if self.locked:
-            raise KeyMissing(what="this database is encrypted, and no key is known here")
+            raise KeyMissing(value="this database is encrypted, and no key is known here")
         return self._inline(data, place)
 
     def _inline(self, data: bytes, place: bytes) -> bytes:
@@ -142,16 +142,16 @@ class ValueFormat:
         sealed = self.seal_inline(message.encode(), place)
         return f"{MARK}{self._current_key()}{MARK}{base64.b64encode(sealed).decode()}"
 
-    def open_text(self, message: str, what: str, place: bytes) -> str:
+    def open_text(self, message: str, label: str, place: bytes) -> str:
         """Return the plain text of a stored *message*. Raises KeyMissing, BadData."""
         if not message.startswith(MARK):
             return message
         try:
             sealed = base64.b64decode(message.split(MARK, 2)[2], validate=True)
-            return self.open(sealed, what, place).decode()
+            return self.open(sealed, label, place).decode()
         except (IndexError, ValueError):
             why = "the text begins like a sealed text, but has not the format of one"
-            raise BadData(what=what, why=why) from None
+            raise BadData(value=label, why=why) from None
 
     def _pack(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the form and the bytes of *data*: compressed if that saves a tenth."""
@@ -181,21 +181,21 @@ class ValueFormat:
         parts = [body[start : start + PART] for start in range(0, len(body), PART)]
         return Payload(digest, key, form.decode(), len(data), parts)
 
-    def open(self, data: bytes, what: str, place: bytes) -> bytes:
-        """Return the plain form of the value that is stored at *place*; *what* names it in errors.
+    def open(self, data: bytes, label: str, place: bytes) -> bytes:
+        """Return the plain form of the value that is stored at *place*; *label* names it in errors.
         Raises KeyMissing, BadData."""
         if data[:1] != b"\x00":  # ``is_sealed``, written out: most values are stored unchanged
             return data
-        return self.open_with(data, what, self.fetch, place)
+        return self.open_with(data, label, self.fetch, place)
 
-    def _check_reference(self, key: str, body: bytes, place: bytes, what: str) -> None:
+    def _check_reference(self, key: str, body: bytes, place: bytes, label: str) -> None:
         """Raise BadData if the reference to a payload belongs to another place.
 
         Only the reference is bound to its place: payloads are shared between places."""
         if key and self.cipher is not None:
-            self.cipher.check(key, place + body[:REFERENCE], body[REFERENCE:], what)
+            self.cipher.check(key, place + body[:REFERENCE], body[REFERENCE:], label)
 
-    def open_with(self, data: bytes, what: str, fetch: Fetch, place: bytes) -> bytes:
+    def open_with(self, data: bytes, label: str, fetch: Fetch, place: bytes) -> bytes:
         """Return the plain form of the value that is stored at *place*; *fetch* returns the payload
         of a digest. Raises KeyMissing, BadData."""
         if not is_sealed(data):
@@ -204,58 +204,58 @@ class ValueFormat:
         if form == APART:
             digest = body[:32]
             if key and self.cipher is None:
-                raise KeyMissing(key=key, what=what)
-            self._check_reference(key, body, place, what)
+                raise KeyMissing(key=key, value=label)
+            self._check_reference(key, body, place, label)
             payload = fetch(digest)
             if payload is None:
                 raise BadData(
-                    what=what,
+                    value=label,
                     why="the payload to which the value refers is not in the store",
                     payload=digest.hex(),
                 )
             # A reference without a key has no tag, so it must not lead to an encrypted payload.
             if payload.key != key:
                 raise BadData(
-                    what=what,
+                    value=label,
                     why=f"the value names another key than its payload {digest.hex()}",
                 )
-            return self.content(payload, what)
-        return _unpacked(form, self._decrypted(key, body, head(key, form) + place, what), what)
+            return self.content(payload, label)
+        return _unpacked(form, self._decrypted(key, body, head(key, form) + place, label), label)
 
-    def content(self, payload: Payload, what: str = "value") -> bytes:
+    def content(self, payload: Payload, label: str = "value") -> bytes:
         """Return the plain value of a payload. Raises KeyMissing, and BadData if the value does not
         match the digest."""
         form = payload.form.encode()
         body = b"".join(payload.parts)
         plain = _unpacked(
-            form, self._decrypted(payload.key, body, payload.digest + form, what), what
+            form, self._decrypted(payload.key, body, payload.digest + form, label), label
         )
         # The digest of an encrypted payload is associated data: decryption has checked it.
         if not payload.key and hashlib.sha256(plain).digest() != payload.digest:
             raise BadData(
-                what=what, why=f"payload {payload.digest.hex()} does not match its digest"
+                value=label, why=f"payload {payload.digest.hex()} does not match its digest"
             )
         return plain
 
-    def _decrypted(self, key: str, body: bytes, bound: bytes, what: str) -> bytes:
+    def _decrypted(self, key: str, body: bytes, bound: bytes, label: str) -> bytes:
         if not key:
             return body
         if self.cipher is None:
-            raise KeyMissing(key=key, what=what)
-        return self.cipher.decrypt(key, body, bound, what)
+            raise KeyMissing(key=key, value=label)
+        return self.cipher.decrypt(key, body, bound, label)
 
-    def open_optional(self, data: bytes | None, what: str, place: bytes) -> bytes | None:
+    def open_optional(self, data: bytes | None, label: str, place: bytes) -> bytes | None:
         """Return ``open`` of *data*, or None if *data* is None."""
         if data is None:
             return None
-        return self.open(data, what, place)
+        return self.open(data, label, place)
 
-    def open_output(self, data: bytes, what: str, place: bytes) -> bytes | None:
+    def open_output(self, data: bytes, label: str, place: bytes) -> bytes | None:
         """Return the plain form of output of a run; None if the output is encrypted and the engine
         has no key at all. Raises KeyMissing, BadData."""
         if self.locked and is_sealed(data) and split(data).key:
             return None
-        return self.open(data, what, place)
+        return self.open(data, label, place)
 
     def move(self, data: bytes | None, place: bytes, target: bytes) -> bytes | None:
         """Return the stored form at *target* of a value that is stored at *place*; an encrypted
@@ -264,7 +264,7 @@ class ValueFormat:
             return data
         key, form, body = split(data)
         if self.cipher is None:
-            raise KeyMissing(key=key, what="a value of the forked run")
+            raise KeyMissing(key=key, value="a value of the forked run")
         if form == APART:
             self._check_reference(key, body, place, "a value of the forked run")
             return (
@@ -297,7 +297,7 @@ def _unchanged_size(
     return min(inline_limit, packing.over)
 
 
-def _unpacked(form: bytes, body: bytes, what: str) -> bytes:
+def _unpacked(form: bytes, body: bytes, label: str) -> bytes:
     """Return a value, decompressed if *form* says so.
 
     Raises BadData. A value that would decompress to more bytes than are ever compressed is refused
@@ -308,10 +308,10 @@ def _unpacked(form: bytes, body: bytes, what: str) -> bytes:
     try:
         plain = opener.decompress(body, MOST_PACKED + 1)
     except zlib.error as error:
-        raise BadData(what=what, why=f"the value cannot be decompressed: {error}") from error
+        raise BadData(value=label, why=f"the value cannot be decompressed: {error}") from error
     if len(plain) > MOST_PACKED:
         raise BadData(
-            what=what,
+            value=label,
             why=(
                 f"the value would decompress to more than {MOST_PACKED} bytes: it was not written"
                 " by Holdfast"
@@ -319,7 +319,7 @@ def _unpacked(form: bytes, body: bytes, what: str) -> bytes:
         )
     if not opener.eof or opener.unused_data:
         raise BadData(
-            what=what,
+            value=label,
             why="the value cannot be decompressed: it is incomplete, or other bytes follow it",
         )
     return plain

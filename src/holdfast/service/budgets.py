@@ -52,7 +52,12 @@ def set_budget(
         )
     resets, zone = _reset_rule(old, reset, zone)
     op = SetBudget(
-        name=name, limits=_limits(old, limits, soft, on_breach), resets=resets, zone=zone
+        name=name,
+        limits=_limits(old, limits, soft, on_breach),
+        resets=resets,
+        zone=zone,
+        merges=True,
+        expected=old,
     )
     return Request(op, lambda answer: None)
 

@@ -77,7 +77,7 @@ class CopyReport(msgspec.Struct):
 
 
 def copy_store(
-    source: Store, open_target: Callable[[], Store], progress: Progress = lambda what, runs: None
+    source: Store, open_target: Callable[[], Store], progress: Progress = lambda table, runs: None
 ) -> CopyReport:
     """Copy all runs with their rows, and all lanes, to the store that *open_target* opens, and seal
     the source. If both sides differ afterwards, the source is not sealed and the target stays
@@ -190,7 +190,7 @@ def _who(living: list[Session]) -> dict[str, object]:
     return {"worker": first.worker, "pid": first.pid, "host": first.host, **others}
 
 
-def take_inventory(store: Store, progress: Progress = lambda what, runs: None) -> Inventory:
+def take_inventory(store: Store, progress: Progress = lambda table, runs: None) -> Inventory:
     """Return the inventory of a store. Two stores with the same contents have equal inventories,
     also in different databases."""
     inventory = Inventory()
@@ -241,7 +241,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
         payload = store.payloads.get(digest)
         if payload is None or payload.stored != stored:
             raise BadData(
-                what=f"payload {digest.hex()}",
+                value=f"payload {digest.hex()}",
                 why="parts of the payload are missing: run `holdfast db check`",
             )
         if not payload.key:  # an encrypted payload can only be checked with its key

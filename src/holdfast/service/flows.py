@@ -243,7 +243,7 @@ def encode_state(value: Any) -> bytes:
     """Return a state, or a part of it, as JSON. Raises BadFlowPatch, also for NaN and infinity,
     which JSON lacks."""
     try:
-        return _JSON.encode(value, what="it")
+        return _JSON.encode(value, label="it")
     except NotEncodable as error:
         raise BadFlowPatch(why=str(error.facts["value"])) from None
 

@@ -126,7 +126,7 @@ class GateService:
             raise BadOption(
                 option="choice", value=choice, why="give one of the choices of the gate, as a text"
             )
-        value = None if form is None else self.codec.encode(form, what="the form")
+        value = None if form is None else self.codec.encode(form, label="the form")
         decision = GateDecision(
             choice=choice,
             by=name("by", by),
@@ -194,7 +194,7 @@ class GateService:
     ) -> Request[Gate]:
         """Replace the data on which people decide. Decisions made so far lapse."""
         gate = self.get(which)
-        encoded = self.codec.encode(data, what="data of the gate")
+        encoded = self.codec.encode(data, label="data of the gate")
         return Request(
             UpdateGate(gate.run_id, gate.id, encoded, name("by", by), _text("reason", reason)),
             identity,

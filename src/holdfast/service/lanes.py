@@ -50,8 +50,9 @@ def set_lane(
         changes["share_rate_per"] = per
     if weights is not UNSET:
         changes["weights"] = checked_weights(weights)
-    lane = msgspec.structs.replace(_stored_lane(client, name), **changes)
-    return Request(SetLane(lane), lambda answer: None)
+    stored = _stored_lane(client, name)
+    lane = msgspec.structs.replace(stored, **changes)
+    return Request(SetLane(lane, expected=stored), lambda answer: None)
 
 
 def get_lane(client: RunService, name: str) -> Lane:

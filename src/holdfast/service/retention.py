@@ -39,7 +39,7 @@ def _listed(status: Any) -> Any:
 def checked_rule(
     name: Any,
     *,
-    what: Any,
+    target: Any,
     workflow: Any,
     status: Any,
     older_than: Duration | None,
@@ -51,14 +51,14 @@ def checked_rule(
     """Return a retention rule; settings that are UNSET are those of the *stored* rule, if there is
     one. *known* are the workflows that exist. Raises BadOption, BadDuration, UnknownWorkflow."""
     old = stored or RetentionRule(name="")
-    part = _merged(what, old.what)
+    part = _merged(target, old.target)
     workflow = _merged(workflow, old.workflow)
     status = _merged(status, old.statuses)
     keep_last = _merged(keep_last, old.keep_last)
     max_bytes = _merged(max_bytes, old.max_bytes)
     _check_rule_name(name)
     if not isinstance(part, str) or (part != RUNS and part not in FORGETTABLE):
-        raise BadOption(option="what", value=part, known=", ".join([RUNS, *FORGETTABLE]))
+        raise BadOption(option="target", value=part, known=", ".join([RUNS, *FORGETTABLE]))
     if checked_string("workflow", workflow) is not None and workflow not in known:
         raise UnknownWorkflow(
             workflow=workflow,
@@ -86,7 +86,7 @@ def checked_rule(
         raise BadOption(option="max_bytes", why="only rules that delete whole runs have max_bytes")
     return RetentionRule(
         name=name,
-        what=part,
+        target=part,
         workflow=workflow,
         statuses=tuple(statuses),
         older_than=age,

@@ -125,7 +125,7 @@ class RunService:
         """Send a signal to a run. The answer is Delivery. Raises RunNotFound, BadOption."""
         name = checked_signal(name)
         run_id = self.own_run_id(run_id)
-        data = self.codec.encode(payload, what=f"signal {name!r}")
+        data = self.codec.encode(payload, label=f"signal {name!r}")
         key = checked_text("key", key)
         source = checked_text("source", source)
         return Request(SignalRun(run_id, name, data, key, source, wait, self.max_signals), identity)
@@ -258,7 +258,7 @@ class RunService:
         known = {route.workflow for route in self.store.runs.routes().values()}
         known |= set(self.definitions())
         rule = checked_rule(name, known=known, stored=stored, **options)
-        return Request(SaveRetention(rule), lambda answer: None)
+        return Request(SaveRetention(rule, merges=True, expected=stored), lambda answer: None)
 
     def remove_retention(self, name: str) -> Request[None]:
         """Remove a retention rule. Raises NamespaceBound."""

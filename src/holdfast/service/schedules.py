@@ -94,17 +94,23 @@ class ScheduleService:
     ) -> Request[Schedule]:
         """Create a schedule, or change the given options of it. The answer is the schedule. Raises
         BadSchedule, BadOption, UnknownWorkflow."""
-        schedule = self._merged(name, workflow, options, origin=origin)
-        op = SetSchedule(schedule, sets_pause="paused" in options)
+        self._check_name(name)
+        stored = self._store.schedules.get(self._client.namespace, name)
+        schedule = self._merged(stored, name, workflow, options, origin=origin)
+        op = SetSchedule(schedule, sets_pause="paused" in options, merges=True, expected=stored)
         return Request(op, lambda answer: self.get(schedule.name))
 
     def _merged(
-        self, name: Any, workflow: Any, options: Mapping[str, Any], *, origin: str
+        self,
+        old: Schedule | None,
+        name: str,
+        workflow: Any,
+        options: Mapping[str, Any],
+        *,
+        origin: str,
     ) -> Schedule:
         """Return the schedule of these options; options that are not given are those of the stored
-        schedule, if there is one."""
-        self._check_name(name)
-        old = self._store.schedules.get(self._client.namespace, name)
+        schedule *old*, if there is one."""
         if old is None:
             if workflow is None:
                 raise ScheduleNotFound(schedule=name, why="a new schedule needs a workflow")

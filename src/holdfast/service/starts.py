@@ -97,7 +97,7 @@ class StartService:
         def add(old: bytes) -> bytes:
             arguments = codec.decode(old)
             arguments[0].extend(codec.decode(new)[0])
-            return codec.encode(arguments, what="the arguments")
+            return codec.encode(arguments, label="the arguments")
 
         def merge(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, Sequence[Payload]]:
             place = associated_data.run_input(run_id)

@@ -101,7 +101,7 @@ class StreamService:
         if plain is None:
             return self.sealer.display.placeholder(frame.data)
         return self.codec.decode(
-            plain, bytes if frame.kind == FrameKind.BLOB else Any, what="a frame"
+            plain, bytes if frame.kind == FrameKind.BLOB else Any, label="a frame"
         )
 
     def _nulls(self, frame: StoredFrame, stream: StreamRecord) -> Any:
@@ -113,7 +113,7 @@ class StreamService:
         )
         if plain is None:
             return None
-        return self.codec.decode(plain, what=label)
+        return self.codec.decode(plain, label=label)
 
     def summary(self, stream: StreamRecord) -> Any:
         """Return the document that results from all patches of a stream; None if there were none.
@@ -126,7 +126,7 @@ class StreamService:
         )
         if plain is None:
             return self.sealer.display.placeholder(stream.summary)
-        return self.codec.decode(plain, what="a summary")
+        return self.codec.decode(plain, label="a summary")
 
     def progress(self, run_id: str) -> Progress | None:
         """Return the last progress that a run reported; None if it never reported any. If the

@@ -14,11 +14,9 @@ import msgspec
 
 from holdfast.core.exits import as_exception
 from holdfast.core.subscriptions import (
-    ATTEMPTS,
     BEGINNING,
-    CURSOR,
+    FILTER_FIELDS,
     NOW,
-    WEBHOOK,
     DeadLetter,
     EventCursor,
     EventFilter,
@@ -38,12 +36,13 @@ from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
 from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import (
-    AddSubscription,
+    AddCursor,
     Consume,
     Consumed,
     MoveCursor,
     RedeliverDeadLetters,
     RemoveSubscription,
+    SetWebhook,
 )
 
 WINDOW = 500
@@ -113,7 +112,7 @@ class SubscriptionService:
         """Read from the stored cursor of a subscription, which is created with *after* if there is
         none. The answer is the reader."""
         which = self._which(filters)
-        op = AddSubscription(self._new(name), CURSOR, which, self.start(after, BEGINNING))
+        op = AddCursor(self._new(name), which, self.start(after, BEGINNING))
         return Request(op, lambda subscription: EventPages(self, subscription.place, which))
 
     def move_cursor(self, name: str, place: EventCursor) -> Request[None]:
@@ -169,32 +168,36 @@ class SubscriptionService:
             or self.store.subscriptions.events(stored.place, stored.which, 1)[1] != stored.place
         )
 
-    def add_webhook(
+    def set_webhook(
         self,
         name: str,
-        url: str,
+        url: str | None,
         secret: str | None,
         after: Any,
         attempts: int | None,
         filters: Mapping[str, Any],
     ) -> Request[str]:
-        """Deliver events to a URL, starting now or at *after*. The answer is the secret that signs
-        the deliveries. Raises BadOption, SubscriptionExists."""
-        limit = ATTEMPTS if attempts is None else attempts
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        """Create a webhook, which starts now or at *after*, or change the given settings of it. The
+        answer is the secret that signs the deliveries. Raises BadOption, SubscriptionExists."""
+        if attempts is not None and (
+            isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 1000
+        ):
             raise BadOption(option="attempts", value=attempts, why="give a number from 1 to 1000")
         if secret is not None and (
             not isinstance(secret, str) or len(secret) < 16 or not is_storable(secret)
         ):
             raise BadOption(option="secret", why="the secret must have at least 16 characters")
-        op = AddSubscription(
-            self._new(name),
-            WEBHOOK,
-            self._which(filters),
-            self.start(after, NOW),
-            checked_url(url),
-            self.sealer.secrets.seal_webhook(name, secret or secrets.token_hex(32)),
-            limit,
+        checked = self._new(name)
+        seal = self.sealer.secrets.seal_webhook
+        op = SetWebhook(
+            name=checked,
+            start=self.start(after, NOW),
+            first_secret=seal(checked, secrets.token_hex(32)),
+            which=self._which(filters),
+            conditions=tuple(FILTER_FIELDS[option] for option in filters),
+            url=None if url is None else checked_url(url),
+            secret=None if secret is None else seal(checked, secret),
+            attempt_limit=attempts,
         )
         return Request(op, self.sealer.secrets.reveal_webhook)
 

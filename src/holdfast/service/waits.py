@@ -70,7 +70,7 @@ def deliver(
         wait_id=wait_id,
         token=token,
         name=checked_text("name", name),
-        payload=client.codec.encode(payload, what="the payload"),
+        payload=client.codec.encode(payload, label="the payload"),
         key=checked_text("key", key),
         source=checked_text("source", source),
         limit=client.max_signals,
@@ -86,7 +86,7 @@ def release(
     one wait. The answer is the step, empty for a delayed run. Raises WaitNotFound, BadOption."""
     checked_string("step", step)
     released = _only_step(store, run_id) if step is None else step
-    data = codec.encode(payload, what="the payload")
+    data = codec.encode(payload, label="the payload")
     return Request(
         ReleaseWait(run_id=run_id, step=released, payload=data, by=checked_text("by", by)),
         lambda answer: released,

@@ -131,7 +131,7 @@ from holdfast.store.streams import apply as streams
 from holdfast.store.streams.operations import AppendFrames
 from holdfast.store.subscriptions import apply as subscriptions
 from holdfast.store.subscriptions.operations import (
-    AddSubscription,
+    AddCursor,
     ClaimWebhooks,
     Consume,
     MoveCursor,
@@ -139,6 +139,7 @@ from holdfast.store.subscriptions.operations import (
     RedeliverDeadLetters,
     RemoveSubscription,
     ResealWebhook,
+    SetWebhook,
 )
 from holdfast.store.tasks import apply as tasks
 from holdfast.store.tasks import operate as task_operate
@@ -237,7 +238,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     # streams
     AppendFrames: streams.append_frames,
     # subscriptions
-    AddSubscription: subscriptions.subscribe,
+    AddCursor: subscriptions.add_cursor,
+    SetWebhook: subscriptions.set_webhook,
     RemoveSubscription: subscriptions.unsubscribe,
     MoveCursor: subscriptions.move_cursor,
     Consume: subscriptions.consume,

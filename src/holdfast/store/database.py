@@ -40,6 +40,11 @@ class Operation(msgspec.Struct):
     """Whether applying it may raise after a write, so that it needs a savepoint."""
 
 
+class SettingsChanged(msgspec.Struct):
+    """The answer to an operation that replaces settings, if they have changed since its caller read
+    them. Nothing was written: the caller reads them again and merges its changes into them."""
+
+
 CheckProgress = Callable[[int, int], None]
 """Called during a check with the number of parts that are done, and of all parts."""
 

@@ -110,7 +110,7 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("subscription", "kind"): frozenset({CURSOR, WEBHOOK}),
     ("gate_entry", "kind"): GATE_ACTIONS,
     ("tick", "kind"): frozenset({"tick", "trigger", "backfill"}),
-    ("retention", "what"): frozenset({"runs", *FORGETTABLE}),
+    ("retention", "target"): frozenset({"runs", *FORGETTABLE}),
     ("frame", "kind"): frozenset(FrameKind),
     ("frame", "mode"): frozenset(StreamMode),
 }

@@ -280,7 +280,7 @@ STANDING: tuple[StoredTable, ...] = (
     ),
     StoredTable(
         "retention",
-        ("name", "what", "workflow", "statuses", "older_than", "keep_last", "max_bytes"),
+        ("name", "target", "workflow", "statuses", "older_than", "keep_last", "max_bytes"),
         "name",
     ),
 )

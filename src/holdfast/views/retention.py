@@ -16,7 +16,7 @@ class RetentionRuleView(msgspec.Struct, kw_only=True):
     all final statuses."""
 
     name: str
-    what: str
+    target: str
     workflow: str | None
     status: list[str]
     older_than: timedelta | None
@@ -28,7 +28,7 @@ class RetentionPreviewView(msgspec.Struct, kw_only=True):
     """How much a rule would delete now: trees of runs, runs, and about how many bytes."""
 
     name: str
-    what: str
+    target: str
     trees: int
     runs: int
     bytes: int
@@ -38,7 +38,7 @@ def of(rule: RetentionRule) -> RetentionRuleView:
     """Return the view of a retention rule."""
     return RetentionRuleView(
         name=rule.name,
-        what=rule.what,
+        target=rule.target,
         workflow=rule.workflow,
         status=list(rule.statuses),
         older_than=optional_span(rule.older_than),
@@ -51,7 +51,7 @@ def preview_of(preview: RetentionPreview) -> RetentionPreviewView:
     """Return the view of the effect of a rule."""
     return RetentionPreviewView(
         name=preview.name,
-        what=preview.what,
+        target=preview.target,
         trees=preview.trees,
         runs=preview.runs,
         bytes=preview.bytes,

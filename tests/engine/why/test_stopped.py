@@ -110,11 +110,11 @@ def test_too_many_crashes(bench):
 
 def test_malformed_data(bench):
     found = stuck(
-        bench, {"type": "BadData", "message": "Stored data cannot be read. (what='the result')"}
+        bench, {"type": "BadData", "message": "Stored data cannot be read. (value='the result')"}
     )
 
     assert (
-        found.reason == "it cannot go on: BadData: Stored data cannot be read. (what='the result')"
+        found.reason == "it cannot go on: BadData: Stored data cannot be read. (value='the result')"
     )
     assert found.remedy == "holdfast resume r1"
 

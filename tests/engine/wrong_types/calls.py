@@ -289,7 +289,7 @@ def calls_of(engine: Engine) -> list[Call]:
             engine.retention.set,
             {
                 "name": "r",
-                "what": "runs",
+                "target": "runs",
                 "workflow": "w",
                 "status": ["failed"],
                 "older_than": "90d",

@@ -185,7 +185,7 @@ VERBS: dict[str, dict[str, Verb]] = {
         "distinct": lambda api, odd: api.waits.count(1, "x", distinct=odd),
     },
     "matching": {
-        "what": lambda api, odd: api.waits.matching(odd),
+        "signal": lambda api, odd: api.waits.matching(odd),
         "payload": lambda api, odd: api.waits.matching("x", odd),
         "name": lambda api, odd: api.waits.matching("x", name=odd),
     },

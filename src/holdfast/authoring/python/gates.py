@@ -101,7 +101,7 @@ def gate_call(
         terms,
         people,
         people_roles,
-        None if data is None else JSON.encode(data, what="data of the gate"),
+        None if data is None else JSON.encode(data, label="data of the gate"),
         _positive_duration("timeout", timeout),
     )
     _check(command)

@@ -42,7 +42,7 @@ def wait_signal_call(
 def send_signal_call(program: ReplayProgram, run_id: str, name: str, payload: Any) -> Call:
     """Return the call that sends a signal to another run, exactly once."""
     name = checked_signal(name)
-    data = program.codec.encode(payload, what=f"signal {name!r}")
+    data = program.codec.encode(payload, label=f"signal {name!r}")
     return Call(
         SendSignal(program.identify(f"send {name}"), run_id, name, data), lambda event: None
     )

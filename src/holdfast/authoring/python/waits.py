@@ -137,14 +137,14 @@ def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -
 
 
 def matching(
-    what: str | Wait, payload: Mapping[str, Any] | None = None, *, name: str | None = None
+    signal: str | Wait, payload: Mapping[str, Any] | None = None, *, name: str | None = None
 ) -> Condition:
     """Wait for a signal that has these fields in its payload.
 
-    *what* is the name of the signal, or a wait; for a wait, *name* also restricts the name of the
+    *signal* is the name of the signal, or a wait; for a wait, *name* also restricts the name of the
     signal. Raises BadCondition.
     """
-    condition = condition_of(what)
+    condition = condition_of(signal)
     if not isinstance(condition, SignalNamed | SignalToWait):
         raise BadCondition(
             condition=type(condition).__name__,

@@ -143,7 +143,7 @@ class Workflow(Generic[P, R]):
 
     def _encode_result(self, codec: Codec, value: Any) -> bytes:
         """Return the result as it is stored. Raises NotEncodable, WrongType."""
-        data = codec.encode(value, what=f"the result of {self.name}()")
+        data = codec.encode(value, label=f"the result of {self.name}()")
         if not same(value, self.signature.return_type):
             self.signature.decode_result(codec, data)
         return data

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import TagValue
 from holdfast.connect.blocking.engine import Engine
+from holdfast.core.unset import UNSET
 
 WEIGHT = TagValue("weight", "gold=3")
 
@@ -98,24 +101,24 @@ def set_lane(
             " --pause or --drain"
         )
     with command_context().opened(create=True) as database:
-        lane = database.engine.lanes.get(name)
+        new_weights = {share: _weight(text) for share, text in weights}
         database.engine.lanes.set(
             name,
-            concurrency=_number("--concurrency", concurrency, lane.concurrency),
-            rate=_text(rate_text, lane.rate),
-            per_share=_number("--per-share", per_share, lane.per_share),
-            rate_per_share=_text(rate_per_share, lane.rate_per_share),
-            weights=lane.weights | {share: _weight(text) for share, text in weights},
-            paused=lane.paused if paused is None else paused,
-            draining=lane.draining if draining is None else draining,
+            concurrency=_number("--concurrency", concurrency),
+            rate=_text(rate_text),
+            per_share=_number("--per-share", per_share),
+            rate_per_share=_text(rate_per_share),
+            weights=database.engine.lanes.get(name).weights | new_weights if weights else UNSET,
+            paused=UNSET if paused is None else paused,
+            draining=UNSET if draining is None else draining,
         )
         _print(database.engine, name)
 
 
-def _number(option: str, text: str | None, current: int | None) -> int | None:
-    """Return the new limit: *current* without *text*, None for 'none'. Raises BadParameter."""
+def _number(option: str, text: str | None) -> Any:
+    """Return the new limit: UNSET without *text*, None for 'none'. Raises BadParameter."""
     if text is None:
-        return current
+        return UNSET
     if text == NONE:
         return None
     if not text.isascii() or not text.isdigit():
@@ -125,10 +128,10 @@ def _number(option: str, text: str | None, current: int | None) -> int | None:
     return int(text)
 
 
-def _text(text: str | None, current: str | None) -> str | None:
-    """Return the new setting: *current* without *text*, None for 'none'."""
+def _text(text: str | None) -> Any:
+    """Return the new setting: UNSET without *text*, None for 'none'."""
     if text is None:
-        return current
+        return UNSET
     return None if text == NONE else text
 
 

@@ -20,7 +20,7 @@ Examples:
   holdfast db retention set old --older-than 30d
   holdfast db retention set mails --workflow send_mail --status completed --keep-last 1000
   holdfast db retention set room --max-size 2GB
-  holdfast db retention set thin --what events --older-than 7d
+  holdfast db retention set thin --target events --older-than 7d
   holdfast db retention apply --dry-run"""
 
 _UNITS = {
@@ -71,9 +71,11 @@ def retention(ctx: click.Context) -> None:
 )
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--what",
-    metavar="WHAT",
-    help="What is deleted: runs, or only their events or frames; default: runs. E.g. --what events",
+    "--target",
+    metavar="PART",
+    help=(
+        "What is deleted: runs, or only their events or frames; default: runs. E.g. --target events"
+    ),
 )
 @click.option(
     "--workflow",
@@ -154,10 +156,10 @@ def _print_previews(previews: Sequence[RetentionPreviewView]) -> None:
         print_json(previews)
         return
     rows = [
-        (preview.name, preview.what, str(preview.trees), str(preview.runs), size(preview.bytes))
+        (preview.name, preview.target, str(preview.trees), str(preview.runs), size(preview.bytes))
         for preview in previews
     ]
-    print_table(("RULE", "WHAT", "TREES", "RUNS", "SIZE"), rows)
+    print_table(("RULE", "TARGET", "TREES", "RUNS", "SIZE"), rows)
 
 
 def _print(rules: list[RetentionRuleView]) -> None:
@@ -167,7 +169,7 @@ def _print(rules: list[RetentionRuleView]) -> None:
     rows = [
         (
             rule.name,
-            rule.what,
+            rule.target,
             rule.workflow or "all",
             ", ".join(rule.status) or "all finished",
             "-" if rule.older_than is None else brief(rule.older_than),
@@ -176,4 +178,6 @@ def _print(rules: list[RetentionRuleView]) -> None:
         )
         for rule in rules
     ]
-    print_table(("RULE", "WHAT", "WORKFLOW", "STATUS", "OLDER THAN", "KEEP LAST", "MAX SIZE"), rows)
+    print_table(
+        ("RULE", "TARGET", "WORKFLOW", "STATUS", "OLDER THAN", "KEEP LAST", "MAX SIZE"), rows
+    )

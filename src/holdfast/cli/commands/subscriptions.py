@@ -63,7 +63,7 @@ def webhooks(ctx: click.Context) -> None:
     ),
 )
 @click.argument("name", metavar="NAME")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="[URL]", required=False)
 @click.option(
     "--after",
     metavar="CURSOR",
@@ -84,7 +84,7 @@ def webhooks(ctx: click.Context) -> None:
 @printing
 def set_webhook(
     name: str,
-    url: str,
+    url: str | None,
     after: str | None,
     attempts: int | None,
     secret_file: str | None,
@@ -94,7 +94,8 @@ def set_webhook(
     run: str | None,
     tags: list[tuple[str, str]],
 ) -> None:
-    """Deliver events to a URL, and print the secret that signs them. It is shown only once."""
+    """Create or change a webhook, which delivers events to a URL, and print the secret that signs
+    them. Settings that are not named keep their value; a new webhook needs a URL."""
     secret = None if secret_file is None else Path(secret_file).read_text("utf-8").strip()
     with command_context().opened(create=True) as database:
         run_id = None if run is None else database.find(run).id
@@ -102,10 +103,11 @@ def set_webhook(
         signing_secret = database.engine.webhooks.set(
             name, url, secret=secret, after=after, attempts=attempts, **filters
         )
+        address = url or database.engine.webhooks.get(name).url or ""
         if command_context().as_json:
-            print_json({"name": name, "url": url, "secret": signing_secret})
+            print_json({"name": name, "url": address, "secret": signing_secret})
         else:
-            print_fields([("webhook", name), ("url", url), ("secret", signing_secret)])
+            print_fields([("webhook", name), ("url", address), ("secret", signing_secret)])
 
 
 @webhooks.command("remove", epilog="Example: holdfast events webhooks remove billing --yes")

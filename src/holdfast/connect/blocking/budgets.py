@@ -49,7 +49,7 @@ class Budgets:
                 parts.store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
             )
 
-        self._calls.commit(make_request)
+        self._calls.call(lambda parts: parts.merge(lambda: make_request(parts)))
 
     def get(self, name: str) -> BudgetView:
         """Return a budget. Raises BudgetNotFound, NamespaceBound."""

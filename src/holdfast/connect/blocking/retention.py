@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
@@ -32,30 +33,30 @@ class Retention:
         self,
         name: str,
         *,
-        what: str = UNSET,
+        target: str = UNSET,
         workflow: str | None = UNSET,
         status: str | Sequence[str] = UNSET,
         older_than: Duration | None = UNSET,
         keep_last: int | None = UNSET,
         max_bytes: int | None = UNSET,
     ) -> None:
-        """Create a rule by which workers delete finished runs, or the part *what* of their history,
-        or change the rule of that name. Settings that are not passed stay as they are; None removes
-        a bound.
+        """Create a rule by which workers delete finished runs, or only the part *target* of their
+        history, or change the rule of that name. Settings that are not passed stay as they are;
+        None removes a bound.
 
         Raises BadOption if the rule has no bound or is inconsistent, UnknownWorkflow,
         NamespaceBound.
         """
-        self._calls.commit(
-            lambda parts: parts.client.retention(
-                name,
-                what=what,
-                workflow=workflow,
-                status=status,
-                older_than=older_than,
-                keep_last=keep_last,
-                max_bytes=max_bytes,
-            )
+        settings: dict[str, Any] = {
+            "target": target,
+            "workflow": workflow,
+            "status": status,
+            "older_than": older_than,
+            "keep_last": keep_last,
+            "max_bytes": max_bytes,
+        }
+        self._calls.call(
+            lambda parts: parts.merge(lambda: parts.client.retention(name, **settings))
         )
 
     def get(self, name: str) -> RetentionRuleView:

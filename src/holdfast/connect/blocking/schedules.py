@@ -91,7 +91,7 @@ class Schedules:
         def set_schedule(parts: Components) -> ScheduleView:
             if workflow is not None:
                 parts.know(workflow)
-            return views.of(parts.commit(parts.schedules.set(name, workflow, options)))
+            return views.of(parts.merge(lambda: parts.schedules.set(name, workflow, options)))
 
         return self._calls.call(set_schedule)
 

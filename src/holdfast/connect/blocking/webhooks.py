@@ -24,7 +24,7 @@ class Webhooks:
     def set(
         self,
         name: str,
-        url: str,
+        url: str | None = None,
         *,
         secret: str | None = None,
         after: str | None = None,
@@ -35,18 +35,20 @@ class Webhooks:
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
     ) -> str:
-        """Deliver events to *url*, starting now or at the cursor *after*, and return the secret
-        that signs the deliveries.
+        """Create a webhook, which delivers events to *url*, or change the webhook of that name, and
+        return the secret that signs the deliveries. Settings of an existing webhook that are not
+        passed stay as they are.
 
         Workers deliver the events one after another, each at least once. An event becomes a dead
-        letter after *attempts* failed attempts. The filters are those of ``engine.events.read``.
-        Raises SubscriptionExists.
+        letter after *attempts* failed attempts. A new webhook starts now or at the cursor *after*;
+        an existing one keeps its position. The filters are those of ``engine.events.read``. Raises
+        SubscriptionExists, and SubscriptionNotFound if a new webhook has no URL.
         """
         filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         return self._calls.commit(
-            lambda parts: parts.subscriptions.add_webhook(
+            lambda parts: parts.subscriptions.set_webhook(
                 name, url, secret, after, attempts, filters
             )
         )

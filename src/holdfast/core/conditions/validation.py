@@ -99,7 +99,7 @@ def _check_leaf(leaf: Leaf) -> None:
             why="the payload must be a mapping of its fields, such as {'currency': 'EUR'}",
         )
     try:
-        _JSON.encode(leaf.payload, what="it")
+        _JSON.encode(leaf.payload, label="it")
     except NotEncodable as error:
         raise BadCondition(
             condition=_label(leaf),

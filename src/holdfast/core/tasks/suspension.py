@@ -131,11 +131,11 @@ def checked_instant(option: str, at: int, now: int, horizon: int) -> int:
     """Return the instant at which a wait ends. Raises BadWait if it is not in the future, or is
     more than *horizon* microseconds away. *option* names it in the error."""
     if at == now:
-        raise BadWait(what=option, why="it is now: it must be in the future")
+        raise BadWait(option=option, why="it is now: it must be in the future")
     if at < now:
-        raise BadWait(what=option, why=f"it lies {show(now - at)} in the past")
+        raise BadWait(option=option, why=f"it lies {show(now - at)} in the past")
     if at > now + horizon:
-        raise BadWait(what=option, why=f"it lies {show(at - now)} away", horizon=show(horizon))
+        raise BadWait(option=option, why=f"it lies {show(at - now)} away", horizon=show(horizon))
     return at
 
 

@@ -58,14 +58,14 @@ def new_frame(
     if mode == StreamMode.SUMMARY:
         value, nulls = stream_rules.plain(value)
     codec = host.codec
-    data = codec.encode(value, what="a frame")
+    data = codec.encode(value, label="a frame")
     if len(data) > stream_rules.LARGEST:
         raise FrameTooBig(bytes=len(data), run=run_id, step=source[0] or None)
     seal = host.sealer.values.seal_inline
     now = host.store.now()
     paths = None
     if nulls:
-        encoded = codec.encode(nulls, what="paths")
+        encoded = codec.encode(nulls, label="paths")
         paths = seal(encoded, associated_data.nulls(run_id, source, now))
     sealed = seal(data, associated_data.frame(run_id, source, now))
     return NewFrame(0, kind, mode, sealed, now, name, paths), (value, nulls)
@@ -102,7 +102,7 @@ def _recall(host: WorkerContext, run_id: str, stream: OpenStream) -> None:
     source = (stream.step, stream.attempt, stream.generation)
     place = associated_data.summary(run_id, source)
     plain = host.sealer.values.open(stream.stored, f"the summary of run {run_id}", place)
-    stream.document = host.codec.decode(plain, what="a summary")
+    stream.document = host.codec.decode(plain, label="a summary")
     stream.stored = None
 
 
@@ -133,7 +133,7 @@ def part_of(host: WorkerContext, run_id: str, stream: OpenStream) -> StreamPart:
     )
     if stream.patched:
         stream.patched = False
-        document = host.codec.encode(stream.document, what="a summary")
+        document = host.codec.encode(stream.document, label="a summary")
         place = associated_data.summary(run_id, part.source)
         part.summary = host.sealer.values.seal_inline(document, place)
         part.version = stream.version

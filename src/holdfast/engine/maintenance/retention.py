@@ -94,7 +94,7 @@ async def _delete(
             if not await _take_lock(worker):
                 return deleted  # another worker took this one for dead, and continues
     if deleted:
-        verb = "deleted" if rule.what == retention_plan.RUNS else "trimmed"
+        verb = "deleted" if rule.target == retention_plan.RUNS else "trimmed"
         log.info("retention rule %s: %d runs %s", rule.name, deleted, verb)
     return deleted
 

@@ -93,6 +93,11 @@ def _json(data: bytes | None) -> Any:
         return data.decode("latin-1")
 
 
+def settings_of(webhook: Subscription) -> tuple[object, ...]:
+    """Return the settings of a webhook: its filter, URL, secret and number of attempts."""
+    return webhook.which, webhook.url, webhook.secret, webhook.attempt_limit
+
+
 class WebhookDispatcher:
     """All webhooks that one worker delivers."""
 
@@ -101,6 +106,8 @@ class WebhookDispatcher:
         self._poll = poll
         self._wakeup = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._pauses: dict[str, asyncio.Event] = {}
+        """The webhooks that wait for their next attempt, each with the event that ends the wait."""
 
     def wake(self) -> None:
         """Claim webhooks soon: there may be a new one, or one whose worker is gone."""
@@ -133,6 +140,8 @@ class WebhookDispatcher:
             )
             webhooks = self._deliverable()
         for webhook in webhooks:
+            if webhook.next_at is None and webhook.name in self._pauses:
+                self._pauses[webhook.name].set()
             if webhook.session_id == context.session_id and webhook.name not in self._tasks:
                 task = self._tasks[webhook.name] = context.loop.create_task(
                     self._deliver_forever(webhook.name, context.session_id)
@@ -185,7 +194,7 @@ class WebhookDispatcher:
         if webhook is None or webhook.session_id != session_id:
             raise LeaseLost(subscription=name, session=session_id)
         if webhook.next_at is not None and webhook.next_at > store.now():
-            await self._sleep_until(webhook.next_at)
+            await self._sleep_until(name, webhook.next_at)
             return True
         # Before new events: an operator has asked for these.
         letters = store.subscriptions.dead_letters(name, again=True, limit=1)
@@ -195,6 +204,11 @@ class WebhookDispatcher:
         events, edge = store.subscriptions.events(webhook.place, webhook.which, PAGE)
         for event in events:
             if not await self._deliver_or_postpone(webhook, event, session_id):
+                return True
+            # The rest of the page was selected, and would be sent, by the settings that were read
+            # before.
+            current = store.subscriptions.get(name)
+            if current is None or settings_of(current) != settings_of(webhook):
                 return True
         if webhook.place < edge:
             await self._record(webhook, place=edge)
@@ -302,11 +316,14 @@ class WebhookDispatcher:
         webhook.attempts = op.attempts
         webhook.next_at = op.next_at
 
-    async def _sleep_until(self, instant: int) -> None:
-        """Wait for an instant; whether the webhook was removed meanwhile is checked after it."""
+    async def _sleep_until(self, name: str, instant: int) -> None:
+        """Wait for the next attempt of a webhook, or until its settings were changed; whether the
+        webhook was removed meanwhile is checked after it."""
         due = asyncio.Event()
         timer = self._context.timers.at(instant, due.set)
+        self._pauses[name] = due
         try:
             await due.wait()
         finally:
+            del self._pauses[name]
             timer.cancel()

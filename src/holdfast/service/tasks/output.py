@@ -106,7 +106,7 @@ class TaskOutput:
                 plain = self._sealer.values.open(
                     stored[0].summary, f"the summary of run {held.run.id}", place
                 )
-                document = self._codec.decode(plain, what="a summary")
+                document = self._codec.decode(plain, label="a summary")
         part.since = version
         frames = []
         for value in values:
@@ -117,13 +117,13 @@ class TaskOutput:
             if nulls:
                 place = associated_data.nulls(held.run.id, part.source, now)
                 frame.nulls = self._sealer.values.seal_inline(
-                    self._codec.encode(nulls, what="paths"), place
+                    self._codec.encode(nulls, label="paths"), place
                 )
             frame.version = version
             frames.append(frame)
         place = associated_data.summary(held.run.id, part.source)
         part.summary = self._sealer.values.seal_inline(
-            self._codec.encode(document, what="a summary"), place
+            self._codec.encode(document, label="a summary"), place
         )
         part.version = version
         return frames
@@ -138,7 +138,7 @@ class TaskOutput:
         now: int,
         name: str | None,
     ) -> NewFrame:
-        data = self._codec.encode(value, what="a frame")
+        data = self._codec.encode(value, label="a frame")
         if len(data) > stream_rules.LARGEST:
             raise FrameTooBig(bytes=len(data), run=held.run.id)
         sealed = self._sealer.values.seal_inline(

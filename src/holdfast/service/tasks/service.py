@@ -117,7 +117,7 @@ class TaskService:
 
     def complete(self, held: LeaseState, result: Any) -> Request[RunEnded]:
         """Complete the run with a result. The answer is RunEnded."""
-        data = self.codec.encode(result, what="the result")
+        data = self.codec.encode(result, label="the result")
         return write_as_holder(
             held,
             [Event(EventKind.RUN_COMPLETED)],
@@ -199,7 +199,7 @@ class TaskService:
             op.status = Status.FAILED
             op.error = msgspec.json.encode({"type": "Overridden", "message": reason})
         else:
-            op.result = self.codec.encode(result, what="the result")
+            op.result = self.codec.encode(result, label="the result")
         return Request(op, Status)
 
 

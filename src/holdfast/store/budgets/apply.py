@@ -17,7 +17,7 @@ from holdfast.store.budgets.operations import (
     ResetBudget,
     SetBudget,
 )
-from holdfast.store.database import Transaction
+from holdfast.store.database import SettingsChanged, Transaction
 from holdfast.store.rows import load
 from holdfast.store.wakeup import notify_or_wake
 
@@ -50,17 +50,32 @@ def open_trees(tx: Transaction, runs: Sequence[NewRun]) -> None:
             )
 
 
-def set_budget(tx: Transaction, op: SetBudget) -> None:
+def set_budget(tx: Transaction, op: SetBudget) -> SettingsChanged | None:
     """Create a budget or change it. Raises BudgetNotFound if only limits are given and it is
     missing."""
+    # The lines first: they are locked, and the budget changes only under that lock.
+    lines = {line.dimension: line for line in lock_lines(tx, [op.name])}
     old = load_budgets(tx, [op.name]).get(op.name)
     if old is None and op.only_limits:
         raise BudgetNotFound(budget=op.name)
-    lines = {line.dimension: line for line in lock_lines(tx, [op.name])}
-    _save(tx, op.name, None if old is None else old.run_id, op, old, lines)
+    if op.merges:
+        stored = None if old is None else msgspec.structs.replace(old, lines=list(lines.values()))
+        if _settings(stored) != _settings(op.expected):
+            return SettingsChanged()
+    if not _save(tx, op.name, None if old is None else old.run_id, op, old, lines):
+        return SettingsChanged()  # another process has just created the budget
     before = {name: line.hard for name, line in lines.items()}
     if old is not None and budget_rules.is_raised(before, op.limits.hard):
         _wake(tx, op.name)
+    return None
+
+
+def _settings(budget: Budget | None) -> tuple[object, ...] | None:
+    """Return the fields of a budget that a caller sets; None for None."""
+    if budget is None:
+        return None
+    limits = {line.dimension: (line.hard, line.soft) for line in budget.lines}
+    return budget.on_breach, budget.resets, budget.zone, limits
 
 
 def _save(
@@ -70,8 +85,9 @@ def _save(
     op: SetBudget,
     old: Budget | None,
     lines: Mapping[str, BudgetLine],
-) -> None:
-    """Write a budget and its limits; with ``only_limits``, the rest stays as it was."""
+) -> bool:
+    """Write a budget and its limits; with ``only_limits``, the rest stays as it was. Return False
+    if a budget exists that the caller does not know."""
     resets = op.resets
     zone = op.zone
     at = None
@@ -91,7 +107,9 @@ def _save(
         "zone": zone,
         "reset_at": at,
     }
-    tx.change("save_budget", **values, created_at=tx.now)
+    replaces = int(old is not None or not op.merges)
+    if not tx.change("save_budget", **values, created_at=tx.now, replaces=replaces):
+        return False
     # The lines repeat the time of the next reset, so that a statement that spends sees it.
     tx.change("save_line_resets", name=name, reset_at=at)
     for dimension, hard in op.limits.hard.items():
@@ -107,6 +125,7 @@ def _save(
             soft=soft,
             reset_at=at,
         )
+    return True
 
 
 def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:

@@ -4,7 +4,8 @@
 INSERT INTO holdfast.budget (name, run_id, on_breach, resets, zone, reset_at, created_at)
 VALUES (:name, :run_id, :on_breach, :resets, :zone, :reset_at, :created_at)
     ON CONFLICT (name) DO UPDATE
-   SET on_breach = excluded.on_breach, resets = excluded.resets, zone = excluded.zone, reset_at = excluded.reset_at;
+   SET on_breach = excluded.on_breach, resets = excluded.resets, zone = excluded.zone, reset_at = excluded.reset_at
+ WHERE :replaces = 1;
 
 -- name: save_budget_line
 INSERT INTO holdfast.budget_line (budget, dimension, run_id, hard, soft, reset_at)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from holdfast.core.budgets.model import Breach, SpendEntry
+from holdfast.core.budgets.model import Breach, Budget, SpendEntry
 from holdfast.core.events import Event
 from holdfast.core.runs import Limits
 from holdfast.store.database import Operation
@@ -20,8 +20,9 @@ class SetBudget(Operation, kw_only=True):
 
     Answers:
         None
+        SettingsChanged  ``merges`` is set and the budget is no longer as ``expected``
     Raises:
-        BudgetNotFound  ``only_limits`` is set and there is no such budget
+        BudgetNotFound   ``only_limits`` is set and there is no such budget
     """
 
     name: str
@@ -30,6 +31,9 @@ class SetBudget(Operation, kw_only=True):
     zone: str = "UTC"
     only_limits: bool = False
     """Change the limits of an existing budget, and nothing else."""
+    merges: bool = False
+    expected: Budget | None = None
+    """The budget as the caller has read it; None if there was none."""
 
 
 class RaiseBudget(Operation):

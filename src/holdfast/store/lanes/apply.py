@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from holdfast.store.database import Transaction
+import msgspec
+
+from holdfast.core.sessions import Lane
+from holdfast.store.database import SettingsChanged, Transaction
 from holdfast.store.lanes.operations import SetLane
 from holdfast.store.lanes.rate_limits import apply_new_rate
+from holdfast.store.rows import lanes_from
 
 
-def set_lane(tx: Transaction, op: SetLane) -> None:
+def set_lane(tx: Transaction, op: SetLane) -> SettingsChanged | None:
     """Create a lane or change its limits."""
     lane = op.lane
-    tx.change(
+    exists = True
+    if op.expected is not None:
+        lanes = lanes_from(*tx.sound_rows("lane_to_change", name=lane.name))
+        exists = bool(lanes)
+        stored = lanes[0] if lanes else Lane(name=lane.name)
+        if _settings(stored) != _settings(op.expected):
+            return SettingsChanged()
+    saved = tx.change(
         "save_lane",
         name=lane.name,
         concurrency=lane.concurrency,
@@ -22,6 +33,14 @@ def set_lane(tx: Transaction, op: SetLane) -> None:
         share_rate_per=lane.share_rate_per,
         weights=lane.weights,
         draining=int(lane.draining),
+        replaces=int(exists),
     )
+    if not saved:
+        return SettingsChanged()  # another process has just created the lane
     apply_new_rate(tx, lane)
     tx.hints.ready = tx.hints.routes = True
+    return None
+
+
+def _settings(lane: Lane) -> Lane:
+    return msgspec.structs.replace(lane, free_at=0)

@@ -11,6 +11,9 @@ class SetLane(Operation):
 
     Answers:
         None
+        SettingsChanged  ``expected`` is given and the lane has other settings
     """
 
     lane: Lane
+    expected: Lane | None = None
+    """The lane as the caller has read it; None to overwrite its settings."""

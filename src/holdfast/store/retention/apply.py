@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.retention import RetentionRule
 from holdfast.errors import BadOption, RetentionNotFound
-from holdfast.store.database import Transaction
+from holdfast.store.database import Row, SettingsChanged, Transaction
 from holdfast.store.payloads.apply import forget_history
 from holdfast.store.retention.operations import (
     EndMaintenance,
@@ -24,10 +25,10 @@ from holdfast.store.tables import FORGETTABLE
 
 def forget(tx: Transaction, op: Forget) -> Pruned:
     """Delete a part of the history of finished trees. A tree with a live run is kept as it is."""
-    if op.what not in FORGETTABLE:
-        raise BadOption(option="what", value=op.what, known=", ".join(FORGETTABLE))
+    if op.target not in FORGETTABLE:
+        raise BadOption(option="target", value=op.target, known=", ".join(FORGETTABLE))
     rows = tx.rows(
-        f"prunable_{op.what}",
+        f"prunable_{op.target}",
         before=op.before,
         statuses=tx.as_list(op.statuses),
         namespace=op.namespace,
@@ -36,12 +37,12 @@ def forget(tx: Transaction, op: Forget) -> Pruned:
         limit=op.limit,
     )
     roots = [row["id"] for row in rows]
-    sizes = sizes_of(tx, f"tree_sizes_{op.what}", roots, op.before)
+    sizes = sizes_of(tx, f"tree_sizes_{op.target}", roots, op.before)
     chosen = cut(roots, sizes, after=op.after, limit=op.limit)
-    runs = [run_id for root in chosen.whole for run_id in (*_below(tx, op.what, root), root)]
+    runs = [run_id for root in chosen.whole for run_id in (*_below(tx, op.target, root), root)]
     if chosen.part is not None:
-        runs = _below(tx, op.what, chosen.part)
-    done = sum(_forget(tx, op.what, run_id) for run_id in runs)
+        runs = _below(tx, op.target, chosen.part)
+    done = sum(_forget(tx, op.target, run_id) for run_id in runs)
     return Pruned(
         runs=done, last=chosen.part if chosen.part is not None and not done else chosen.last
     )
@@ -63,10 +64,25 @@ def _forget(tx: Transaction, kind: str, run_id: str) -> bool:
     return forget_history(tx, run_id)
 
 
-def save_retention(tx: Transaction, op: SaveRetention) -> None:
+def retention_from(row: Row) -> RetentionRule:
+    """Return the retention rule of a row."""
+    statuses = tuple(row["statuses"].split(",")) if row["statuses"] else ()
+    return RetentionRule(**{**dict(row), "statuses": statuses})
+
+
+def save_retention(tx: Transaction, op: SaveRetention) -> SettingsChanged | None:
     """Create or replace a retention rule."""
+    replaces = True
+    if op.merges:
+        rows, damaged = tx.sound_rows("retention_to_change", name=op.rule.name)
+        stored = retention_from(rows[0]) if rows else None
+        if stored != op.expected:
+            return SettingsChanged()
+        replaces = bool(rows or damaged)
     values: dict[str, Any] = msgspec.structs.asdict(op.rule)
-    tx.change("save_retention", **{**values, "statuses": ",".join(op.rule.statuses)})
+    values["statuses"] = ",".join(op.rule.statuses)
+    saved = tx.change("save_retention", **values, replaces=int(replaces))
+    return None if saved else SettingsChanged()
 
 
 def remove_retention(tx: Transaction, op: RemoveRetention) -> None:

@@ -40,7 +40,7 @@ class RetentionPreview(msgspec.Struct):
     """What a rule would delete now."""
 
     name: str
-    what: str
+    target: str
     trees: int
     runs: int
     bytes: int
@@ -113,7 +113,7 @@ def _trees(
 
 def preview(queries: RetentionQueries, rule: RetentionRule) -> RetentionPreview:
     """Return how much a rule would delete now."""
-    totals = RetentionPreview(rule.name, rule.what, 0, 0, 0)
+    totals = RetentionPreview(rule.name, rule.target, 0, 0, 0)
     for portion in portions(queries, rule):
         for tree in _trees(queries, portion, statuses_of(rule)):
             if tree.runs:
@@ -134,4 +134,4 @@ def batch_of(
         "after": after,
         "workflow": portion.workflow,
     }
-    return Prune(**which) if rule.what == RUNS else Forget(what=rule.what, **which)
+    return Prune(**which) if rule.target == RUNS else Forget(target=rule.target, **which)

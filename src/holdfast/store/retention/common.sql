@@ -32,17 +32,21 @@ SELECT COUNT(*) AS runs,
  WHERE id = :run_id OR root_id = :run_id;
 
 -- name: save_retention
-INSERT INTO holdfast.retention (name, what, workflow, statuses, older_than, keep_last, max_bytes)
-VALUES (:name, :what, :workflow, :statuses, :older_than, :keep_last, :max_bytes)
+INSERT INTO holdfast.retention (name, target, workflow, statuses, older_than, keep_last, max_bytes)
+VALUES (:name, :target, :workflow, :statuses, :older_than, :keep_last, :max_bytes)
     ON CONFLICT (name) DO UPDATE
-   SET what = excluded.what, workflow = excluded.workflow, statuses = excluded.statuses, older_than = excluded.older_than,
-       keep_last = excluded.keep_last, max_bytes = excluded.max_bytes;
+   SET target = excluded.target, workflow = excluded.workflow, statuses = excluded.statuses, older_than = excluded.older_than,
+       keep_last = excluded.keep_last, max_bytes = excluded.max_bytes
+ WHERE :replaces = 1;
+
+-- name: retention_to_change
+SELECT name, target, workflow, statuses, older_than, keep_last, max_bytes FROM holdfast.retention WHERE name = :name;
 
 -- name: delete_retention
 DELETE FROM holdfast.retention WHERE name = :name;
 
 -- name: retentions
-SELECT name, what, workflow, statuses, older_than, keep_last, max_bytes FROM holdfast.retention ORDER BY name;
+SELECT name, target, workflow, statuses, older_than, keep_last, max_bytes FROM holdfast.retention ORDER BY name;
 
 -- name: begin_maintenance
 INSERT INTO holdfast.maintenance_lock (name, session_id, until, done_at) VALUES (:name, NULL, 0, NULL) ON CONFLICT DO NOTHING;

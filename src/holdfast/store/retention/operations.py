@@ -17,10 +17,10 @@ class Forget(Operation):
     Answers:
         Pruned
     Raises:
-        BadOption  ``what`` is not a part of a history that can be deleted
+        BadOption  ``target`` is not a part of a history that can be deleted
     """
 
-    what: str
+    target: str
     before: int
     statuses: Sequence[str]
     limit: int = 500
@@ -34,9 +34,13 @@ class SaveRetention(Operation):
 
     Answers:
         None
+        SettingsChanged  ``merges`` is set and the rule is no longer as ``expected``
     """
 
     rule: RetentionRule
+    merges: bool = False
+    expected: RetentionRule | None = None
+    """The rule as the caller has read it; None if there was none."""
 
 
 class RemoveRetention(Operation):

@@ -14,3 +14,7 @@ SELECT run.id, finished_at
  WHERE parent_id IS NULL AND finished_at >= :since AND finished_at < :before
    AND status = ANY(CAST(:statuses AS TEXT[])) AND (workflow = :workflow OR :workflow IS NULL)
  ORDER BY finished_at, run.id LIMIT :limit;
+
+-- name: retention_to_change
+-- Differs from SQLite: the row is locked.
+SELECT name, target, workflow, statuses, older_than, keep_last, max_bytes FROM holdfast.retention WHERE name = :name FOR UPDATE;

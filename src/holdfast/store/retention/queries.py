@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from holdfast.core.retention import RetentionRule
 from holdfast.store.reader import Reader
+from holdfast.store.retention.apply import retention_from
 from holdfast.store.retention.operations import MaintenanceLock, PrunableRun
 
 
@@ -24,7 +24,7 @@ class RetentionQueries:
 
     def rules(self) -> list[RetentionRule]:
         """Return all retention rules."""
-        return self._reader.listed(_retention, "retentions")
+        return self._reader.listed(retention_from, "retentions")
 
     def maintenance_lock(self, name: str) -> MaintenanceLock | None:
         """Return the state of a maintenance task; None if no session has ever taken it."""
@@ -69,9 +69,3 @@ class RetentionQueries:
         if self._reader.rows("has_late_descendant", run_id=run_id, before=1 << 62):
             return PrunableRun(run_id, finished_at, runs=0, bytes=0)
         return PrunableRun(run_id, finished_at, row["runs"], row["bytes"])
-
-
-def _retention(row: Any) -> RetentionRule:
-    return RetentionRule(
-        **{**dict(row), "statuses": tuple(row["statuses"].split(",")) if row["statuses"] else ()}
-    )

@@ -225,7 +225,13 @@ VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused, :per_share, :share
     ON CONFLICT (name) DO UPDATE
    SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per = excluded.rate_per, paused = excluded.paused,
        per_share = excluded.per_share, share_rate_limit = excluded.share_rate_limit, share_rate_per = excluded.share_rate_per,
-       weights = excluded.weights, draining = excluded.draining;
+       weights = excluded.weights, draining = excluded.draining
+ WHERE :replaces = 1;
+
+-- name: lane_to_change
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
+  FROM holdfast.lane
+ WHERE name = :name;
 
 -- name: save_rate_time
 UPDATE holdfast.lane SET free_at = :free_at WHERE name = :name;

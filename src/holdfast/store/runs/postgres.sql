@@ -556,3 +556,10 @@ DELETE FROM holdfast.commit_marker WHERE id = ANY(CAST(:ids AS BIGINT[]));
 
 -- name: forget_old_commits
 DELETE FROM holdfast.commit_marker WHERE at < :before;
+
+-- name: lane_to_change
+-- Differs from SQLite: the row is locked.
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
+  FROM holdfast.lane
+ WHERE name = :name
+   FOR NO KEY UPDATE;

@@ -21,7 +21,7 @@ from holdfast.errors import (
     ScheduleBusy,
     ScheduleNotFound,
 )
-from holdfast.store.database import Row, Transaction
+from holdfast.store.database import Row, SettingsChanged, Transaction
 from holdfast.store.payloads.encrypt import clear_values_accepted
 from holdfast.store.runs.cancel import request_cancel
 from holdfast.store.runs.operations import RequestCancel, StartRuns
@@ -73,12 +73,13 @@ def schedule_from(row: Row) -> Schedule:
     return Schedule(**values)
 
 
-def _save(tx: Transaction, schedule: Schedule) -> None:
+def _save(tx: Transaction, schedule: Schedule, *, replaces: bool = True) -> bool:
+    """Write a schedule. Return False if there is one, and this write does not replace it."""
     values: dict[str, Any] = msgspec.structs.asdict(schedule)
     values["capabilities"] = ",".join(sorted(schedule.capabilities))
     values["tags"] = msgspec.json.encode(schedule.tags, order="sorted").decode()
     values["queued"] = msgspec.json.encode(schedule.queued).decode() if schedule.queued else None
-    tx.change("save_schedule", **values)
+    return bool(tx.change("save_schedule", **values, replaces=int(replaces)))
 
 
 def _load(tx: Transaction, namespace: str, name: str) -> Schedule:
@@ -91,20 +92,31 @@ def _load(tx: Transaction, namespace: str, name: str) -> Schedule:
 # Making and changing
 
 
-def set_schedule(tx: Transaction, op: SetSchedule) -> str:
+def set_schedule(tx: Transaction, op: SetSchedule) -> str | SettingsChanged:
     """Create a schedule, or change it and keep its record of ticks.
 
-    Return ``created``, ``changed`` or ``unchanged``.
+    Return ``created``, ``changed`` or ``unchanged``, or SettingsChanged.
     """
     rows = tx.rows("load_schedule", namespace=op.schedule.namespace, name=op.schedule.name)
     old = schedule_from(rows[0]) if rows else None
+    if op.merges and _definition(old) != _definition(op.expected):
+        return SettingsChanged()
     new = _fresh(tx, op.schedule) if old is None else _changed(tx, old, op)
     new.wake_at = _wake(tx, new)
     if new == old:
         return "unchanged"
-    _save(tx, new)
+    if not _save(tx, new, replaces=old is not None or not op.merges):
+        return SettingsChanged()  # another process has just created the schedule
     tx.hints.ready = True
     return "created" if old is None else "changed"
+
+
+def _definition(schedule: Schedule | None) -> dict[str, Any] | None:
+    """Return the fields of a schedule that a caller sets; None for None."""
+    if schedule is None:
+        return None
+    fields: dict[str, Any] = msgspec.structs.asdict(schedule)
+    return {name: value for name, value in fields.items() if name not in (*_KEPT, "wake_at")}
 
 
 def _fresh(tx: Transaction, wanted: Schedule) -> Schedule:

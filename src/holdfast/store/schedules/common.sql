@@ -14,7 +14,8 @@ VALUES (:namespace, :name, :workflow, :version, :lane, :capabilities, :input, :p
        misfire = excluded.misfire, catch_up = excluded.catch_up, grace = excluded.grace, jitter = excluded.jitter,
        origin = excluded.origin, paused = excluded.paused, anchor = excluded.anchor, next_at = excluded.next_at,
        wake_at = excluded.wake_at, last_at = excluded.last_at, queued = excluded.queued, started = excluded.started,
-       skipped = excluded.skipped, note = excluded.note;
+       skipped = excluded.skipped, note = excluded.note
+ WHERE :replaces = 1;
 
 -- name: delete_schedule
 DELETE FROM holdfast.schedule WHERE namespace = :namespace AND name = :name;

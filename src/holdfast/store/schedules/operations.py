@@ -14,14 +14,18 @@ class SetSchedule(Operation):
     person has asked for.
 
     Answers:
-        str          ``created``, ``changed`` or ``unchanged``
+        str              ``created``, ``changed`` or ``unchanged``
+        SettingsChanged  ``merges`` is set and the schedule is no longer as ``expected``
     Raises:
-        BadSchedule  the rule has no further tick, or a decorator in the code defines the schedule,
-                     which a call must not change
+        BadSchedule      the rule has no further tick, or a decorator in the code defines the
+                         schedule, which a call must not change
     """
 
     schedule: Schedule
     sets_pause: bool = False
+    merges: bool = False
+    expected: Schedule | None = None
+    """The schedule as the caller has read it; None if there was none."""
 
 
 class PauseSchedule(Operation):

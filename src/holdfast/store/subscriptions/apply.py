@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.subscriptions import (
+    ATTEMPTS,
     BEGINNING,
     CURSOR,
     WEBHOOK,
@@ -22,7 +23,7 @@ from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
 from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.payloads.apply import fetch
 from holdfast.store.subscriptions.operations import (
-    AddSubscription,
+    AddCursor,
     ClaimWebhooks,
     Consume,
     Consumed,
@@ -31,37 +32,104 @@ from holdfast.store.subscriptions.operations import (
     RedeliverDeadLetters,
     RemoveSubscription,
     ResealWebhook,
+    SetWebhook,
 )
 
 
-def subscribe(tx: Transaction, op: AddSubscription) -> Subscription:
-    """Create a subscription, or recognise an equal one. Raises SubscriptionExists."""
-    return _opened(tx, op)
-
-
-def _opened(tx: Transaction, op: AddSubscription) -> Subscription:
-    rows = tx.rows("lock_subscription", name=op.name)
-    if not rows:
-        place = place_for(tx, op.start)
-        tx.change(
-            "insert_subscription",
-            name=op.name,
-            kind=op.kind,
-            which=msgspec.json.encode(op.which),
-            after_tx=place.tx,
-            after_id=place.id,
-            created_at=tx.now,
-            url=op.url,
-            secret=op.secret,
-            attempt_limit=op.attempt_limit,
-        )
-        tx.hints.subscriptions = tx.hints.subscriptions or op.kind == WEBHOOK
-        # Read again: another process may have created the subscription at the same time.
-        rows = tx.rows("lock_subscription", name=op.name)
-    stored = subscription_from(rows[0])
-    if (stored.kind, stored.which, stored.url) != (op.kind, op.which, op.url):
+def add_cursor(tx: Transaction, op: AddCursor) -> Subscription:
+    """Create a cursor, or recognise an equal one. Raises SubscriptionExists."""
+    stored = _locked(tx, op.name)
+    if stored is None:
+        stored = _inserted(tx, op.name, CURSOR, op.which, op.start)
+    if (stored.kind, stored.which) != (CURSOR, op.which):
         raise SubscriptionExists(subscription=op.name, kind=stored.kind)
     return stored
+
+
+def set_webhook(tx: Transaction, op: SetWebhook) -> Subscription:
+    """Create a webhook, or change it. Raises SubscriptionExists, SubscriptionNotFound."""
+    stored = _locked(tx, op.name)
+    if stored is None:
+        if op.url is None:
+            raise SubscriptionNotFound(subscription=op.name, why="a new webhook needs a URL")
+        stored = _inserted(
+            tx,
+            op.name,
+            WEBHOOK,
+            op.which,
+            op.start,
+            url=op.url,
+            secret=op.secret or op.first_secret,
+            attempt_limit=op.attempt_limit or ATTEMPTS,
+        )
+    if stored.kind != WEBHOOK:
+        raise SubscriptionExists(subscription=op.name, kind=stored.kind)
+    # Also after an insert: another process may have inserted the webhook with other settings.
+    changed = _merged(stored, op)
+    if changed != stored:
+        tx.change(
+            "change_webhook",
+            name=op.name,
+            which=msgspec.json.encode(changed.which),
+            url=changed.url,
+            secret=changed.secret,
+            attempt_limit=changed.attempt_limit,
+            attempts=changed.attempts,
+            next_at=changed.next_at,
+            error=changed.error,
+        )
+    tx.hints.subscriptions = True
+    return changed
+
+
+def _merged(stored: Subscription, op: SetWebhook) -> Subscription:
+    conditions = {name: getattr(op.which, name) for name in op.conditions}
+    changed = msgspec.structs.replace(
+        stored,
+        which=msgspec.structs.replace(stored.which, **conditions),
+        url=op.url or stored.url,
+        secret=op.secret or stored.secret,
+        attempt_limit=op.attempt_limit or stored.attempt_limit,
+    )
+    if (changed.url, changed.secret) != (stored.url, stored.secret):
+        changed.attempts = 0
+        changed.next_at = None
+        changed.error = None
+    return changed
+
+
+def _locked(tx: Transaction, name: str) -> Subscription | None:
+    rows = tx.rows("lock_subscription", name=name)
+    return subscription_from(rows[0]) if rows else None
+
+
+def _inserted(
+    tx: Transaction,
+    name: str,
+    kind: str,
+    which: EventFilter,
+    start: EventCursor | str,
+    *,
+    url: str | None = None,
+    secret: str | None = None,
+    attempt_limit: int = 0,
+) -> Subscription:
+    """Insert a subscription and return it, or the one that another process has just inserted."""
+    place = place_for(tx, start)
+    tx.change(
+        "insert_subscription",
+        name=name,
+        kind=kind,
+        which=msgspec.json.encode(which),
+        after_tx=place.tx,
+        after_id=place.id,
+        created_at=tx.now,
+        url=url,
+        secret=secret,
+        attempt_limit=attempt_limit,
+    )
+    # Read again: another process may have created the subscription at the same time.
+    return subscription_from(tx.rows("lock_subscription", name=name)[0])
 
 
 def place_for(tx: Transaction, start: EventCursor | str) -> EventCursor:
@@ -91,7 +159,7 @@ def move_cursor(tx: Transaction, op: MoveCursor) -> None:
 
 def consume(tx: BatchTransaction, op: Consume) -> Consumed:
     """Pass the next events to a function, in the transaction that moves the cursor."""
-    stored = _opened(tx, AddSubscription(op.name, CURSOR, op.which, op.start))
+    stored = add_cursor(tx, AddCursor(op.name, op.which, op.start))
     events, edge = page(tx, stored.place, op.which, op.limit)
     # The edge also moves past events that do not match, so that they are not read again.
     if edge == stored.place:

@@ -50,6 +50,12 @@ SELECT name, kind, which, after_tx, after_id, created_at, moved_at, url, secret,
   FROM holdfast.subscription
  ORDER BY name;
 
+-- name: change_webhook
+UPDATE holdfast.subscription
+   SET which = :which, url = :url, secret = :secret, attempt_limit = :attempt_limit, attempts = :attempts, next_at = :next_at,
+       error = :error
+ WHERE name = :name;
+
 -- name: move_cursor
 -- Only forward: of two readers under one name, the slower one must not move the cursor back.
 UPDATE holdfast.subscription

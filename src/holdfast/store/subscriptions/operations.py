@@ -12,25 +12,47 @@ from holdfast.core.subscriptions import DeadLetter, EventCursor, EventFilter, Ru
 from holdfast.store.database import Operation
 
 
-class AddSubscription(Operation):
-    """Create a named subscription that reads events from a cursor on, or from ``beginning`` or
-    ``now``. The same name with the same kind, filter and URL is the same subscription.
+class AddCursor(Operation):
+    """Create a named subscription that its reader moves, and that begins at a cursor, at
+    ``beginning`` or at ``now``. The same name with the same filter is the same subscription.
 
     Answers:
         Subscription        as stored
     Raises:
-        SubscriptionExists  the name belongs to a subscription with another kind, filter or URL
+        SubscriptionExists  the name belongs to a webhook, or to a subscription with another filter
     """
 
     may_refuse_late: ClassVar[bool] = True
 
     name: str
-    kind: str
     which: EventFilter
     start: EventCursor | str
+
+
+class SetWebhook(Operation, kw_only=True):
+    """Create a webhook, or change the given settings of it; the others stay, and so does its
+    position. After a change of the URL or the secret, a failed delivery is attempted at once.
+
+    Answers:
+        Subscription          as stored
+    Raises:
+        SubscriptionExists    the name belongs to a subscription of another kind
+        SubscriptionNotFound  a new webhook has no URL
+    """
+
+    may_refuse_late: ClassVar[bool] = True
+
+    name: str
+    start: EventCursor | str
+    """Where a new webhook begins."""
+    first_secret: str
+    """The secret of a new webhook for which no ``secret`` is given."""
+    which: EventFilter = EventFilter()
+    conditions: tuple[str, ...] = ()
+    """The fields of ``which`` that are given."""
     url: str | None = None
     secret: str | None = None
-    attempt_limit: int = 0
+    attempt_limit: int | None = None
 
 
 class RemoveSubscription(Operation):

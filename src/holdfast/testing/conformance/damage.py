@@ -13,7 +13,7 @@ from holdfast.core.runs import Limits
 from holdfast.core.schedules.model import Schedule
 from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.core.subscriptions import NOW, WEBHOOK, EventFilter
+from holdfast.core.subscriptions import NOW
 from holdfast.errors import RowDamaged
 from holdfast.store.budgets.operations import SetBudget
 from holdfast.store.flows.operations import CreateFlow, MoveFlow, WakeFlows
@@ -30,7 +30,7 @@ from holdfast.store.runs.operations import (
 )
 from holdfast.store.schedules.operations import SetSchedule
 from holdfast.store.store import Store
-from holdfast.store.subscriptions.operations import AddSubscription
+from holdfast.store.subscriptions.operations import SetWebhook
 from holdfast.testing.conformance.fixture import (
     MORNING,
     ROUTE,
@@ -224,8 +224,8 @@ class DamageConformance(StoreFixture):
         self.do(store, RotateKey(OfferedKey("k2", b"y" * 32), SECOND))
         self.do(
             store,
-            AddSubscription(
-                "hook", WEBHOOK, EventFilter(), NOW, "https://example.org/hook", "s" * 16, 3
+            SetWebhook(
+                name="hook", start=NOW, first_secret="s" * 16, url="https://example.org/hook"
             ),
         )
         self.execute(store, f"UPDATE holdfast.subscription SET attempts = 1, next_at = {MORNING}")
@@ -260,8 +260,8 @@ class DamageConformance(StoreFixture):
     ) -> None:
         self.do(
             bare_store,
-            AddSubscription(
-                "hook", WEBHOOK, EventFilter(), NOW, "https://example.org/hook", "s" * 16, 3
+            SetWebhook(
+                name="hook", start=NOW, first_secret="s" * 16, url="https://example.org/hook"
             ),
         )
 

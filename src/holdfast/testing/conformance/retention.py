@@ -43,10 +43,10 @@ class RetentionConformance(StoreFixture):
             max_bytes=9,
         )
         self.do(store, SaveRetention(rule))
-        self.do(store, SaveRetention(RetentionRule(name="all", what="events", older_than=1)))
+        self.do(store, SaveRetention(RetentionRule(name="all", target="events", older_than=1)))
 
         assert store.retention.rules() == [
-            RetentionRule(name="all", what="events", older_than=1),
+            RetentionRule(name="all", target="events", older_than=1),
             rule,
         ]
 

@@ -13,7 +13,6 @@ from holdfast.core.subscriptions import (
     BEGINNING,
     CURSOR,
     NOW,
-    WEBHOOK,
     DeadLetter,
     EventCursor,
     EventFilter,
@@ -32,7 +31,7 @@ from holdfast.store.runs.operations import (
 )
 from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import (
-    AddSubscription,
+    AddCursor,
     ClaimWebhooks,
     Consume,
     Consumed,
@@ -41,6 +40,7 @@ from holdfast.store.subscriptions.operations import (
     RedeliverDeadLetters,
     RemoveSubscription,
     ResealWebhook,
+    SetWebhook,
 )
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
 from holdfast.testing.conformance.reading import BROKEN
@@ -97,7 +97,8 @@ class SubscriptionConformance(StoreFixture):
 
     def add_webhook(self, store: Store, name: str = "hook", **options: Any) -> Subscription:
         terms = {"start": NOW, "url": HOOK, "secret": "s" * 16, "attempt_limit": 3, **options}
-        subscription: Subscription = self.do(store, AddSubscription(name, WEBHOOK, ALL, **terms))
+        operation = SetWebhook(name=name, first_secret="f" * 16, **terms)
+        subscription: Subscription = self.do(store, operation)
         return subscription
 
     def test_events_are_read_as_they_were_written(self, store: Store, clock: HandClock) -> None:
@@ -242,7 +243,7 @@ class SubscriptionConformance(StoreFixture):
 
     def test_a_named_cursor_continues_where_it_stopped(self, store: Store) -> None:
         self.finish(store, self.hold(store))
-        opened = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
+        opened = self.do(store, AddCursor("me", ALL, BEGINNING))
         _, edge = store.subscriptions.events(opened.place, ALL)
 
         self.do(store, MoveCursor("me", edge))
@@ -250,16 +251,16 @@ class SubscriptionConformance(StoreFixture):
             store, MoveCursor("me", opened.place)
         )  # a slower reader cannot move the cursor back
 
-        again = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
+        again = self.do(store, AddCursor("me", ALL, BEGINNING))
         assert (opened.place, again.place) == (store.subscriptions.place(BEGINNING), edge)
         assert store.subscriptions.get("me") == again
         assert [subscription.name for subscription in store.subscriptions.all()] == ["me"]
 
     def test_a_name_belongs_to_one_kind_of_reader_of_certain_events(self, store: Store) -> None:
-        self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
+        self.do(store, AddCursor("me", ALL, BEGINNING))
 
         with pytest.raises(SubscriptionExists):
-            self.do(store, AddSubscription("me", CURSOR, EventFilter(workflow="other"), BEGINNING))
+            self.do(store, AddCursor("me", EventFilter(workflow="other"), BEGINNING))
         with pytest.raises(SubscriptionExists):
             self.add_webhook(store, "me")
         with pytest.raises(SubscriptionNotFound):
@@ -318,7 +319,7 @@ class SubscriptionConformance(StoreFixture):
             [
                 Advance(run_id="r1", generation=run.generation, events=[self.event(store)]),
                 Consume("me", ALL, BEGINNING, 10, stumble),
-                AddSubscription("other", CURSOR, ALL, NOW),
+                AddCursor("other", ALL, NOW),
             ]
         )
 

@@ -80,7 +80,7 @@ def without_room(
 
 def encode_result(command: RunStep, value: Any, codec: Codec) -> bytes:
     """Return the result of a step as it is stored. Raises NotEncodable, WrongType."""
-    data = codec.encode(value, what=f"the result of step {command.name!r}")
+    data = codec.encode(value, label=f"the result of step {command.name!r}")
     if command.fits is not None:
         command.fits(value, data)
     return data

@@ -483,7 +483,7 @@ CREATE INDEX payload_use_digest ON holdfast.payload_use (digest);
 
 CREATE TABLE holdfast.retention (
     name TEXT COLLATE "C" PRIMARY KEY,
-    what TEXT COLLATE "C" NOT NULL,  -- runs, or the part of their history to delete
+    target TEXT COLLATE "C" NOT NULL,  -- runs, or the part of their history to delete
     workflow TEXT COLLATE "C",
     statuses TEXT COLLATE "C" NOT NULL,  -- separated by commas; '' means all final ones
     older_than BIGINT,

@@ -489,7 +489,7 @@ CREATE INDEX holdfast.payload_use_digest ON holdfast.payload_use (digest);
 
 CREATE TABLE holdfast.retention (
     name TEXT PRIMARY KEY,
-    what TEXT NOT NULL,  -- runs, or the part of their history to delete
+    target TEXT NOT NULL,  -- runs, or the part of their history to delete
     workflow TEXT,
     statuses TEXT NOT NULL,  -- separated by commas; '' means all final ones
     older_than INTEGER,
