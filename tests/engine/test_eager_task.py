@@ -2,7 +2,10 @@
 
 import asyncio
 import contextvars
+import select
+import selectors
 import sys
+import threading
 import types
 from asyncio import tasks
 from contextlib import closing
@@ -10,6 +13,7 @@ from contextlib import closing
 import pytest
 
 from holdfast.engine.runtime.eager_task import (
+    IdleWait,
     NativeEagerTasks,
     PooledEagerTasks,
     eager_tasks_of,
@@ -240,6 +244,37 @@ def test_the_private_names_of_asyncio_exist_on_this_version():
     assert callable(tasks._leave_task)
     assert hasattr(asyncio.Future, "_asyncio_future_blocking")
     asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
+def test_an_idle_wait_ends_with_an_event_a_timer_or_other_work():
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        wait = IdleWait.of(loop)
+        assert wait is not None
+        loop.call_soon(turn)
+        assert not wait.until_event()
+        await turn()
+        timer = loop.call_later(0.01, turn)
+        assert not wait.until_event()
+        assert loop.time() >= timer.when() - 0.001
+        await turn()
+        await turn()
+        thread = threading.Thread(target=loop._write_to_self)
+        thread.start()
+        assert wait.until_event()
+        thread.join()
+
+    asyncio.run(main(), debug=False)
+
+
+def test_a_loop_that_reports_long_callbacks_or_cannot_be_polled_has_no_idle_wait():
+    async def main() -> None:
+        assert IdleWait.of(asyncio.get_running_loop()) is None
+
+    asyncio.run(main(), debug=True)
+    with closing(asyncio.SelectorEventLoop(selectors.SelectSelector())) as loop:
+        assert IdleWait.of(loop) is None
 
 
 def test_a_loop_that_does_not_tell_counts_as_busy():
