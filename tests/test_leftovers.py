@@ -14,6 +14,7 @@ async def waits() -> None:
 
 
 def test_an_open_engine_is_ended(tmp_path, request):
+    leftovers.end_engines()  # other tests may have left some
     engine = Engine(tmp_path / "test.db", workflows=[waits])
     request.addfinalizer(engine.close)
     engine.work()
