@@ -179,7 +179,7 @@ def test_reminders_and_escalation_until_time_decides(everywhere):
         (gate,) = gates_of(lab)
         kinds = Counter(event.kind for event in lab.history(RUN))
         entries = Counter(entry.kind for entry in lab.engine.gates.entries(gate))
-        assert (gate.status, gate.choice, gate.assignees) == ("expired", "reject", ("ann", "boss"))
+        assert (gate.status, gate.choice, gate.assignees) == ("expired", "reject", ["ann", "boss"])
         assert kinds["gate_reminded"] == entries["reminded"] == gate.reminded == 3
         assert kinds["gate_escalated"] == entries["escalated"] == gate.escalated == 1
 
