@@ -71,7 +71,8 @@ class GraphResolver:
             self._expected_ends = max(self._expected_ends - ends, 0)
             self._submitted += 1
         return ClosingOperation(
-            ResolveGraphs(compose=self._compose, lease=self._lease), self._on_resolved
+            ResolveGraphs(compose=self._compose, lease=self._lease, closing=True),
+            self._on_resolved,
         )
 
     def _on_resolved(self, answer: Any) -> None:

@@ -179,6 +179,10 @@ class ResolveGraphs(Operation, kw_only=True):
     """Resolve graphs: apply the outcomes of ended members to their dependents, and continue work
     for which earlier transactions had no room; at most ``limit`` entries of the outbox.
 
+    If members ended in the same transaction, only their outcomes are resolved, and the outbox is
+    left to the next call: ``more`` is true then, unless the operation is ``closing`` a transaction
+    that was not made for the outbox.
+
     Outcomes of the graphs in ``without`` stay in the outbox. So do those of a graph with a damaged
     row, which the answer names.
 
@@ -192,6 +196,7 @@ class ResolveGraphs(Operation, kw_only=True):
     lease: Lease | None = None
     limit: int = 2000
     without: Collection[str] = ()
+    closing: bool = False
 
 
 class ResolvedGraphs(msgspec.Struct):

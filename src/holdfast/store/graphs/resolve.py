@@ -35,7 +35,9 @@ def resolve_graphs(tx: Transaction, op: ResolveGraphs) -> ResolvedGraphs:
         graph_ids = {outcome.graph_id for outcome in tx.member_outcomes}
         here = _opened(tx, graph_ids, op.compose, op.lease)
         here.finish()
-        return ResolvedGraphs(here.starter.born, more=False, left=here.unresolvable)
+        # The caller who asked for the outbox shares this commit with the ends of members, and its
+        # outbox is not read yet. Without "more", it would take it for empty and go to sleep.
+        return ResolvedGraphs(here.starter.born, more=not op.closing, left=here.unresolvable)
     outcomes, damaged = tx.sound_rows(
         "graph_outbox", limit=op.limit, without=tx.as_list(sorted(op.without))
     )

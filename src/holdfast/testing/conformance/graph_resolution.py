@@ -202,6 +202,30 @@ class GraphResolutionConformance(GraphFixture):
         assert self.resolve_graphs(store) == ResolvedGraphs([], more=False)
         assert store.check() == []
 
+    def test_ends_of_the_same_batch_leave_the_outbox_to_the_next_call(self, store: Store) -> None:
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            self.new_member("x", [(["a"], 1)]),
+            self.new_member("y", [(["b"], 1)]),
+        )
+        runs = {run.id: run for run in self.claim(store)}
+        self.finish(store, runs["g::a"], Status.COMPLETED)  # its outcome goes to the outbox
+        ends = Advance(
+            run_id="g::b",
+            generation=runs["g::b"].generation,
+            status=Status.COMPLETED,
+            result=b"7",
+            graph_id="g",
+        )
+
+        _, resolved = store.apply([ends, ResolveGraphs(compose=compose)])
+
+        assert [born.run.id for born in resolved.born] == ["g::y"]
+        assert resolved.more
+        assert [born.run.id for born in self.resolve_graphs(store).born] == ["g::x"]
+
     def test_the_rest_of_a_group_that_has_not_begun_is_gone_at_once(self, store: Store) -> None:
         rest = [self.new_member(f"m{number}") for number in range(3)]
         self.stage_graph(
