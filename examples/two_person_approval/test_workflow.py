@@ -69,8 +69,9 @@ def test_the_program_runs_and_can_be_started_again(tmp_path, capsys):
     )
     assert "excluded" in lines[1]
     assert lines[3] == "bob: approve; the gate is open"
-    assert lines[5:] == [
+    # The worker may send the payment before the program has printed the decision.
+    assert sorted(lines[5:7]) == [
         "carol: approve; the gate is approved",
         "sending 120 to the printer",
-        "sent 120, approved by bob and carol",
     ]
+    assert lines[7:] == ["sent 120, approved by bob and carol"]

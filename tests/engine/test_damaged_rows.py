@@ -241,6 +241,8 @@ FOUND = [
     Mutation(
         "schedule", "started", 2**63 - 1
     ),  # it could not grow, and no schedule of the database ticked
+    Mutation("lane", "weights", "garbage"),  # no lane could be listed
+    Mutation("budget", "resets", "null"),  # no budget could be listed
 ]
 """Mutations that once did harm."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.budgets.rules import CALENDAR, UNIT
+from holdfast.core.budgets.rules import CALENDAR, is_reset_rule
 from holdfast.core.envelope import is_sealed, split
 from holdfast.core.schedules import time_zones
 from holdfast.core.subscriptions import checked_url
@@ -59,11 +59,7 @@ _MEANT = frozenset({"budget", "key", "subscription"})
 def _bad_numbers(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the reset interval of a budget if it is not usable, and a secret that is too short."""
     resets = row.get("resets") if table.name == "budget" else None
-    if (
-        isinstance(resets, str)
-        and resets not in CALENDAR
-        and not (resets.isascii() and resets.isdigit() and int(resets) >= UNIT)
-    ):
+    if isinstance(resets, str) and not is_reset_rule(resets):
         yield "resets", f"the value is neither {', '.join(CALENDAR)} nor a number of microseconds"
     secret = row.get("secret") if table.name == "key" else None
     if isinstance(secret, bytes | memoryview) and len(secret) < SHORTEST_SECRET:

@@ -340,6 +340,13 @@ def next_reset(resets: str | None, zone: str, now: int, since: int) -> int | Non
     return int(reset.timestamp()) * UNIT
 
 
+def is_reset_rule(resets: str) -> bool:
+    """Return whether a stored text is a reset rule: a calendar period, or an interval."""
+    if resets in CALENDAR:
+        return True
+    return resets.isascii() and resets.isdigit() and len(resets) < 20 and int(resets) >= UNIT
+
+
 def show_reset(resets: str | None, zone: str) -> str | None:
     """Return the reset rule of a budget as text for people."""
     if resets is None:

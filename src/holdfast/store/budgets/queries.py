@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.budgets.model import Budget, BudgetLine
-from holdfast.core.budgets.rules import is_due
+from holdfast.core.budgets.rules import is_due, is_reset_rule
 from holdfast.store.reader import Reader
 
 
@@ -66,6 +66,9 @@ class BudgetQueries:
 
 
 def _budget(row: Any) -> Budget:
+    resets = row["resets"]
+    if resets is not None and not is_reset_rule(resets):
+        raise ValueError("the reset rule cannot be read")  # the reader reports it as damage
     return Budget(**dict(row), lines=[])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.core.sessions import Lane
 from holdfast.store.reader import Reader
 from holdfast.store.rows import lane_from, lanes_from
+from holdfast.store.soundness import unsound_json
 
 
 class LaneQueries:
@@ -16,7 +17,15 @@ class LaneQueries:
     def all(self) -> list[Lane]:
         """Return all lanes that have settings."""
         rows, damaged = self._reader.sound_rows("lanes")
-        return lanes_from(rows, damaged)
+        sound = []
+        for row in rows:
+            damage = unsound_json(self._reader.query("lanes"), row, {})
+            if damage is None:
+                sound.append(row)
+            else:
+                self._reader.report(damage)
+                damaged.append(damage)
+        return lanes_from(sound, damaged)
 
     def running(self) -> dict[str, int]:
         """Return the number of runs of each lane that a session holds and that do not wait. A lane
