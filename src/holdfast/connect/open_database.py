@@ -22,7 +22,7 @@ from holdfast.core import associated_data
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.events import EventKind
-from holdfast.core.gates.model import OPEN
+from holdfast.core.gates.model import GateStatus
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import Progress
@@ -252,7 +252,9 @@ class OpenDatabase:
         only open gate of the run *name*. Raises GateNotFound."""
         find = self._store.gates.find
         if name == "last":
-            open_gates = find(GateFilter(statuses=[OPEN], limit=10_000, namespace=self.namespace))
+            open_gates = find(
+                GateFilter(statuses=[GateStatus.OPEN.value], limit=10_000, namespace=self.namespace)
+            )
             if not open_gates:
                 raise GateNotFound(gate=name, why="no gate is open")
             return self.engine.gates.get(open_gates[-1].id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.conditions.model import Condition
+from holdfast.core.conditions.model import Condition, OnTimeout
 from holdfast.core.definitions import DefinitionRef
 from holdfast.core.events import EventRole
 from holdfast.core.gates.model import GateTerms
@@ -72,7 +72,7 @@ class AwaitCondition(msgspec.Struct):
     id: str
     condition: Condition
     timeout: int | None = None
-    on_timeout: str = "fail"
+    on_timeout: str = OnTimeout.FAIL
 
 
 class StartChild(msgspec.Struct):

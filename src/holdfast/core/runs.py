@@ -195,10 +195,6 @@ def leased_at_start(new: NewRun, created_at: int) -> RunRecord:
     )
 
 
-CHILDREN_END = "children_end"
-"""The kind of the wait of a run that is ending and whose children have to end first."""
-
-
 class ChildRecord(msgspec.Struct):
     """The state of a child run, as its parent sees it."""
 

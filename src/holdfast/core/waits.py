@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
+
+
+class WaitKind(StrEnum):
+    """The kinds of things that a parked run waits for; each wait in its row has one."""
+
+    TIMER = "timer"
+    RETRY = "retry"
+    SIGNAL = "signal"
+    CONDITION = "wait"
+    GATE = "gate"
+    CHILD = "child"
+    CHILDREN = "children"
+    CHILDREN_END = "children_end"
+    BUDGET = "budget"
 
 
 class Signal(msgspec.Struct):

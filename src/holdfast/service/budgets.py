@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.budgets import rules as budget_rules
-from holdfast.core.budgets.model import Budget
+from holdfast.core.budgets.model import Budget, OnBreach
 from holdfast.core.runs import Limits
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.errors import BadOption, BudgetNotFound
@@ -68,7 +68,7 @@ def _limits(
     """Return the limits to write: those of the named dimensions, checked together with the limits
     that the budget has already."""
     if on_breach is None:
-        on_breach = budget_rules.WAIT if old is None else old.on_breach
+        on_breach = OnBreach.WAIT if old is None else old.on_breach
     if old is None:
         return budget_rules.limits_from(limits, soft, on_breach)
     if soft is None:

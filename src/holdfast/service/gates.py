@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core import tokens
 from holdfast.core.codec import JsonCodec
 from holdfast.core.gates import rules as gate_rules
-from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES, Gate
+from holdfast.core.gates.model import APPROVE, REJECT, STATUSES, Gate, GateStatus
 from holdfast.core.gates.rules import GateDecision
 from holdfast.core.text import is_one_of, is_storable
 from holdfast.core.tokens import SigningKey, Token
@@ -59,7 +59,7 @@ class GateService:
     def find(
         self,
         *,
-        status: Names = OPEN,
+        status: Names = GateStatus.OPEN.value,
         mine: str | None = None,
         role: Names = (),
         run: str | None = None,
@@ -95,7 +95,9 @@ class GateService:
             raise GateNotFound(gate=which)
         if gate is not None:
             return gate
-        open_now = self.store.gates.find(GateFilter(run_id=which, statuses=[OPEN], limit=2))
+        open_now = self.store.gates.find(
+            GateFilter(run_id=which, statuses=[GateStatus.OPEN.value], limit=2)
+        )
         if len(open_now) == 1:
             return open_now[0]
         if open_now:

@@ -14,7 +14,17 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.duration import as_datetime
 from holdfast.core.schedules import plan, rules
-from holdfast.core.schedules.model import CALL, CODE, GONE, MISFIRES, OVERLAPS, Schedule, Tick
+from holdfast.core.schedules.model import (
+    CALL,
+    CODE,
+    GONE,
+    MISFIRES,
+    OVERLAPS,
+    Misfire,
+    Overlap,
+    Schedule,
+    Tick,
+)
 from holdfast.core.schedules.plan import MOST_TICKS
 from holdfast.core.text import is_one_of
 from holdfast.core.validation import checked_many, checked_tags, priority_of
@@ -163,9 +173,9 @@ class ScheduleService:
             deadline=_length(name, "deadline", options.get("deadline")) or None,
             rule=rule,
             zone=zone,
-            overlap=_one_of(name, "overlap", options.get("overlap", "skip"), OVERLAPS),
+            overlap=_one_of(name, "overlap", options.get("overlap", Overlap.SKIP), OVERLAPS),
             queue_limit=_number(name, "queue_limit", options.get("queue_limit", 100)),
-            misfire=_one_of(name, "misfire", options.get("misfire", "once"), MISFIRES),
+            misfire=_one_of(name, "misfire", options.get("misfire", Misfire.ONCE), MISFIRES),
             catch_up=_number(name, "catch_up", options.get("catch_up", 100)),
             grace=_length(name, "grace", options.get("grace", "1m")),
             jitter=_length(name, "jitter", options.get("jitter")),

@@ -11,9 +11,10 @@ from holdfast.core.events import EventKind
 from holdfast.core.gates.model import Gate, GateEntry
 from holdfast.core.graphs.model import MemberRecord
 from holdfast.core.history import live_events
-from holdfast.core.runs import CHILDREN_END, Route, RunRecord
+from holdfast.core.runs import Route, RunRecord
 from holdfast.core.sessions import Session
 from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.waits import WaitKind
 from holdfast.core.why import workers as worker_views
 from holdfast.core.why.claim import is_served
 from holdfast.core.why.explain import explain
@@ -233,7 +234,11 @@ def _is_leased(store: Store, facts: RunFacts) -> bool:
 
 def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[GateEntry]]]:
     """Return the gates for which a run waits, with their entries, by id."""
-    gates = [store.gates.get(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
+    gates = [
+        store.gates.get(str(wait.get("gate")))
+        for wait in waits
+        if wait.get("kind") == WaitKind.GATE
+    ]
     return {gate.id: (gate, store.gates.entries(gate.id)) for gate in gates if gate is not None}
 
 
@@ -278,15 +283,15 @@ def _open_children(
 ) -> list[Why]:
     """Return explanations of the open children for which a run waits; at depth 0 only their
     statuses. Set the number of open children in *wait*."""
-    if wait.get("kind") == "child":
+    if wait.get("kind") == WaitKind.CHILD:
         child = store.runs.get(str(wait.get("run")))
         children = [] if child is None or child.status in FINAL else [child]
-    elif wait.get("kind") == "children":
+    elif wait.get("kind") == WaitKind.CHILDREN:
         page = store.runs.find(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
         children = [child for child in page if child.parent_step == wait.get("step")]
         wait["open"] = len(children) if len(page) < PAGE else f"{len(children)} or more"
         children = children[:MOST]
-    elif wait.get("kind") == CHILDREN_END:
+    elif wait.get("kind") == WaitKind.CHILDREN_END:
         left = store.runs.open_children(run.id, PAGE)
         wait["open"] = len(left) if len(left) < PAGE else f"{PAGE} or more"
         children = [

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.gates import rules
-from holdfast.core.gates.model import OPEN, Gate, GateEntry
+from holdfast.core.gates.model import Gate, GateEntry, GateStatus
 from holdfast.core.stored_json import decode_stored
 from holdfast.views.text import away
 from holdfast.views.values import instant, optional_instant
@@ -74,7 +74,7 @@ class GateView(msgspec.Struct, kw_only=True):
 
 def of(gate: Gate, entries: Sequence[GateEntry]) -> GateView:
     """Return the view of a gate with all actions on it. Raises RowDamaged."""
-    is_open = gate.status == OPEN
+    is_open = gate.status == GateStatus.OPEN
     terms = gate.terms
     return GateView(
         id=gate.id,
@@ -128,7 +128,7 @@ def entry_of(entry: GateEntry) -> GateEntryView:
 
 def state_line(gate: GateView, now: datetime) -> str:
     """Return the state of a gate as text: open and until when, or how it was closed."""
-    if gate.status != OPEN:
+    if gate.status != GateStatus.OPEN:
         return f"{gate.status}: {gate.choice}" if gate.choice else gate.status
     return "open" if gate.deadline is None else f"open, ends {away(gate.deadline, now)}"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.core.events import EventKind, EventRole
 from holdfast.core.status import Status
+from holdfast.core.waits import WaitKind
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
 from holdfast.views.steps import StepState, attempts_of, state_of
@@ -80,7 +81,7 @@ def trees(
     for wait in run.waits:
         if wait.get("step"):
             step = str(wait["step"])
-            if wait.get("kind") == "child":
+            if wait.get("kind") == WaitKind.CHILD:
                 step = _child_step(step)
             _node(root, step).wait = wait
     return [_tree(node, run, now, children_of) for node in root.below.values()]

@@ -19,7 +19,15 @@ from holdfast.core.codec import check_type
 from holdfast.core.commands import AwaitCondition, CreateWait
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import validation as condition_validation
-from holdfast.core.conditions.model import AllOf, AnyOf, Condition, Count, SignalNamed, SignalToWait
+from holdfast.core.conditions.model import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Count,
+    OnTimeout,
+    SignalNamed,
+    SignalToWait,
+)
 from holdfast.core.duration import Duration
 from holdfast.core.events import Event, EventKind
 from holdfast.core.text import is_one_of, is_storable, plain_text
@@ -28,7 +36,7 @@ from holdfast.errors.base import safe_repr
 
 __all__ = ["Received", "Wait", "Waited", "all_of", "any_of", "count", "matching"]
 
-ON_TIMEOUT = ("fail", "cancel", "expire", "continue", "escalate")
+ON_TIMEOUT = tuple(choice.value for choice in OnTimeout)
 
 
 class Wait:
@@ -237,7 +245,7 @@ def wait_for_call(
             why=f"the value must be one of {', '.join(ON_TIMEOUT)}",
         )
     if (
-        on_timeout != "fail"
+        on_timeout != OnTimeout.FAIL
         and timeout is None
         and all(wait.until is None for wait in waits.values())
     ):
@@ -254,7 +262,7 @@ def wait_for_call(
         for wait_id in waits:
             program.issued_waits[wait_id]._closed = True
         result = msgspec.json.decode(event.data or b"{}", type=_ConditionResult)
-        if event.kind == EventKind.WAIT_TIMED_OUT and on_timeout != "continue":
+        if event.kind == EventKind.WAIT_TIMED_OUT and on_timeout != OnTimeout.CONTINUE:
             raise WaitTimeout(
                 waited_for=conditions.show(condition), missing=", ".join(result.missing)
             )

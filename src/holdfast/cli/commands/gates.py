@@ -11,7 +11,7 @@ import click
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.cli.params import JSON, MOMENT, many
-from holdfast.core.gates.model import APPROVE, OPEN, REJECT, STATUSES
+from holdfast.core.gates.model import APPROVE, REJECT, STATUSES, GateStatus
 from holdfast.service.gates import LINK_LIVES
 from holdfast.views.gates import GateView, entry_line, state_line
 from holdfast.views.text import payload, seconds, short
@@ -83,7 +83,7 @@ def gates(
         return
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
-        statuses: str | list[str] = "any" if "any" in status else status or OPEN
+        statuses: str | list[str] = "any" if "any" in status else status or GateStatus.OPEN
         page = database.engine.gates.list(run=run_id, status=statuses, role=role, **filters)
         now = database.now
     if command_context().as_json:
@@ -214,7 +214,7 @@ def _report(gate: GateView, outcome: str = "your decision was recorded") -> None
     """Print a gate after a change; *outcome* is printed if the gate is still open."""
     if command_context().as_json:
         print_json(gate)
-    elif gate.status == OPEN:
+    elif gate.status == GateStatus.OPEN:
         missing = f"; {gate.missing} more must agree" if gate.quorum > 1 else ""
         print(f"gate {gate.id}: {outcome}{missing}")
     else:

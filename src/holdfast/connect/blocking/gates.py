@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
-from holdfast.core.gates.model import OPEN, Gate
+from holdfast.core.gates.model import Gate, GateStatus
 from holdfast.core.tokens import Token
 from holdfast.service import keys
 from holdfast.service.gates import LINK_LIVES, Names
@@ -30,7 +30,7 @@ class Gates:
     def list(
         self,
         *,
-        status: Names = OPEN,
+        status: Names = GateStatus.OPEN.value,
         mine: str | None = None,
         role: Names = (),
         run: str | None = None,

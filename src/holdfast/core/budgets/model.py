@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
+
+
+class OnBreach(StrEnum):
+    """What happens to a run that would pass a hard limit."""
+
+    WAIT = "wait"
+    FAIL = "fail"
+    CANCEL = "cancel"
 
 
 class BudgetLine(msgspec.Struct, kw_only=True):
@@ -24,7 +34,7 @@ class Budget(msgspec.Struct, kw_only=True):
     the budget."""
 
     name: str
-    on_breach: str = "wait"
+    on_breach: str = OnBreach.WAIT
     run_id: str | None = None
     resets: str | None = None
     zone: str = "UTC"
@@ -48,7 +58,7 @@ class Breach(msgspec.Struct, frozen=True):
     reserved: int
     limit: int
     wanted: int
-    on_breach: str = "wait"
+    on_breach: str = OnBreach.WAIT
     reset_at: int | None = None
 
 

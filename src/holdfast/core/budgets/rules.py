@@ -15,9 +15,10 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any
 
 from holdfast.core import duration
-from holdfast.core.budgets.model import Breach, Budget, BudgetLine
+from holdfast.core.budgets.model import Breach, Budget, BudgetLine, OnBreach
 from holdfast.core.runs import Limits
 from holdfast.core.text import is_one_of, plain_text
+from holdfast.core.waits import WaitKind
 from holdfast.errors import BadOption, BudgetExceeded, UnknownDimension
 
 UNIT = 1_000_000
@@ -27,10 +28,7 @@ MOST = 1_000_000_000
 """The largest amount, in units, of one act of spending. The highest limit is a thousand times as
 much, so that sums stay far below the largest integer of a database."""
 
-WAIT = "wait"
-FAIL = "fail"
-CANCEL = "cancel"
-ON_BREACH = (WAIT, FAIL, CANCEL)
+ON_BREACH = tuple(choice.value for choice in OnBreach)
 """The reactions to a breach of a hard limit: the run waits until there is room, its step fails, or
 the run is cancelled."""
 
@@ -149,7 +147,9 @@ def _dimension(name: object) -> str:
 
 
 def limits_from(
-    hard: Mapping[str, object], soft: Mapping[str, object] | None = None, on_breach: object = WAIT
+    hard: Mapping[str, object],
+    soft: Mapping[str, object] | None = None,
+    on_breach: object = OnBreach.WAIT,
 ) -> Limits:
     """Return limits in millionths. A hard limit of None means that the dimension is counted and not
     limited. Raises BadOption, UnknownDimension."""
@@ -361,7 +361,7 @@ def show_reset(resets: str | None, zone: str) -> str | None:
 def as_wait(breach: Breach, step: str) -> dict[str, Any]:
     """Return the wait of a run whose step is blocked by a breach, as it is stored."""
     return {
-        "kind": "budget",
+        "kind": WaitKind.BUDGET,
         "step": step,
         "budget": breach.budget,
         "dimension": breach.dimension,

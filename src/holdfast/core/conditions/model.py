@@ -62,6 +62,16 @@ Leaf = SignalNamed | SignalToWait
 Condition = SignalNamed | SignalToWait | AllOf | AnyOf | Count
 
 
+class OnTimeout(StrEnum):
+    """What happens when a wait has taken too long."""
+
+    CONTINUE = "continue"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    ESCALATE = "escalate"
+
+
 class SignalEffect(StrEnum):
     """The effect of a signal at its delivery."""
 

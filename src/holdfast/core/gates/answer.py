@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.gates.model import EXPIRED, FAIL, REJECTED, WITHDRAWN, Gate, GateEntry
+from holdfast.core.gates.model import FAIL, Gate, GateEntry, GateStatus
 from holdfast.core.gates.rules import rejects, votes
 from holdfast.errors import GateExpired, GateRejected, GateWithdrawn
 
@@ -120,7 +120,7 @@ class Answer(str):
     @property
     def expired(self) -> bool:
         """Whether the gate expired before people had decided."""
-        return self.status == EXPIRED
+        return self.status == GateStatus.EXPIRED
 
     @property
     def rejected(self) -> bool:
@@ -174,11 +174,11 @@ def failure_of(
     feedbacks = (decision.feedback for decision in reversed(outcome.decisions))
     feedback = next((text for text in feedbacks if text), None)
     facts: dict[str, object] = {"gate": gate.id, "prompt": gate.prompt}
-    if gate.status == EXPIRED and gate.terms.on_timeout == FAIL and gate.choice is None:
+    if gate.status == GateStatus.EXPIRED and gate.terms.on_timeout == FAIL and gate.choice is None:
         return GateExpired(**facts)
-    if gate.status == WITHDRAWN:
+    if gate.status == GateStatus.WITHDRAWN:
         return GateWithdrawn(**facts, reason=gate.reason)
-    if gate.status == REJECTED and gate.choice not in gate.choices:
+    if gate.status == GateStatus.REJECTED and gate.choice not in gate.choices:
         if feedback:
             facts["feedback"] = feedback
         return GateRejected(**facts)

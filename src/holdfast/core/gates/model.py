@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -11,12 +12,18 @@ import msgspec
 APPROVE = "approve"
 REJECT = "reject"
 
-OPEN = "open"
-APPROVED = "approved"
-REJECTED = "rejected"
-EXPIRED = "expired"
-WITHDRAWN = "withdrawn"
-STATUSES = (OPEN, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
+
+class GateStatus(StrEnum):
+    """Whether a gate is open, and how it was closed."""
+
+    OPEN = "open"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+STATUSES = tuple(status.value for status in GateStatus)
 
 FAIL = "fail"
 """``on_timeout``: the workflow sees an error when the gate expires."""
@@ -29,7 +36,7 @@ ANONYMOUS = "anonymous"
 """The name under which an unnamed person decides, on a gate that anyone may decide alone."""
 
 
-class GateAction:
+class GateAction(StrEnum):
     """The kinds of actions on a gate, in the past tense."""
 
     DECIDED = "decided"
@@ -42,7 +49,7 @@ class GateAction:
     WITHDRAWN = "withdrawn"
 
 
-GATE_ACTIONS = frozenset(act for name, act in vars(GateAction).items() if not name.startswith("_"))
+GATE_ACTIONS = frozenset(action.value for action in GateAction)
 """The kinds of actions on a gate, as a set."""
 
 
@@ -84,7 +91,7 @@ class Gate(msgspec.Struct, kw_only=True):
     run_id: str
     step: str
     prompt: str
-    status: str = OPEN
+    status: str = GateStatus.OPEN
     terms: GateTerms = GateTerms()
     assignees: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()

@@ -19,19 +19,15 @@ from holdfast.core.gates.model import (
     ANONYMOUS,
     ANYONE,
     APPROVE,
-    APPROVED,
     EXCLUDED,
-    EXPIRED,
-    OPEN,
     PERSON,
     REJECT,
-    REJECTED,
     ROLE,
-    WITHDRAWN,
     Gate,
     GateAction,
     GateAssignment,
     GateEntry,
+    GateStatus,
     Option,
 )
 from holdfast.errors import (
@@ -292,12 +288,12 @@ def _in_order(gate: Gate, selections: Iterable[str]) -> tuple[str, ...]:
 
 def refuse_if_closed(gate: Gate, entries: Iterable[GateEntry], now: int) -> None:
     """Raise GateClosed, with the outcome of the gate, unless it is open and before its deadline."""
-    if gate.status == OPEN and (gate.deadline is None or now < gate.deadline):
+    if gate.status == GateStatus.OPEN and (gate.deadline is None or now < gate.deadline):
         return
-    if gate.status == OPEN:
-        raise GateClosed(gate=gate.id, status=EXPIRED, at=gate.deadline)
+    if gate.status == GateStatus.OPEN:
+        raise GateClosed(gate=gate.id, status=GateStatus.EXPIRED.value, at=gate.deadline)
     by = [str(vote.person) for vote in votes(entries) if vote.choice == gate.choice]
-    if gate.status == WITHDRAWN:
+    if gate.status == GateStatus.WITHDRAWN:
         by = [
             entry.person for entry in entries if entry.kind == GateAction.WITHDRAWN and entry.person
         ]
@@ -319,7 +315,9 @@ def verdict(gate: Gate, entries: Sequence[GateEntry]) -> GateVerdict | None:
     counts = Counter(str(vote.choice) for vote in votes(entries))
     for choice, count in counts.items():
         if count >= gate.terms.quorum:
-            return GateVerdict(REJECTED if rejects(gate, choice) else APPROVED, choice)
+            return GateVerdict(
+                GateStatus.REJECTED if rejects(gate, choice) else GateStatus.APPROVED, choice
+            )
     known = people(gate)
     if known is None:
         return None
@@ -328,7 +326,7 @@ def verdict(gate: Gate, entries: Sequence[GateEntry]) -> GateVerdict | None:
     if best + left >= gate.terms.quorum:
         return None
     return GateVerdict(
-        REJECTED,
+        GateStatus.REJECTED,
         _option_meaning(gate, REJECT) or REJECT,
         "no other choice can reach the quorum any more",
     )
@@ -337,12 +335,12 @@ def verdict(gate: Gate, entries: Sequence[GateEntry]) -> GateVerdict | None:
 def expired(gate: Gate) -> GateVerdict:
     """Return the verdict of a gate whose deadline has passed."""
     chosen = gate.terms.on_timeout if gate.terms.on_timeout in gate.choices else None
-    return GateVerdict(EXPIRED, chosen, "its time is over")
+    return GateVerdict(GateStatus.EXPIRED, chosen, "its time is over")
 
 
 def withdrawal(reason: str) -> GateVerdict:
     """Return the verdict of a gate that is no longer needed."""
-    return GateVerdict(WITHDRAWN, None, reason)
+    return GateVerdict(GateStatus.WITHDRAWN, None, reason)
 
 
 # Time

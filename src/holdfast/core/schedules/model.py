@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from holdfast.core.runs import Route
 
-OVERLAPS = ("skip", "queue", "cancel", "allow")
-MISFIRES = ("once", "all", "none")
+
+class Overlap(StrEnum):
+    """What happens to a tick while a run of an earlier tick is live."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    CANCEL = "cancel"
+    ALLOW = "allow"
+
+
+class Misfire(StrEnum):
+    """Which of the ticks that no worker served in time start a run."""
+
+    ONCE = "once"
+    ALL = "all"
+    NONE = "none"
+
+
+OVERLAPS = tuple(choice.value for choice in Overlap)
+MISFIRES = tuple(choice.value for choice in Misfire)
 CODE = "code"
 """The origin of a schedule that a decorator defines."""
 CALL = "call"
@@ -46,9 +65,9 @@ class Schedule(msgspec.Struct, kw_only=True):
     """The microseconds that each run may take."""
     rule: str
     zone: str = "UTC"
-    overlap: str = "skip"
+    overlap: str = Overlap.SKIP
     queue_limit: int = 100
-    misfire: str = "once"
+    misfire: str = Misfire.ONCE
     catch_up: int = 100
     grace: int = 60_000_000
     jitter: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.schedules.model import Schedule, delay_of
+from holdfast.core.schedules.model import Misfire, Schedule, delay_of
 from holdfast.core.schedules.rules import TickRule, read
 
 MOST_TICKS = 1000
@@ -37,9 +37,11 @@ def due(schedule: Schedule, now: int) -> DueTicks:
     if first is None or first + delay_of(schedule, first) > now:
         return DueTicks()
     last = _last_due(schedule, first, now)
-    if schedule.misfire == "all":
+    if schedule.misfire == Misfire.ALL:
         ticks = _newest(schedule, first, last)
-    elif schedule.misfire == "none" and last + delay_of(schedule, last) + schedule.grace < now:
+    elif (
+        schedule.misfire == Misfire.NONE and last + delay_of(schedule, last) + schedule.grace < now
+    ):
         return DueTicks([], (first, last))
     else:
         ticks = [last]

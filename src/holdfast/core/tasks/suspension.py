@@ -14,21 +14,30 @@ import msgspec
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import model as condition_model
 from holdfast.core.conditions import validation as condition_validation
-from holdfast.core.conditions.model import AllOf, AnyOf, Condition, Count, SignalNamed, SignalToWait
+from holdfast.core.conditions.model import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Count,
+    OnTimeout,
+    SignalNamed,
+    SignalToWait,
+)
 from holdfast.core.duration import show
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.core.text import is_one_of, plain_text
+from holdfast.core.waits import WaitKind
 from holdfast.errors import BadCondition, BadOption, BadWait
 from holdfast.errors.base import safe_repr
 
 HORIZON = 366 * 86_400 * 1_000_000
 """The default limit of how far in the future a wait may end, in microseconds."""
 
-ON_TIMEOUT = ("continue", "fail", "cancel", "expire", "escalate")
+ON_TIMEOUT = tuple(choice.value for choice in OnTimeout)
 
 ENDS = {
-    "fail": (Status.FAILED, EventKind.RUN_FAILED),
+    OnTimeout.FAIL: (Status.FAILED, EventKind.RUN_FAILED),
     "cancel": (Status.CANCELLED, EventKind.RUN_CANCELLED),
     "expire": (Status.EXPIRED, EventKind.RUN_EXPIRED),
 }
@@ -42,7 +51,7 @@ class Suspension(msgspec.Struct, kw_only=True):
     step: str
     condition: Condition
     until: int | None = None
-    on_timeout: str = "continue"
+    on_timeout: str = OnTimeout.CONTINUE
     escalated_at: int | None = None
 
     def as_data(self) -> bytes:
@@ -60,7 +69,7 @@ class Suspension(msgspec.Struct, kw_only=True):
         """Return the column ``waits`` of the run. *sealed* says that the store cannot read
         payloads, because they are encrypted or not JSON."""
         wait = {
-            "kind": "wait",
+            "kind": WaitKind.CONDITION,
             "step": self.step,
             "until": self.due(now),
             "gives_up": self.until,
@@ -149,7 +158,7 @@ def checked_end(on_timeout: str, until: int | None, condition: Condition) -> str
     can_time_out = until is not None or any(
         wait.until is not None for wait in conditions.issued_waits(condition).values()
     )
-    if on_timeout != "continue" and not can_time_out:
+    if on_timeout != OnTimeout.CONTINUE and not can_time_out:
         raise BadOption(
             option="on_timeout",
             value=on_timeout,

@@ -14,11 +14,14 @@ from holdfast.core.conditions.evaluation import ConditionProgress, issued_waits
 from holdfast.core.conditions.model import Condition, SignalToWait
 from holdfast.core.events import EventKind
 from holdfast.core.gates import rules as gate_rules
-from holdfast.core.gates.model import APPROVE, CONTINUE, FAIL, OPEN, REJECT, GateAction
-from holdfast.core.runs import CHILDREN_END
+from holdfast.core.gates.model import APPROVE, CONTINUE, FAIL, REJECT, GateAction, GateStatus
+from holdfast.core.waits import WaitKind
 from holdfast.core.why.model import Blocker, RunFacts, Why, last_at, moment, until
 
 Wait = Mapping[str, Any]
+
+_CHILDREN = (WaitKind.CHILD, WaitKind.CHILDREN, WaitKind.CHILDREN_END)
+_RELEASABLE = (WaitKind.CONDITION, WaitKind.TIMER, WaitKind.RETRY, WaitKind.CHILDREN_END)
 
 
 def waits(facts: RunFacts) -> list[Blocker]:
@@ -36,18 +39,16 @@ def _is_over(facts: RunFacts, wait: Wait) -> bool:
     limit = wait.get("until")
     if limit is not None and limit <= facts.now:
         return True
-    if wait.get("kind") == "signal":
+    if wait.get("kind") == WaitKind.SIGNAL:
         return wait.get("name") in facts.signals
-    if wait.get("kind") == "gate":
+    if wait.get("kind") == WaitKind.GATE:
         gate, _ = facts.gates.get(str(wait.get("gate")), (None, ()))
-        return gate is not None and gate.status != OPEN
-    if wait.get("kind") == "retry":
+        return gate is not None and gate.status != GateStatus.OPEN
+    if wait.get("kind") == WaitKind.RETRY:
         return is_released(facts, wait)
-    if wait.get("kind") == "wait":
+    if wait.get("kind") == WaitKind.CONDITION:
         return condition_progress(facts, wait).met or is_released(facts, wait)
-    return wait.get("kind") in ("child", "children", CHILDREN_END) and not facts.children.get(
-        str(wait.get("step"))
-    )
+    return wait.get("kind") in _CHILDREN and not facts.children.get(str(wait.get("step")))
 
 
 def _timer(facts: RunFacts, wait: Wait) -> Blocker:
@@ -86,7 +87,7 @@ def _gate(facts: RunFacts, wait: Wait) -> Blocker:
     if gate_and_entries is None:
         return _other(facts, wait)
     gate, entries = gate_and_entries
-    if gate.status != OPEN:
+    if gate.status != GateStatus.OPEN:
         return Blocker(
             kind="gate",
             text=f"its gate {gate.prompt!r} is {gate.status}; it is about to go on",
@@ -193,11 +194,11 @@ def _children(facts: RunFacts, wait: Wait) -> Blocker:
 def _children_end(facts: RunFacts, wait: Wait) -> Blocker:
     if is_released(facts, wait):
         text = "an operator has released its wait for its children; it is about to go on"
-        return Blocker(kind=CHILDREN_END, text=text, since=last_at(facts))
+        return Blocker(kind=WaitKind.CHILDREN_END, text=text, since=last_at(facts))
     open_children = facts.children.get(str(wait["step"]), ())
     if not open_children:
         return Blocker(
-            kind=CHILDREN_END,
+            kind=WaitKind.CHILDREN_END,
             text="its children have ended; it is about to go on",
             since=last_at(facts),
         )
@@ -205,7 +206,10 @@ def _children_end(facts: RunFacts, wait: Wait) -> Blocker:
     open_count = wait.get("open", len(open_children))
     text = f"it stops when its children have ended; {open_count} are open, such as {first.run}"
     blocker = _child_blocker(
-        first, f"{text} ({first.workflow}), which is {first.status}", facts, kind=CHILDREN_END
+        first,
+        f"{text} ({first.workflow}), which is {first.status}",
+        facts,
+        kind=WaitKind.CHILDREN_END,
     )
     blocker.text += f"; {_release(facts, str(wait['step']))} lets it go on without them"
     return blocker
@@ -341,9 +345,7 @@ def _remedy(facts: RunFacts, wait: Wait, progress: ConditionProgress) -> str:
 
 def _release(facts: RunFacts, step: str) -> str:
     """Return the command that releases the wait; it names the step if several could be meant."""
-    releasable = [
-        wait for wait in facts.waits if wait.get("kind") in ("wait", "timer", "retry", CHILDREN_END)
-    ]
+    releasable = [wait for wait in facts.waits if wait.get("kind") in _RELEASABLE]
     command = f"holdfast waits release {facts.run.id}"
     if len(releasable) > 1:
         return f"{command} --step {shlex.quote(step)}"
@@ -351,15 +353,15 @@ def _release(facts: RunFacts, step: str) -> str:
 
 
 _KINDS: dict[str, Callable[[RunFacts, Wait], Blocker]] = {
-    "timer": _timer,
-    "signal": _signal,
-    "gate": _gate,
-    "wait": _condition,
-    "retry": _retry,
-    "child": _child,
-    "children": _children,
-    CHILDREN_END: _children_end,
-    "budget": _budget,
+    WaitKind.TIMER: _timer,
+    WaitKind.SIGNAL: _signal,
+    WaitKind.GATE: _gate,
+    WaitKind.CONDITION: _condition,
+    WaitKind.RETRY: _retry,
+    WaitKind.CHILD: _child,
+    WaitKind.CHILDREN: _children,
+    WaitKind.CHILDREN_END: _children_end,
+    WaitKind.BUDGET: _budget,
 }
 
 

@@ -19,7 +19,7 @@ from holdfast.core import tokens
 from holdfast.core.codec import Codec
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import validation as condition_validation
-from holdfast.core.conditions.model import AnyOf, Condition, SignalToWait
+from holdfast.core.conditions.model import AnyOf, Condition, OnTimeout, SignalToWait
 from holdfast.core.duration import as_datetime
 from holdfast.core.events import (
     BY_RELEASE,
@@ -270,7 +270,7 @@ class Suspensions:
         late = wait.escalated_at is None and (
             (wait.until is not None and wait.until <= now) or progress.is_hopeless(now)
         )
-        if late and wait.on_timeout == "continue":
+        if late and wait.on_timeout == OnTimeout.CONTINUE:
             received = [addressed[place] for place in progress.spent()]
             return self._end_wait(
                 held, wait, EventKind.WAIT_TIMED_OUT, received, received, missing=progress.missing()

@@ -16,10 +16,10 @@ import msgspec
 from holdfast.core.events import Event, EventKind
 from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.model import (
-    OPEN,
     Gate,
     GateAction,
     GateEntry,
+    GateStatus,
     GateTerms,
     entry_detail,
     entry_of,
@@ -101,7 +101,7 @@ def update_gate(tx: Transaction, op: UpdateGate) -> Gate:
 def withdraw_gate(tx: Transaction, op: WithdrawGate) -> Gate:
     """Close a gate without a decision, and notify its workflow."""
     state, gate, entries = _load(tx, op)
-    if gate.status != OPEN:
+    if gate.status != GateStatus.OPEN:
         gate_rules.refuse_if_closed(gate, entries, tx.now)
     _add(tx, gate, GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, person=op.by, reason=op.reason))
     return _close(tx, state, gate, gate_rules.withdrawal(op.reason or "by request"))

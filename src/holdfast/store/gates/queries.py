@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.core.gates.model import ANYONE, EXCLUDED, PERSON, ROLE, Gate, GateEntry, entry_of
+from holdfast.core.gates.model import (
+    ANYONE,
+    EXCLUDED,
+    PERSON,
+    ROLE,
+    Gate,
+    GateEntry,
+    GateStatus,
+    entry_of,
+)
 from holdfast.store.database import Row
 from holdfast.store.gates.apply import gate_from
 from holdfast.store.gates.operations import GateFilter
@@ -70,7 +79,7 @@ def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:
         name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None
     }
     clauses = [_WHERE[name] for name in values]
-    if tuple(which.statuses) == ("open",):
+    if tuple(which.statuses) == (GateStatus.OPEN,):
         clauses.append("closed_at IS NULL")
     elif which.statuses:
         names = {f"status{index}": status for index, status in enumerate(which.statuses)}

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.core.runs import CancelCause, NewRun
 from holdfast.core.schedules import plan, rules
-from holdfast.core.schedules.model import CALL, CODE, GONE, Schedule, Tick, key_of
+from holdfast.core.schedules.model import CALL, CODE, GONE, Overlap, Schedule, Tick, key_of
 from holdfast.errors import (
     BadSchedule,
     RunExists,
@@ -39,7 +39,7 @@ from holdfast.store.soundness import damaged
 
 log = logging.getLogger("holdfast")
 
-_WAITS = ("queue", "cancel")
+_WAITS = (Overlap.QUEUE, Overlap.CANCEL)
 """The overlap policies with which a tick waits until a run ends."""
 
 _KEPT = (
@@ -228,7 +228,7 @@ def _fire(tx: Transaction, schedule: Schedule, op: FireSchedules) -> list[str]:
         first, last = due.missed
         span = _moment(first) if first == last else f"{_moment(first)} to {_moment(last)}"
         schedule.note = f"missed {span}: no worker was running (misfire is {schedule.misfire})"
-    if schedule.overlap == "allow":
+    if schedule.overlap == Overlap.ALLOW:
         return [
             run
             for tick in due.ticks
@@ -251,7 +251,7 @@ def _fire_waiting(
     tx: Transaction, schedule: Schedule, ticks: list[int], live: list[str], op: FireSchedules
 ) -> list[str]:
     schedule.queued = [*schedule.queued, *ticks]
-    if schedule.overlap == "cancel":
+    if schedule.overlap == Overlap.CANCEL:
         for late in schedule.queued[:-1]:
             _skip(schedule, late, "the next tick came before it could begin")
         schedule.queued = schedule.queued[-1:]
@@ -317,7 +317,7 @@ def _start(
     if not answer.created:
         return None
     counts = kind != "backfill"
-    solo = kind != "backfill" and schedule.overlap != "allow"
+    solo = kind != "backfill" and schedule.overlap != Overlap.ALLOW
     tx.change(
         "insert_tick",
         run_id=run_id,
@@ -335,12 +335,12 @@ def _start(
 def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
     """Start a run now, as if the schedule ticked. Raises ScheduleBusy."""
     schedule = _load(tx, op.namespace, op.name)
-    live = [] if schedule.overlap == "allow" else _live(tx, schedule)
-    if live and schedule.overlap == "skip":
+    live = [] if schedule.overlap == Overlap.ALLOW else _live(tx, schedule)
+    if live and schedule.overlap == Overlap.SKIP:
         raise ScheduleBusy(schedule=op.name, run=live[0])
     last = schedule.last_at
     if live:
-        if schedule.overlap == "queue" and len(schedule.queued) >= schedule.queue_limit:
+        if schedule.overlap == Overlap.QUEUE and len(schedule.queued) >= schedule.queue_limit:
             raise ScheduleBusy(schedule=op.name, run=live[0], waiting=len(schedule.queued))
         run = None
         _wait_in_line(tx, schedule, live)
@@ -352,7 +352,7 @@ def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
 
 
 def _wait_in_line(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> None:
-    if schedule.overlap == "cancel":
+    if schedule.overlap == Overlap.CANCEL:
         _stop_others(tx, schedule, live)
         schedule.queued = []
     schedule.queued.append(tx.now)

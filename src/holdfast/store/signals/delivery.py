@@ -19,8 +19,9 @@ from typing import Any
 import msgspec
 
 from holdfast.core.conditions import evaluation as conditions
-from holdfast.core.conditions.model import Condition, SignalEffect
+from holdfast.core.conditions.model import Condition, OnTimeout, SignalEffect
 from holdfast.core.payload import Payload
+from holdfast.core.waits import WaitKind
 from holdfast.errors import (
     TooManySignals,
     WaitClosed,
@@ -124,7 +125,7 @@ def _judge(tx: Transaction, state: Row, signal: StoredSignal) -> tuple[SignalEff
     waits = msgspec.json.decode(state["waits"])
     effects = [_effect(tx, state["id"], wait, signal) for wait in waits]
     for wait, (effect, _) in zip(waits, effects, strict=True):
-        if effect is SignalEffect.SATISFIED and wait["kind"] == "wait":
+        if effect is SignalEffect.SATISFIED and wait["kind"] == WaitKind.CONDITION:
             close_issued_waits(tx, state["id"], wait, "its signals")
     # One signal may concern several waits; its sender gets the strongest effect.
     for strongest in (
@@ -145,7 +146,11 @@ def _has_timed_out(wait: Mapping[str, Any], signal: StoredSignal, now: int) -> b
 
     Its row is still open then: the run closes it when a worker continues the run.
     """
-    if signal.wait_id is None or wait.get("kind") != "wait" or wait.get("on_timeout") == "escalate":
+    if (
+        signal.wait_id is None
+        or wait.get("kind") != WaitKind.CONDITION
+        or wait.get("on_timeout") == OnTimeout.ESCALATE
+    ):
         return False
     gives_up = wait.get("gives_up")
     is_over = gives_up is not None and gives_up < now
@@ -157,7 +162,7 @@ def _has_timed_out(wait: Mapping[str, Any], signal: StoredSignal, now: int) -> b
 def conditional_waits(state: Row) -> list[dict[str, Any]]:
     """Return the waits for conditions that a run is parked on."""
     waits = [] if state["waits"] is None else msgspec.json.decode(state["waits"])
-    return [wait for wait in waits if wait.get("kind") == "wait"]
+    return [wait for wait in waits if wait.get("kind") == WaitKind.CONDITION]
 
 
 def close_issued_waits(tx: Transaction, run_id: str, wait: Mapping[str, Any], by: str) -> None:
@@ -177,7 +182,7 @@ def _effect(
     if wait.get("kind") == "signal":
         mine = signal.wait_id is None and wait.get("name") == signal.name
         return (SignalEffect.SATISFIED, True) if mine else (None, False)
-    if wait.get("kind") != "wait":
+    if wait.get("kind") != WaitKind.CONDITION:
         return None, False
     condition: Condition = msgspec.convert(wait["condition"], Condition)
     new = UntakenSignal(signal.name, signal.wait_id, signal.source, signal.payload)

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from holdfast.core.conditions import evaluation as conditions
-from holdfast.core.conditions.model import Condition
+from holdfast.core.conditions.model import Condition, OnTimeout
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import PAST_DEADLINE
 from holdfast.core.status import Status
 from holdfast.core.tasks import policy as task_policy
 from holdfast.core.tasks.suspension import ENDS, next_look
+from holdfast.core.waits import WaitKind
 from holdfast.store.database import Row, Transaction
 from holdfast.store.history import append_from_outside, last_seq
 from holdfast.store.signals.conditions import condition_progress
@@ -127,10 +128,10 @@ def _give_up(
     action = wait["on_timeout"]
     run_id = state["id"]
     step = wait["step"]
-    if action == "continue":
+    if action == OnTimeout.CONTINUE:
         notify_or_wake(tx, state)
         return None
-    if action == "escalate":
+    if action == OnTimeout.ESCALATE:
         tx.change("escalate_wait", run_id=run_id, step=step, now=tx.now)
         _note(
             tx,
@@ -153,7 +154,7 @@ def _give_up(
 
 def _wait_of(state: Row) -> dict[str, Any] | None:
     waits = msgspec.json.decode(state["waits"] or b"[]")
-    return next((wait for wait in waits if wait.get("kind") == "wait"), None)
+    return next((wait for wait in waits if wait.get("kind") == WaitKind.CONDITION), None)
 
 
 def _set_next_check(tx: Transaction, state: Row, until: int) -> None:

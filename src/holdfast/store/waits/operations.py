@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core.payload import Payload
-from holdfast.core.runs import CHILDREN_END
 from holdfast.core.tokens import Reveal, in_clear
-from holdfast.core.waits import WaitRecord
+from holdfast.core.waits import WaitKind, WaitRecord
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
 from holdfast.store.signals.operations import MOST_SIGNALS
@@ -48,7 +47,7 @@ class DeliverSignal(Operation, kw_only=True):
 BEFORE = ""
 """The step name that stands for the delayed start of a run."""
 
-RELEASABLE = ("timer", "retry", CHILDREN_END)
+RELEASABLE = (WaitKind.TIMER, WaitKind.RETRY, WaitKind.CHILDREN_END)
 """The kinds of waits that an operator can release although they have no row."""
 
 

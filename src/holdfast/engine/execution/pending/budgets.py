@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.budgets import rules as budget_rules
-from holdfast.core.budgets.model import Breach
+from holdfast.core.budgets.model import Breach, OnBreach
 from holdfast.core.commands import ReleaseReservation, Reserve, Spend
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import CancelCause
@@ -83,7 +83,7 @@ class PendingSpend(Pending):
 
     def refused(self, run: Execution, breach: Breach) -> Event | None:
         """Wait for room, or return the failure, as the budget says."""
-        if breach.on_breach != budget_rules.FAIL:
+        if breach.on_breach != OnBreach.FAIL:
             block(run, self, breach, self.command.amounts)
             return None
         return self._denied(run, budget_rules.breach_error(breach, self.command.amounts))
@@ -108,7 +108,7 @@ def may_launch(run: Execution, launches: Sequence[Blockable]) -> list[Blockable]
             free.append(pending)  # a spending asks the store, which knows
         elif run.budget.spends_freely(is_compensation=pending.command.is_compensation):
             free.append(pending)
-        elif breach.on_breach == budget_rules.FAIL:
+        elif breach.on_breach == OnBreach.FAIL:
             error = budget_rules.breach_error(breach, {})
             run.attempt_ended(pending.command.id, None, error, run.state.now())
         else:
@@ -120,7 +120,7 @@ def block(run: Execution, pending: Blockable, breach: Breach, demand: Mapping[st
     """Let a command wait for room in a budget, or ask for the cancellation of the run."""
     pending.blocked = breach
     pending.demand = dict(demand)
-    if breach.on_breach == budget_rules.CANCEL and not run.state.cancelling:
+    if breach.on_breach == OnBreach.CANCEL and not run.state.cancelling:
         reason = f"the budget {breach.budget} is spent"
         run.commit.add(CancelOtherRun(run.state.run.id, reason, CancelCause.BUDGET))
     run.mailbox.schedule_check(run.state.now() + CHECK_AGAIN)

@@ -12,7 +12,6 @@ from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.commands import AwaitChild, EndChildren, StartChild, StartMap
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import (
-    CHILDREN_END,
     UNAWAITED,
     CancelCause,
     Cancellation,
@@ -22,6 +21,7 @@ from holdfast.core.runs import (
     child_record,
 )
 from holdfast.core.status import FINAL, Status
+from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.ids import new_id
 from holdfast.store.runs.operations import CancelChildren, CancelOtherRun
@@ -45,7 +45,7 @@ class PendingChild(Pending):
         self.command: AwaitChild = command
 
     def as_wait(self) -> dict[str, Any]:
-        return {"kind": "child", "step": self.command.id, "run": self.command.run_id}
+        return {"kind": WaitKind.CHILD, "step": self.command.id, "run": self.command.run_id}
 
     def on_drop(self, run: Execution) -> None:
         if self.command.owned:
@@ -115,7 +115,7 @@ class PendingMap(Pending):
     def as_wait(self) -> dict[str, Any]:
         total = len(self.command.inputs)
         return {
-            "kind": "children",
+            "kind": WaitKind.CHILDREN,
             "step": self.command.id,
             "open": total - self.ended,
             "of": total,
@@ -200,7 +200,7 @@ class PendingChildren(Pending):
         self.command: EndChildren = command
 
     def as_wait(self) -> dict[str, Any]:
-        return {"kind": CHILDREN_END, "step": self.command.id}
+        return {"kind": WaitKind.CHILDREN_END, "step": self.command.id}
 
     def on_change(self, run: Execution) -> None:
         if run.commit.of(CancelChildren):

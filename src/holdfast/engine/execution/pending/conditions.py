@@ -11,6 +11,7 @@ import msgspec
 from holdfast.core import duration, tokens
 from holdfast.core.commands import AwaitCondition, CreateWait
 from holdfast.core.conditions import evaluation as conditions
+from holdfast.core.conditions.model import OnTimeout
 from holdfast.core.events import (
     BY_CODE,
     BY_RELEASE,
@@ -20,13 +21,13 @@ from holdfast.core.events import (
     EventKind,
     signals_as_data,
 )
-from holdfast.core.waits import Signal, WaitRecord
+from holdfast.core.waits import Signal, WaitKind, WaitRecord
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending, watch_clock
 from holdfast.engine.runtime.ids import new_id
 from holdfast.store.waits.operations import CloseWait, EscalateWait, OpenWait, ReopenWait
 
-_STOPS = ("cancel", "expire")
+_STOPS = (OnTimeout.CANCEL, OnTimeout.EXPIRE)
 
 
 class PendingCondition(Pending):
@@ -67,7 +68,7 @@ class PendingCondition(Pending):
 
     def as_wait(self) -> dict[str, Any]:
         return {
-            "kind": "wait",
+            "kind": WaitKind.CONDITION,
             "step": self.command.id,
             "until": self.due,
             "gives_up": self.until,
@@ -141,7 +142,7 @@ class PendingCondition(Pending):
     def _time_out(self, run: Execution, received: list[Signal], missing: list[str]) -> Event | None:
         step = self.command.id
         action = self.command.on_timeout
-        if action == "escalate":
+        if action == OnTimeout.ESCALATE:
             self._escalate(run, missing)
             return None
         self._close(run, BY_TIMEOUT, received)

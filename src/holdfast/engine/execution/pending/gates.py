@@ -19,7 +19,8 @@ from holdfast.core.commands import OpenGate
 from holdfast.core.events import Event, EventKind
 from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.answer import failure_of, outcome_of
-from holdfast.core.gates.model import EXPIRED, OPEN, WITHDRAWN, Gate, GateAction, hash_of
+from holdfast.core.gates.model import Gate, GateAction, GateStatus, hash_of
+from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.error_data import error_data
@@ -46,14 +47,14 @@ class PendingGate(Pending):
 
     @property
     def due_at(self) -> int | None:
-        if self.gate.status != OPEN:
+        if self.gate.status != GateStatus.OPEN:
             return None
         return gate_rules.next_at(self.gate)
 
     def as_wait(self) -> dict[str, Any]:
         gate = self.gate
         return {
-            "kind": "gate",
+            "kind": WaitKind.GATE,
             "step": self.command.id,
             "name": gate.prompt,
             "gate": gate.id,
@@ -65,7 +66,7 @@ class PendingGate(Pending):
         if not self.is_stored:
             return
         deadline = self.gate.deadline
-        if self.gate.status == OPEN and deadline is not None and deadline <= now:
+        if self.gate.status == GateStatus.OPEN and deadline is not None and deadline <= now:
             run.mailbox.gate_is_overdue = True  # only the store can close it
         else:
             run.mailbox.add_finding(self.due_at or 0, partial(self._tend, run), TIME)
@@ -94,7 +95,7 @@ class PendingGate(Pending):
 
     def on_change(self, run: Execution) -> None:
         gate = run.context.store.gates.get(self.gate.id)
-        if gate is None or gate.status == OPEN:
+        if gate is None or gate.status == GateStatus.OPEN:
             if gate is not None and self._is_newer(gate):
                 self.gate = gate
             if self.is_stored:
@@ -103,7 +104,7 @@ class PendingGate(Pending):
         self.gate = gate
         # The store closes an overdue gate late; its time was over at the deadline.
         instant = gate.closed_at
-        if gate.status == EXPIRED and gate.deadline is not None:
+        if gate.status == GateStatus.EXPIRED and gate.deadline is not None:
             instant = gate.deadline
         run.mailbox.add_finding(instant or 0, partial(self._take, run, gate))
 
@@ -192,7 +193,7 @@ def withdraw_all(run: Execution, op: Advance) -> None:
     gates = [pending for pending in run.pending.values() if isinstance(pending, PendingGate)]
     if not gates:
         return
-    reason = f"the run is {op.status or WITHDRAWN}"
+    reason = f"the run is {op.status or GateStatus.WITHDRAWN}"
     changes = [
         ChangeGate(GateChange(kind=GateAction.WITHDRAWN, gate_id=pending.gate.id, reason=reason))
         for pending in gates

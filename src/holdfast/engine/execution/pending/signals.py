@@ -11,6 +11,7 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.commands import AwaitSignal
 from holdfast.core.events import Event, EventKind
+from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending, watch_clock
 from holdfast.engine.execution.signal_buffer import is_named
@@ -31,7 +32,7 @@ class PendingSignal(Pending):
 
     def as_wait(self) -> dict[str, Any]:
         return {
-            "kind": "signal",
+            "kind": WaitKind.SIGNAL,
             "step": self.command.id,
             "name": self.command.name,
             "until": self.until,

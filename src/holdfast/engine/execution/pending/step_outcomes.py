@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import retry
-from holdfast.core.budgets import rules as budget_rules
-from holdfast.core.budgets.model import Breach
+from holdfast.core.budgets.model import Breach, OnBreach
 from holdfast.core.codec import Codec
 from holdfast.core.commands import RunStep
 from holdfast.core.events import Event, EventKind
@@ -72,7 +71,7 @@ def without_room(
     step: str, error: BudgetExceeded, breach: Breach, attempt: int, started_at: int | None
 ) -> Event:
     """Return the event of an attempt that found no room in a budget: it waits, or has failed."""
-    if breach.on_breach == budget_rules.FAIL:
+    if breach.on_breach == OnBreach.FAIL:
         return Event(EventKind.STEP_FAILED, step, None, error_data(error), attempt, started_at)
     data = msgspec.json.encode({"breach": breach, "wanted": error.wanted or {}})
     return Event(EventKind.STEP_BLOCKED, step, data, error_data(error), attempt, started_at)

@@ -12,6 +12,7 @@ from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import RunStep
 from holdfast.core.events import Event, EventKind
 from holdfast.core.streams.model import CloseReason
+from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.store.budgets.operations import RecordSpending, ReleaseReservations
@@ -71,7 +72,7 @@ class PendingStep(Pending):
         if self.retry_at is None:
             return None
         return {
-            "kind": "retry",
+            "kind": WaitKind.RETRY,
             "step": self.command.id,
             "until": self.retry_at,
             "attempt": self.attempt,

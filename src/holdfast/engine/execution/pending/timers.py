@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.commands import SetTimer
 from holdfast.core.events import Event, EventKind
+from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending, watch_clock
 
@@ -29,7 +30,7 @@ class PendingTimer(Pending):
         return self.until
 
     def as_wait(self) -> dict[str, Any]:
-        return {"kind": "timer", "step": self.command.id, "until": self.until}
+        return {"kind": WaitKind.TIMER, "step": self.command.id, "until": self.until}
 
     def on_time(self, run: Execution, now: int) -> None:
         run.mailbox.add_finding(self.until, partial(self._fire, run), TIME)
