@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -207,6 +208,15 @@ def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monke
 
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
     assert "Traceback (most recent call last)" in call("runs", code=1).stderr
+
+
+def test_the_log_is_as_it_was_after_a_worker_that_could_not_start(call):
+    log = logging.getLogger("holdfast")
+    before = (log.handlers, log.level, log.propagate)
+
+    call.error("worker", "shop.py:nothing")
+
+    assert (log.handlers, log.level, log.propagate) == before
 
 
 def test_an_interrupt_is_130(call, monkeypatch):

@@ -135,11 +135,11 @@ class Base64Codec:
 
     name = "base64"
 
-    def encode(self, value, what="value"):
-        return base64.b64encode(JsonCodec().encode(value, what))
+    def encode(self, value, label="value"):
+        return base64.b64encode(JsonCodec().encode(value, label))
 
-    def decode(self, data, type=object, what="value"):
-        return JsonCodec().decode(base64.b64decode(data, validate=True), type, what)
+    def decode(self, data, type=object, label="value"):
+        return JsonCodec().decode(base64.b64decode(data, validate=True), type, label)
 
 
 @pytest.mark.sqlite_only  # the PostgreSQL databases of the tests remember another codec

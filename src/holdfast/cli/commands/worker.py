@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -97,21 +97,26 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
     On the first SIGTERM or SIGINT running steps may end, waiting runs are parked, and all leases
     are released. On the second the worker stops at once; interrupted steps run again on another
     worker."""
-    _log_to_stderr(logging.WARNING if quiet else logging.INFO)
     settings = {name: value for name, value in options.items() if value not in (None, [])}
     bound = command_context().namespace
     if bound is not None and settings.setdefault("namespace", bound) != bound:
         raise NamespaceBound(namespace=bound, asked=settings["namespace"])
     if no_schedules:
         settings["schedules"] = False
+    with _logging_to_stderr(logging.WARNING if quiet else logging.INFO):
+        code = _serve(target, settings)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _serve(target: str, settings: dict[str, Any]) -> int:
+    """Work until a signal ends it; return the exit code."""
     loaded = _load(target, settings)
     _tune_garbage_collector()
     try:
-        code = asyncio.run(_work(loaded))
+        return asyncio.run(_work(loaded))
     finally:
         loaded.close()
-    if code:
-        raise click.exceptions.Exit(code)
 
 
 def _tune_garbage_collector() -> None:
@@ -125,12 +130,23 @@ def _tune_garbage_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def _log_to_stderr(level: int) -> None:
+@contextlib.contextmanager
+def _logging_to_stderr(level: int) -> Iterator[None]:
+    """Log to stderr. Afterwards the logger is as it was: a program may call the command itself."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handlers_before = log.handlers
+    level_before = log.level
+    propagate_before = log.propagate
     log.handlers = [handler]
     log.setLevel(level)
     log.propagate = False
+    try:
+        yield
+    finally:
+        log.handlers = handlers_before
+        log.setLevel(level_before)
+        log.propagate = propagate_before
 
 
 def _load(target: str, options: dict[str, Any]) -> ForegroundWorker:
