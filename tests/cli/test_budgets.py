@@ -123,6 +123,42 @@ def test_what_was_spent_elsewhere_is_counted_once(call):
     assert "choose another name" in call("budgets", "set", "team", "key=4", code=2)
 
 
+def test_a_soft_limit_is_told_spending_is_given_back_and_a_budget_is_removed(call):
+    call("budgets", "set", "team", "tokens=100", "--soft", "tokens=10")
+    with Engine(call.database) as engine:
+        done = engine.start(burner, 5, 6, budget="team")
+        done.result(timeout=20)
+
+    assert "over the soft limit: 12 of 10 tokens" in call("budgets", "spend", "team", "tokens=1")
+    assert json.loads(call("budgets", "spend", "team", "tokens=1", "--json")) == {
+        "counted": True,
+        "soft_breaches": [{"budget": "team", "dimension": "tokens", "used": 13, "limit": 10}],
+    }
+    assert call("budgets", "refund", done.id) == "11 tokens given back to team\n"
+    assert call("budgets", "refund", "last") == "nothing to give back\n"
+    assert "--yes" in call("budgets", "remove", "team", code=2)
+    assert call("budgets", "remove", "team", "--yes") == "budget team removed\n"
+    assert "no such budget" in call("budgets", "remove", "team", "--yes", code=1)
+
+
+def test_budgets_and_lanes_are_listed_in_pages(call):
+    for name in ("a", "b b", "c"):
+        call("budgets", "set", name, "tokens=1")
+        call("lanes", "set", name, "--concurrency", "1")
+    for things in ("budgets", "lanes"):
+        first = call(things, "--limit", "2").splitlines()
+        assert first[-1] == f"more: holdfast {things} --after 'b b'"
+        rest = call(things, "--after", "b b", "--limit", "2").splitlines()
+        assert [line.split()[0] for line in rest[1:]] == ["c"]
+        assert len(json.loads(call(things, "--limit", "2", "--json"))) == 2
+
+    call("lanes", "set", "c", "--weight", "gold=3")
+    call("lanes", "set", "c", "--weight", "tin=2", "--weight", "gold=none")
+    assert json.loads(call("lanes", "--json"))[-1]["weights"] == {"tin": 2}
+    assert call("lanes", "remove", "c", "--yes") == "lane c removed\n"
+    assert "no settings" in call("lanes", "remove", "c", "--yes", code=1)
+
+
 PROGRAM = """
 from holdfast import step, workflow
 from holdfast.budgets import spend

@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Fail, compensate, gather, sleep, step, sync, workflow
 from holdfast.budgets import record, reserve, spend
 from holdfast.core.budgets.rules import limits_from
-from holdfast.store.budgets.operations import RaiseBudget, SetBudget
+from holdfast.store.budgets.operations import RaiseBudget, RefundRun, RemoveBudget, SetBudget
 from holdfast.testing import internals
 from holdfast.testing.recorder import RUN
 
@@ -19,12 +19,13 @@ stores: list = []
 """The store of the engine that is alive, for steps that do what people do."""
 
 
-def with_budget(limit=1000, **options):
-    """Put a shared budget into each new database, and remember the store."""
+def with_budget(limit=1000, *, once=False, **options):
+    """Put a shared budget into each new database, and remember the store. With *once*, a budget
+    that a run has removed stays removed."""
 
     def wrap(store):
         stores[:] = [store]
-        if store.budgets.get("team") is None:
+        if store.budgets.get("team") is None and not (once and store.runs.get(RUN)):
             store.apply(
                 [
                     SetBudget(
@@ -106,6 +107,18 @@ def raise_the_budget() -> None:
     store.apply([RaiseBudget("team", {"tokens": 500_000_000}, "once")])
 
 
+@step
+def remove_the_budget() -> None:
+    (store,) = stores
+    store.apply([RemoveBudget("team", force=True)])  # a second time it is gone already
+
+
+@step
+def give_back() -> None:
+    (store,) = stores
+    store.apply([RefundRun(RUN)])
+
+
 @workflow
 async def spending_in_steps() -> int:
     return await think(10) + await think(20) + await stumble(3)
@@ -166,6 +179,23 @@ async def raising_for_another() -> int:
 
 
 @workflow
+async def removing_for_another() -> int:
+    async def helper() -> None:
+        await sleep("1h")
+        await remove_the_budget()
+
+    await gather(asking_for_more(), helper())
+    return 1
+
+
+@workflow
+async def refunded() -> int:
+    await think(60)
+    await give_back()
+    return await think(70)
+
+
+@workflow
 async def buying_twice() -> int:
     await spend(tokens=80)
     await spend(tokens=70)
@@ -211,6 +241,27 @@ def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget(crashing_
     )
 
     assert report.boundaries > 5
+
+
+def test_a_run_goes_on_wherever_it_is_killed_when_its_budget_is_removed(crashing_in_a_file):
+    def removed(lab):
+        assert lab.engine.budgets.usage(RUN).total == {"tokens": 120}
+
+    report = crashing_in_a_file(
+        removing_for_another,
+        options={"budget": "team"},
+        wrap=with_budget(100, once=True),
+        check=removed,
+        exact=False,
+    )
+
+    assert report.boundaries > 5
+
+
+def test_spending_is_given_back_once_wherever_the_run_is_killed(crashing_in_a_file):
+    report = everywhere(crashing_in_a_file, refunded, spent={"tokens": 70, "calls": 1}, limit=100)
+
+    assert report.boundaries > 3
 
 
 def total(lab, tokens, left):

@@ -25,9 +25,11 @@ def test_a_setting_that_changes_while_another_is_set_is_kept(
         "lanes": (
             "all",
             lambda engine: engine.lanes.set("llm", per_share=1),
-            lambda engine: engine.lanes.set("llm", rate="10/s"),
-            lambda engine: engine.lanes.set("llm", concurrency=3),
-            lambda view: (view.rate, view.concurrency) == ("10/s", 3),
+            lambda engine: engine.lanes.set("llm", rate="10/s", weights={"gold": 3}),
+            lambda engine: engine.lanes.set("llm", concurrency=3, weights={"tin": 2}),
+            lambda view: (
+                (view.rate, view.concurrency, view.weights) == ("10/s", 3, {"gold": 3, "tin": 2})
+            ),
         ),
         "schedules": (
             "get",

@@ -27,6 +27,7 @@ from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
+    RefundRun,
     ReleaseReservations,
     ReserveBudget,
     ResetBudget,
@@ -70,6 +71,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.hard = dict.fromkeys(NAMES, 20)
         self.aside, self.lasting, self.keys = {}, {}, set()
         self.runs, self.begun = {}, []
+        self.created, self.last_reset = {}, {}
         self.reset_at = self.clock.now() + PERIOD
         self.do(SetBudget(name="team", limits=limits_from({"tokens": 20}), resets=str(PERIOD)))
         self.do(SetBudget(name="other", limits=limits_from({"tokens": 20})))
@@ -102,6 +104,7 @@ class BudgetMachine(RuleBasedStateMachine):
         """Reset a budget of the model that is past its reset time, as the store does on access."""
         if "team" in names and self.clock.now() >= self.reset_at:
             self.used["team"] = 0
+            self.last_reset["team"] = self.clock.now()
             while self.reset_at <= self.clock.now():
                 self.reset_at += PERIOD
 
@@ -146,6 +149,7 @@ class BudgetMachine(RuleBasedStateMachine):
             )
         )
         self.runs[run] = names
+        self.created[run] = self.clock.now()
 
     @precondition(lambda self: self.runs)
     @rule(
@@ -289,6 +293,21 @@ class BudgetMachine(RuleBasedStateMachine):
     def reset(self):
         self.do(ResetBudget("other"))
         self.used["other"] = 0
+        self.last_reset["other"] = self.clock.now()
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def refund(self, data):
+        run = self.some(data)
+        self.tick(*self.runs[run])
+        refunded = self.do(RefundRun(run))
+        own = self.own[run]
+        assert refunded.amounts == ({"tokens": own * UNIT} if own else {})
+        for name in self.runs[run]:
+            if self.last_reset.get(name, -1) < self.created[run]:
+                assert own <= self.used[name]
+                self.used[name] -= own
+        self.own[run] = 0
 
     @rule(seconds=st.integers(1, 7))
     def pass_time(self, seconds):

@@ -124,6 +124,26 @@ def deleting(command: F) -> F:
     return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
+def pages(things: str, metavar: str = "NAME", default: int = 50) -> Callable[[F], F]:
+    """Add --after and --limit to a command that lists *things* in pages."""
+
+    def add(command: F) -> F:
+        after = click.option(
+            "--after", metavar=metavar, help=f"The next page: only {things} after this one."
+        )
+        limit = click.option(
+            "--limit",
+            metavar="N",
+            type=click.IntRange(1, 10_000),
+            default=default,
+            show_default=True,
+            help=f"The maximum number of {things}. E.g. --limit 500",
+        )
+        return after(limit(command))
+
+    return add
+
+
 def confirm(question: str, *, yes: bool, preview: str = "") -> None:
     """Ask for confirmation unless *yes*. *preview* names an option that shows what would be
     deleted. Raises ClickException if the answer is no, UsageError without a terminal."""

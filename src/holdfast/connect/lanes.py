@@ -28,7 +28,7 @@ class AsyncLanes:
         paused: bool = UNSET,
         per_share: int | None = UNSET,
         rate_per_share: str | None = UNSET,
-        weights: Mapping[str, float] | None = UNSET,
+        weights: Mapping[str, float | None] | None = UNSET,
         draining: bool = UNSET,
     ) -> None:
         """Create a lane or change it. Settings that are not passed stay as they are; None removes a
@@ -36,8 +36,9 @@ class AsyncLanes:
 
         *concurrency* limits the runs that are executed at the same time, *rate* the runs that begin
         per period ("10/s"); *per_share* and *rate_per_share* limit each share likewise. *weights*
-        are the weights of the shares. A *paused* lane starts no runs; a *draining* lane accepts no
-        new runs. Raises BadOption, NamespaceBound.
+        are the weights of shares; other shares keep theirs, and a weight of None removes it. A
+        *paused* lane starts no runs; a *draining* lane accepts no new runs. Raises BadOption,
+        NamespaceBound.
         """
         settings: dict[str, Any] = {
             "concurrency": concurrency,
@@ -61,19 +62,25 @@ class AsyncLanes:
 
         return await self._calls.call(read)
 
-    async def list(self) -> list[LaneView]:
-        """Return the lanes that have settings or that runs were started in, by name. Raises
-        NamespaceBound."""
+    async def list(self, *, after: str | None = None, limit: int = 100) -> list[LaneView]:
+        """Return a page of the lanes that have settings or that runs were started in, by name: the
+        first *limit*, or those after the name *after*. Raises BadOption, NamespaceBound."""
 
         def read(parts: Components) -> list[LaneView]:
             parts.client.require_unbound("lanes.list")
             running = parts.store.lanes.running()
             return [
                 views.of(lane, running=running.get(lane.name, 0))
-                for lane in lanes.known_lanes(parts.store)
+                for lane in lanes.known_lanes(parts.store, after, limit)
             ]
 
         return await self._calls.call(read)
+
+    async def remove(self, name: str, *, force: bool = False) -> None:
+        """Delete the settings of a lane, so that it has no limits. While runs of the lane have not
+        ended, this is refused; with *force* they continue without limits. The lane stays listed as
+        long as runs of it are stored. Raises LaneInUse, LaneNotFound, NamespaceBound."""
+        await self._calls.commit(lambda parts: lanes.remove_lane(parts.client, name, force=force))
 
     async def pause(self, name: str) -> None:
         """Let a lane start no runs until it is resumed. Raises NamespaceBound."""

@@ -39,8 +39,9 @@ def weight_of(weights: str | None, share: str) -> float:
     return float(weight_by_share.get(share, 1))
 
 
-def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
-    """Return the weights by share in their stored form, as JSON. Raises BadOption."""
+def merged_weights(stored: str | None, weights: Mapping[str, Any] | None) -> str | None:
+    """Return weights by share in their stored form, as JSON. Shares that are not named keep the
+    stored weight; None removes the weight of a share, or all weights. Raises BadOption."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
@@ -48,7 +49,7 @@ def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
             option="weights", value=weights, why='name shares and numbers, such as {"gold": 3}'
         )
     for share, weight in weights.items():
-        is_weight = (
+        is_weight = weight is None or (
             isinstance(weight, int | float)
             and not isinstance(weight, bool)
             and 0.001 <= weight <= 1000
@@ -59,10 +60,13 @@ def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
                 value={share: weight},
                 why="a weight is a number from 0.001 to 1000",
             )
-    plain = {
-        plain_text(share): float(weight) if isinstance(weight, float) else int(weight)
-        for share, weight in weights.items()
-    }
-    if not plain:
+    merged = msgspec.json.decode(stored, type=dict[str, int | float]) if stored else {}
+    for share, weight in weights.items():
+        name = plain_text(share)
+        if weight is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = float(weight) if isinstance(weight, float) else int(weight)
+    if not merged:
         return None
-    return msgspec.json.encode(plain).decode()
+    return msgspec.json.encode(merged).decode()

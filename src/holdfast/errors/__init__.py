@@ -46,8 +46,11 @@ HoldfastError
 │   │   ├── MemberStarted      the member can get no further dependency
 │   │   └── BadGraph           a graph is not valid
 │   ├── BudgetNotFound         no such budget
+│   ├── BudgetInUse            runs that have not ended draw on the budget
 │   ├── UnknownDimension       the budget does not count this dimension
 │   ├── LaneDraining           the lane accepts no new runs
+│   ├── LaneNotFound           the lane has no settings
+│   ├── LaneInUse              runs of the lane have not ended
 │   ├── GateNotFound           no such gate
 │   ├── GateClosed             the gate was decided, expired or withdrawn before
 │   ├── AlreadyDecided         this person has decided this gate already
@@ -127,6 +130,7 @@ from holdfast.errors.arguments import WrongType as WrongType
 from holdfast.errors.base import HoldfastError as HoldfastError
 from holdfast.errors.base import UsageError as UsageError
 from holdfast.errors.budgets import BudgetExceeded as BudgetExceeded
+from holdfast.errors.budgets import BudgetInUse as BudgetInUse
 from holdfast.errors.budgets import BudgetNotFound as BudgetNotFound
 from holdfast.errors.budgets import UnknownDimension as UnknownDimension
 from holdfast.errors.flows import BadFlowPatch as BadFlowPatch
@@ -171,6 +175,8 @@ from holdfast.errors.keys import KeyMissing as KeyMissing
 from holdfast.errors.keys import TokenExpired as TokenExpired
 from holdfast.errors.keys import TokenRefused as TokenRefused
 from holdfast.errors.lanes import LaneDraining as LaneDraining
+from holdfast.errors.lanes import LaneInUse as LaneInUse
+from holdfast.errors.lanes import LaneNotFound as LaneNotFound
 from holdfast.errors.retention import HistoryGone as HistoryGone
 from holdfast.errors.retention import RetentionNotFound as RetentionNotFound
 from holdfast.errors.runs import ChildFailed as ChildFailed

@@ -10,6 +10,11 @@ class BudgetNotFound(UsageError):
     one."""
 
 
+class BudgetInUse(UsageError):
+    """Runs that have not ended draw on the budget: wait for them, or remove it with --force
+    (force=True), and they continue without it."""
+
+
 class UnknownDimension(UsageError):
     """The budget does not count this dimension: name a dimension that it counts, or add this one
     with `holdfast budgets set`."""

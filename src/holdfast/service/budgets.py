@@ -11,12 +11,16 @@ from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Budget, OnBreach
 from holdfast.core.runs import Limits
 from holdfast.core.text import is_one_of, is_storable, plain_text
+from holdfast.core.validation import checked_count, checked_flag, checked_text
 from holdfast.errors import BadOption, BudgetNotFound
-from holdfast.service.requests import Request
+from holdfast.service.requests import Request, identity
 from holdfast.store.budgets.operations import (
     BudgetRefused,
     BudgetSpent,
     RaiseBudget,
+    Refunded,
+    RefundRun,
+    RemoveBudget,
     ResetBudget,
     SetBudget,
     SpendBudget,
@@ -114,19 +118,43 @@ def reset_budget(name: str) -> Request[None]:
     return Request(ResetBudget(budget_rules.name_of(name)), lambda answer: None)
 
 
-def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request[bool]:
-    """Spend amounts outside any run. The answer is False if a spending with this *key* was made
-    before. Decoding the answer raises BudgetExceeded."""
+def remove_budget(name: str, *, force: bool) -> Request[None]:
+    """Remove a budget that runs share. Raises BadOption for the budget of a tree."""
+    budget = budget_rules.name_of(name)
+    if budget.startswith(budget_rules.TREE):
+        raise BadOption(
+            option="budget",
+            value=name,
+            why="the budget of a tree is deleted with its run",
+        )
+    return Request(RemoveBudget(budget, checked_flag("force", force)), lambda answer: None)
 
-    def decode(answer: BudgetSpent | BudgetRefused) -> bool:
+
+def refund_run(run_id: str) -> Request[Refunded]:
+    """Give back what a run has spent, once."""
+    return Request(RefundRun(run_id), identity)
+
+
+def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request[BudgetSpent]:
+    """Spend amounts outside any run. Decoding the answer raises BudgetExceeded."""
+
+    def decode(answer: BudgetSpent | BudgetRefused) -> BudgetSpent:
         if isinstance(answer, BudgetRefused):
             raise budget_rules.breach_error(answer.breach, {})
-        return answer.counted
+        return answer
 
     return Request(
         SpendBudget(budget_rules.name_of(name), budget_rules.amounts_from(amounts), _key(key)),
         decode,
     )
+
+
+def find_budgets(store: Store, after: str | None, limit: int) -> list[Budget]:
+    """Return a page of the budgets, by name: those after the name *after*."""
+    most = checked_count("limit", limit)
+    first = checked_text("after", after)
+    later = [budget for budget in store.budgets.all() if first is None or budget.name > first]
+    return later[:most]
 
 
 def get_budget(store: Store, name: str) -> Budget:

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.fairness import checked_weights
+from holdfast.core.fairness import merged_weights
 from holdfast.core.rate_limits import parse_rate
 from holdfast.core.sessions import Lane
 from holdfast.core.unset import UNSET
-from holdfast.core.validation import checked_flag, checked_text
+from holdfast.core.validation import checked_count, checked_flag, checked_text
 from holdfast.errors import BadOption
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService
-from holdfast.store.lanes.operations import SetLane
+from holdfast.store.lanes.operations import RemoveLane, SetLane
 from holdfast.store.store import Store
 
 
@@ -48,9 +48,9 @@ def set_lane(
         limit, per = _parsed_rate(rate_per_share, "rate_per_share")
         changes["share_rate_limit"] = limit
         changes["share_rate_per"] = per
-    if weights is not UNSET:
-        changes["weights"] = checked_weights(weights)
     stored = _stored_lane(client, name)
+    if weights is not UNSET:
+        changes["weights"] = merged_weights(stored.weights, weights)
     lane = msgspec.structs.replace(stored, **changes)
     return Request(SetLane(lane, expected=stored), lambda answer: None)
 
@@ -61,19 +61,36 @@ def get_lane(client: RunService, name: str) -> Lane:
     return _stored_lane(client, name)
 
 
-def known_lanes(store: Store) -> list[Lane]:
-    """Return the lanes that have settings or are used by a route, by name."""
+def remove_lane(client: RunService, name: str, *, force: bool) -> Request[None]:
+    """Delete the settings of a lane. Raises BadOption, NamespaceBound."""
+    client.require_unbound("lanes.remove")
+    op = RemoveLane(_checked_name(name), checked_flag("force", force))
+    return Request(op, lambda answer: None)
+
+
+def known_lanes(store: Store, after: str | None, limit: int) -> list[Lane]:
+    """Return a page of the lanes that have settings or that runs were started in, by name: those
+    after the name *after*. Raises BadOption."""
+    most = checked_count("limit", limit)
+    first = checked_text("after", after)
     configured = {lane.name: lane for lane in store.lanes.all()}
     used = {route.lane for route in store.runs.routes().values()}
-    return [configured.get(name) or Lane(name=name) for name in sorted({*configured, *used})]
+    names = sorted(name for name in {*configured, *used} if first is None or name > first)
+    return [configured.get(name) or Lane(name=name) for name in names[:most]]
 
 
 def _stored_lane(client: RunService, name: str) -> Lane:
     """Return a lane as it is stored; a lane without settings has no limits."""
-    if checked_text("lane", name) is None:
+    checked = _checked_name(name)
+    lanes = (lane for lane in client.store.lanes.all() if lane.name == checked)
+    return next(lanes, None) or Lane(name=checked)
+
+
+def _checked_name(name: str) -> str:
+    checked = checked_text("lane", name)
+    if checked is None:
         raise BadOption(option="lane", value=name, why="give the name of the lane")
-    lanes = (lane for lane in client.store.lanes.all() if lane.name == name)
-    return next(lanes, None) or Lane(name=name)
+    return checked
 
 
 def _parsed_rate(rate: str | None, option: str) -> tuple[int | None, int | None]:

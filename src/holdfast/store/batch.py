@@ -17,9 +17,11 @@ from typing import Any
 from holdfast.core.runs import Route
 from holdfast.store.budgets import apply as budgets
 from holdfast.store.budgets import effects as budget_effects  # noqa: F401  registers effects
-from holdfast.store.budgets import reservations, spend
+from holdfast.store.budgets import removal, reservations, spend
 from holdfast.store.budgets.operations import (
     RaiseBudget,
+    RefundRun,
+    RemoveBudget,
     ReserveBudget,
     ResetBudget,
     SetBudget,
@@ -68,7 +70,7 @@ from holdfast.store.graphs.operations import (
 from holdfast.store.keys import apply as keys
 from holdfast.store.keys.operations import NeedKey, ResealKey, RotateKey
 from holdfast.store.lanes import apply as lanes
-from holdfast.store.lanes.operations import SetLane
+from holdfast.store.lanes.operations import RemoveLane, SetLane
 from holdfast.store.payloads import apply as payloads
 from holdfast.store.payloads import encrypt
 from holdfast.store.payloads.operations import CopyPayloads, EncryptStore, Reseal, SaveSetting
@@ -228,10 +230,13 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     ExpireGates: gates.expire_gates,
     # lanes
     SetLane: lanes.set_lane,
+    RemoveLane: lanes.remove_lane,
     # budgets
     SetBudget: budgets.set_budget,
     RaiseBudget: budgets.raise_budget,
     ResetBudget: budgets.reset_budget,
+    RemoveBudget: removal.remove_budget,
+    RefundRun: removal.refund_run,
     SpendBudget: spend.spend_budget,
     SpendRunBudget: spend.spend_from_run,
     ReserveBudget: reservations.reserve,

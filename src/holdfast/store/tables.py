@@ -33,6 +33,7 @@ _BUDGET = (
     "zone",
     "reset_at",
     "reset_count",
+    "last_reset_at",
     "breaches",
     "soft_breaches",
     "breached_at",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 
 from holdfast.core.budgets import rules
-from holdfast.core.budgets.model import Budget, BudgetLine
+from holdfast.core.budgets.model import Budget, BudgetLine, SoftBreach
 from holdfast.views.values import amount, instant, optional_amount, optional_instant
 
 
@@ -34,6 +34,7 @@ class BudgetView(msgspec.Struct, kw_only=True):
     on_breach: str
     resets: str | None
     next_reset: datetime | None
+    last_reset: datetime | None
     reset_count: int
     breaches: int
     soft_breaches: int
@@ -50,6 +51,31 @@ class ReservationView(msgspec.Struct, kw_only=True):
     dimension: str
     amount: Decimal
     since: datetime
+
+
+class SoftBreachView(msgspec.Struct, kw_only=True):
+    """A soft limit that the amount used of a budget exceeds."""
+
+    budget: str
+    dimension: str
+    used: Decimal
+    limit: Decimal
+
+
+class SpentView(msgspec.Struct, kw_only=True):
+    """The answer to a spending. ``counted`` is false if its key was used before; ``soft_breaches``
+    are the soft limits that the budgets exceed with it, in its dimensions."""
+
+    counted: bool
+    soft_breaches: list[SoftBreachView]
+
+
+class RefundView(msgspec.Struct, kw_only=True):
+    """The amounts of a run that were given back, by dimension, and the budgets that got them. Both
+    are empty if nothing was left to give back."""
+
+    amounts: dict[str, Decimal]
+    budgets: list[str]
 
 
 class SpendingView(msgspec.Struct, kw_only=True):
@@ -69,6 +95,7 @@ def of(budget: Budget) -> BudgetView:
         on_breach=budget.on_breach,
         resets=rules.show_reset(budget.resets, budget.zone),
         next_reset=optional_instant(budget.reset_at),
+        last_reset=optional_instant(budget.last_reset_at),
         reset_count=budget.reset_count,
         breaches=budget.breaches,
         soft_breaches=budget.soft_breaches,
@@ -94,6 +121,25 @@ def reservation_of(run_id: str, dimension: str, millionths: int, at: int) -> Res
     return ReservationView(
         run=run_id, dimension=dimension, amount=amount(millionths), since=instant(at)
     )
+
+
+def spent_of(counted: bool, soft: Sequence[SoftBreach]) -> SpentView:
+    """Return the view of the answer to a spending."""
+    breaches = [
+        SoftBreachView(
+            budget=breach.budget,
+            dimension=breach.dimension,
+            used=amount(breach.used),
+            limit=amount(breach.limit),
+        )
+        for breach in soft
+    ]
+    return SpentView(counted=counted, soft_breaches=breaches)
+
+
+def refund_of(amounts: Mapping[str, int], budgets: Sequence[str]) -> RefundView:
+    """Return the view of a refund."""
+    return RefundView(amounts=_amounts(amounts), budgets=list(budgets))
 
 
 def spending_of(run_id: str, by_run: Mapping[str, Mapping[str, int]]) -> SpendingView:

@@ -176,6 +176,11 @@ def calls_of(engine: Engine) -> list[Call]:
             {"name": "b", "amounts": {"money": 1}, "key": "k"},
         ),
         Call("budgets.usage", engine.budgets.usage, run),
+        Call("budgets.list", engine.budgets.list, {}, ("after", "limit")),
+        Call("budgets.remove", engine.budgets.remove, {"name": "b", "force": False}),
+        Call("budgets.refund", engine.budgets.refund, run),
+        Call("lanes.list", engine.lanes.list, {}, ("after", "limit")),
+        Call("lanes.remove", engine.lanes.remove, {"name": "lane", "force": False}),
         Call(
             "gates.list",
             engine.gates.list,

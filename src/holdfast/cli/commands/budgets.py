@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 
-from holdfast.cli.context import command_context, printing
+from holdfast.cli.context import command_context, confirm, deleting, pages, printing
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.budgets import rules as core
@@ -47,15 +48,19 @@ AMOUNT = AmountValue()
     epilog=EPILOG,
     invoke_without_command=True,
 )
+@pages("budgets")
 @printing
 @click.pass_context
-def budgets(ctx: click.Context) -> None:
+def budgets(ctx: click.Context, after: str | None, limit: int) -> None:
     """List the budgets with their limits and the amounts used."""
-    if ctx.invoked_subcommand != "usage":
+    if ctx.invoked_subcommand not in ("usage", "refund"):
         command_context().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print_all(database.engine.budgets.list())
+            listed = database.engine.budgets.list(after=after, limit=limit + 1)
+        _print_all(listed[:limit])
+        if len(listed) > limit and not command_context().as_json:
+            print(f"more: holdfast budgets --after {shlex.quote(listed[limit - 1].name)}")
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
@@ -140,7 +145,14 @@ def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: st
 def spend_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
     """Record spending outside any run: all amounts, or none if one of them does not fit."""
     with command_context().opened() as database:
-        database.engine.budgets.spend(name, dict(amounts), key=key)
+        spent = database.engine.budgets.spend(name, dict(amounts), key=key)
+        if command_context().as_json:
+            print_json(spent)
+            return
+        if not spent.counted:
+            print("not counted: this key was used before")
+        for breach in spent.soft_breaches:
+            print(f"over the soft limit: {breach.used:f} of {breach.limit:f} {breach.dimension}")
         _print_one(database, name)
 
 
@@ -152,6 +164,45 @@ def reset_budget(name: str) -> None:
     with command_context().opened() as database:
         database.engine.budgets.reset(name)
         _print_one(database, name)
+
+
+@budgets.command("remove", epilog="Example: holdfast budgets remove team --yes")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Remove it although runs that have not ended draw on it; they continue without it.",
+)
+@deleting
+@printing
+def remove_budget(name: str, force: bool, yes: bool) -> None:
+    """Remove the budget NAME, with the amounts used."""
+    with command_context().opened() as database:
+        confirm(f"Remove the budget {name}?", yes=yes)
+        database.engine.budgets.remove(name, force=force)
+    if command_context().as_json:
+        print_json({"removed": name})
+    else:
+        print(f"budget {name} removed")
+
+
+@budgets.command("refund", epilog="Example: holdfast budgets refund last")
+@click.argument("run", metavar="RUN")
+@printing
+def refund(run: str) -> None:
+    """Give back what a run has spent to the budgets that it draws on. A repeated call gives nothing
+    back."""
+    with command_context().opened() as database:
+        refunded = database.engine.budgets.refund(database.find(run).id)
+    if command_context().as_json:
+        print_json(refunded)
+        return
+    if not refunded.amounts:
+        print("nothing to give back")
+        return
+    amounts = ", ".join(f"{amount:f} {name}" for name, amount in refunded.amounts.items())
+    budgets = ", ".join(refunded.budgets) or "no budget"
+    print(f"{amounts} given back to {budgets}")
 
 
 @budgets.command("usage", epilog="Example: holdfast budgets usage last")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 
-from holdfast.cli.context import command_context, printing
+from holdfast.cli.context import command_context, confirm, deleting, pages, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import TagValue
-from holdfast.connect.blocking.engine import Engine
 from holdfast.core.unset import UNSET
+from holdfast.views.lanes import LaneView
 
 WEIGHT = TagValue("weight", "gold=3")
 
@@ -28,14 +29,18 @@ NONE = "none"
 @click.group(
     short_help="List lanes and set their limits.", epilog=EPILOG, invoke_without_command=True
 )
+@pages("lanes")
 @printing
 @click.pass_context
-def lanes(ctx: click.Context) -> None:
+def lanes(ctx: click.Context, after: str | None, limit: int) -> None:
     """List the lanes with their limits; `lanes set` changes them."""
     command_context().concerns_all("lanes")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database.engine)
+            listed = database.engine.lanes.list(after=after, limit=limit + 1)
+        _print(listed[:limit])
+        if len(listed) > limit and not command_context().as_json:
+            print(f"more: holdfast lanes --after {shlex.quote(listed[limit - 1].name)}")
 
 
 @lanes.command("set", epilog="Example: holdfast lanes set mail --concurrency 5 --rate 10/s")
@@ -66,7 +71,7 @@ def lanes(ctx: click.Context) -> None:
     "weights",
     multiple=True,
     type=WEIGHT,
-    help="The weight of a share; default: 1. E.g. --weight gold=3",
+    help="The weight of a share, or 'none' for 1, the default. E.g. --weight gold=3",
 )
 @click.option(
     "--pause/--unpause",
@@ -108,11 +113,31 @@ def set_lane(
             rate=_text(rate_text),
             per_share=_number("--per-share", per_share),
             rate_per_share=_text(rate_per_share),
-            weights=database.engine.lanes.get(name).weights | new_weights if weights else UNSET,
+            weights=new_weights or UNSET,
             paused=UNSET if paused is None else paused,
             draining=UNSET if draining is None else draining,
         )
-        _print(database.engine, name)
+        _print_one(database.engine.lanes.get(name))
+
+
+@lanes.command("remove", epilog="Example: holdfast lanes remove mail --yes")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Remove the settings although runs of the lane have not ended; they have no limits then.",
+)
+@deleting
+@printing
+def remove_lane(name: str, force: bool, yes: bool) -> None:
+    """Remove the settings of the lane NAME, so that it has no limits."""
+    with command_context().opened() as database:
+        confirm(f"Remove the settings of the lane {name}?", yes=yes)
+        database.engine.lanes.remove(name, force=force)
+    if command_context().as_json:
+        print_json({"removed": name})
+    else:
+        print(f"lane {name} removed")
 
 
 def _number(option: str, text: str | None) -> Any:
@@ -135,18 +160,25 @@ def _text(text: str | None) -> Any:
     return None if text == NONE else text
 
 
-def _weight(text: str) -> float:
+def _weight(text: str) -> float | None:
+    if text == NONE:
+        return None
     try:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="'--weight'") from None
 
 
-def _print(engine: Engine, only: str | None = None) -> None:
-    """Print the lanes that have settings or are used by a route; with *only*, that lane alone."""
-    listed = engine.lanes.list() if only is None else [engine.lanes.get(only)]
+def _print_one(lane: LaneView) -> None:
     if command_context().as_json:
-        print_json(listed if only is None else listed[0])
+        print_json(lane)
+    else:
+        _print([lane])
+
+
+def _print(listed: list[LaneView]) -> None:
+    if command_context().as_json:
+        print_json(listed)
         return
     rows = [
         (

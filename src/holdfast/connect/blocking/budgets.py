@@ -11,8 +11,9 @@ from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
 from holdfast.service import budgets as budget_service
 from holdfast.service.requests import Request
+from holdfast.store.budgets.operations import BudgetSpent, Refunded
 from holdfast.views import budgets as views
-from holdfast.views.budgets import BudgetView, SpendingView
+from holdfast.views.budgets import BudgetView, RefundView, SpendingView, SpentView
 
 Amounts = Mapping[str, int | float | str | Decimal | None]
 """Amounts by their dimension, such as ``{"tokens": 1000}``; in limits, None removes the limit."""
@@ -60,12 +61,14 @@ class Budgets:
 
         return self._calls.call(read)
 
-    def list(self) -> list[BudgetView]:
-        """Return all budgets, including the budgets of run trees. Raises NamespaceBound."""
+    def list(self, *, after: str | None = None, limit: int = 100) -> list[BudgetView]:
+        """Return a page of the budgets, by name, including the budgets of run trees: the first
+        *limit*, or those after the name *after*. Raises BadOption, NamespaceBound."""
 
         def read(parts: Components) -> list[BudgetView]:
             parts.client.require_unbound("budgets.list")
-            return [views.of(budget) for budget in parts.store.budgets.all()]
+            page = budget_service.find_budgets(parts.store, after, limit)
+            return [views.of(budget) for budget in page]
 
         return self._calls.call(read)
 
@@ -90,16 +93,40 @@ class Budgets:
 
         self._calls.commit(make_request)
 
-    def spend(self, name: str, amounts: Amounts, *, key: str | None = None) -> bool:
-        """Spend *amounts* outside any run, all of them or none. Return False, and spend nothing, if
-        a spending with the same *key* was made before. Raises BudgetExceeded, BudgetNotFound,
-        NamespaceBound."""
+    def remove(self, name: str, *, force: bool = False) -> None:
+        """Remove a budget that runs share. While runs that have not ended draw on it, this is
+        refused; with *force* they continue, and the budget no longer counts or limits what they
+        spend. Raises BudgetInUse, BudgetNotFound, NamespaceBound."""
 
-        def make_request(parts: Components) -> Request[bool]:
+        def make_request(parts: Components) -> Request[None]:
+            parts.client.require_unbound("budgets.remove")
+            return budget_service.remove_budget(name, force=force)
+
+        self._calls.commit(make_request)
+
+    def spend(self, name: str, amounts: Amounts, *, key: str | None = None) -> SpentView:
+        """Spend *amounts* outside any run, all of them or none. The answer names the soft limits
+        that the budget exceeds with them. With the *key* of an earlier spending nothing is spent,
+        and ``counted`` is false. Raises BudgetExceeded, BudgetNotFound, NamespaceBound."""
+
+        def make_request(parts: Components) -> Request[BudgetSpent]:
             parts.client.require_unbound("budgets.spend")
             return budget_service.spend_budget(name, amounts, key)
 
-        return self._calls.commit(make_request)
+        spent = self._calls.commit(make_request)
+        return views.spent_of(spent.counted, spent.soft)
+
+    def refund(self, run_id: str) -> RefundView:
+        """Give back what a run has spent, to all budgets that it draws on, and wake the runs that
+        wait for room in them. What its children have spent stays. A repeated call gives nothing
+        back. A budget that was reset since the run was created gets nothing back. Raises
+        RunNotFound."""
+
+        def make_request(parts: Components) -> Request[Refunded]:
+            return budget_service.refund_run(parts.client.get(run_id).id)
+
+        refunded = self._calls.commit(make_request)
+        return views.refund_of(refunded.amounts, refunded.budgets)
 
     def usage(self, run_id: str) -> SpendingView:
         """Return the amounts that a run and its descendants have spent. Raises RunNotFound."""

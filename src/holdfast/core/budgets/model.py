@@ -40,6 +40,7 @@ class Budget(msgspec.Struct, kw_only=True):
     zone: str = "UTC"
     reset_at: int | None = None
     reset_count: int = 0
+    last_reset_at: int | None = None
     breaches: int = 0
     soft_breaches: int = 0
     breached_at: int | None = None
@@ -60,6 +61,15 @@ class Breach(msgspec.Struct, frozen=True):
     wanted: int
     on_breach: str = OnBreach.WAIT
     reset_at: int | None = None
+
+
+class SoftBreach(msgspec.Struct, frozen=True):
+    """A soft limit that the amount used exceeds, in millionths."""
+
+    budget: str
+    dimension: str
+    used: int
+    limit: int
 
 
 class SpendEntry(msgspec.Struct):

@@ -15,7 +15,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any
 
 from holdfast.core import duration
-from holdfast.core.budgets.model import Breach, Budget, BudgetLine, OnBreach
+from holdfast.core.budgets.model import Breach, Budget, BudgetLine, OnBreach, SoftBreach
 from holdfast.core.runs import Limits
 from holdfast.core.text import is_one_of, plain_text
 from holdfast.core.waits import WaitKind
@@ -223,6 +223,33 @@ def crossed(lines: Sequence[BudgetLine], spent: Mapping[str, int]) -> list[Budge
         for line in lines
         if line.soft is not None and line.used > line.soft >= line.used - spent[line.dimension]
     ]
+
+
+def over_soft(lines: Sequence[BudgetLine], spent: Mapping[str, int]) -> list[SoftBreach]:
+    """Return the soft limits that are exceeded, of the dimensions in which something was *spent*;
+    ``used`` includes it."""
+    return [
+        SoftBreach(line.budget, line.dimension, line.used, line.soft)
+        for line in lines
+        if line.soft is not None and line.used > line.soft and spent.get(line.dimension)
+    ]
+
+
+def refundable(
+    lines: Sequence[BudgetLine], spent: Mapping[str, int], budgets: Mapping[str, Budget], since: int
+) -> dict[tuple[str, str], int]:
+    """Return how much of the amounts that a run has *spent* is given back, by budget and dimension.
+    A budget that was reset after *since*, when the run was created, gets nothing back: part of the
+    spending was reset with it, and the rest would make room that other runs have used."""
+    refunds: dict[tuple[str, str], int] = {}
+    for line in lines:
+        budget = budgets.get(line.budget)
+        if budget is None or (budget.last_reset_at is not None and budget.last_reset_at >= since):
+            continue
+        amount = min(spent.get(line.dimension, 0), line.used)
+        if amount > 0:
+            refunds[line.budget, line.dimension] = amount
+    return refunds
 
 
 def is_due(line: BudgetLine | Budget, now: int) -> bool:

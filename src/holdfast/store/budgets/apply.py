@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import claiming
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Budget, BudgetLine
 from holdfast.core.runs import NewRun
@@ -17,23 +16,42 @@ from holdfast.store.budgets.operations import (
     ResetBudget,
     SetBudget,
 )
+from holdfast.store.budgets.waking import wake_waiting
 from holdfast.store.database import SettingsChanged, Transaction
-from holdfast.store.rows import load
-from holdfast.store.wakeup import notify_or_wake
 
 
 def check_names(tx: Transaction, runs: Sequence[NewRun]) -> None:
-    """Check that the budgets of new runs exist. Raises BudgetNotFound."""
-    check_budgets(tx, {name for run in runs for name in run.budgets})
+    """Check that the budgets of new runs exist. A child may inherit a budget that was removed while
+    its parent was alive. Raises BudgetNotFound."""
+    missing = _missing(tx, {name for run in runs for name in run.budgets})
+    for run in runs if missing else ():
+        gone = set(missing).intersection(run.budgets)
+        gone -= _named_before(tx, run) if gone else set()
+        if gone:
+            raise BudgetNotFound(budget=min(gone))
 
 
 def check_budgets(tx: Transaction, names: Iterable[str]) -> None:
-    """Check that budgets exist. Budgets of trees are created with their runs. Raises
-    BudgetNotFound."""
-    wanted = {name for name in names if not name.startswith(budget_rules.TREE)}
-    missing = sorted(wanted - set(load_budgets(tx, sorted(wanted)))) if wanted else []
+    """Check that budgets exist. Raises BudgetNotFound."""
+    missing = _missing(tx, names)
     if missing:
         raise BudgetNotFound(budget=missing[0])
+
+
+def _missing(tx: Transaction, names: Iterable[str]) -> list[str]:
+    """Return the names without a budget. Budgets of trees are created with their runs."""
+    wanted = sorted({name for name in names if not name.startswith(budget_rules.TREE)})
+    if not wanted:
+        return []
+    there = {row["name"] for row in tx.rows("budgets_to_use", names=tx.as_list(wanted))}
+    return [name for name in wanted if name not in there]
+
+
+def _named_before(tx: Transaction, run: NewRun) -> set[str]:
+    """Return the budgets of the run itself, if it exists already, and of its parent."""
+    ids = [run_id for run_id in (run.id, run.parent_id) if run_id is not None]
+    rows = [row for run_id in ids for row in tx.rows("budgets_of_run", run_id=run_id)]
+    return {name for row in rows for name in (row["budgets"] or "").split("\n")}
 
 
 def open_trees(tx: Transaction, runs: Sequence[NewRun]) -> None:
@@ -66,7 +84,7 @@ def set_budget(tx: Transaction, op: SetBudget) -> SettingsChanged | None:
         return SettingsChanged()  # another process has just created the budget
     before = {name: line.hard for name, line in lines.items()}
     if old is not None and budget_rules.is_raised(before, op.limits.hard):
-        _wake(tx, op.name)
+        wake_waiting(tx, op.name)
     return None
 
 
@@ -148,7 +166,7 @@ def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:
         tx.change(
             "save_budget_line", **values, hard=None if line.hard is None else line.hard + amount
         )
-    _wake(tx, op.name)
+    wake_waiting(tx, op.name)
     return True
 
 
@@ -156,18 +174,4 @@ def reset_budget(tx: Transaction, op: ResetBudget) -> None:
     """Set the used amounts to zero, start the next period, and wake the runs that wait for room."""
     known_lines(tx, op.name)
     reset(tx, load_budgets(tx, [op.name])[op.name])
-    _wake(tx, op.name)
-
-
-def _wake(tx: Transaction, name: str) -> None:
-    """Wake the runs that wait for room in this budget."""
-    waiting = [
-        row["id"]
-        for row in tx.rows("blocked_runs")
-        if name in budget_rules.names(msgspec.json.decode(bytes(row["waits"] or b"[]")))
-    ]
-    # Locked and checked again: a run may have continued since it was found.
-    for run_id in waiting:
-        state = load(tx, run_id)
-        if claiming.is_parked(state):
-            notify_or_wake(tx, state)
+    wake_waiting(tx, op.name)

@@ -28,7 +28,7 @@ UPDATE holdfast.budget
 
 -- name: reset_budget
 UPDATE holdfast.budget
-   SET reset_at = :reset_at, reset_count = reset_count + 1, breached_at = NULL, breached = NULL
+   SET reset_at = :reset_at, reset_count = reset_count + 1, last_reset_at = :now, breached_at = NULL, breached = NULL
  WHERE name = :name;
 
 -- name: reset_budget_lines
@@ -75,13 +75,38 @@ SELECT run_id, reservation.key AS key, budget, dimension, amount
 -- name: blocked_runs
 SELECT id, waits FROM holdfast.run WHERE status = 'blocked' ORDER BY id;
 
+-- name: budget_to_remove
+SELECT name FROM holdfast.budget WHERE name = :name;
+
+-- name: live_runs_of_budget
+-- The names of a run's budgets are the lines of a text.
+SELECT id FROM holdfast.run
+ WHERE finished_at IS NULL AND budgets IS NOT NULL
+   AND REPLACE(:line_end || budgets || :line_end, :line, '') <> :line_end || budgets || :line_end
+ ORDER BY id LIMIT :limit;
+
+-- name: remove_budget
+DELETE FROM holdfast.budget WHERE name = :name;
+
+-- name: remove_lines_of_budget
+DELETE FROM holdfast.budget_line WHERE budget = :budget;
+
+-- name: remove_reservations_in_budget
+DELETE FROM holdfast.reservation WHERE budget = :budget;
+
+-- name: remove_keys_of_budget
+DELETE FROM holdfast.spend_key WHERE budget = :budget;
+
+-- name: budgets_of_run
+SELECT id, budgets, created_at FROM holdfast.run WHERE id = :run_id;
+
 -- name: all_budgets
-SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_at, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
  ORDER BY name;
 
 -- name: one_budget
-SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_at, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
  WHERE name = :name;
 

@@ -132,7 +132,7 @@ def record_spendings(
 ) -> Breach | None:
     """Count facts of spending. Return the first hard limit that they exceed."""
     facts = [entry for effect in effects for entry in effect.entries if entry.fact]
-    return record_spend(tx, commit.run_id, effects[0].budgets, facts)
+    return record_spend(tx, commit.run_id, effects[0].budgets, facts).breach
 
 
 @applies(ReleaseReservations)

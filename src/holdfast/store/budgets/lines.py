@@ -56,7 +56,7 @@ def current_lines(tx: Transaction, names: Sequence[str]) -> list[BudgetLine]:
 def reset(tx: Transaction, budget: Budget) -> None:
     """Set the used amounts of a budget to zero, and start its next period."""
     at = budget_rules.next_reset(budget.resets, budget.zone, tx.now, budget.created_at)
-    tx.change("reset_budget", name=budget.name, reset_at=at)
+    tx.change("reset_budget", name=budget.name, reset_at=at, now=tx.now)
     tx.change("reset_budget_lines", name=budget.name, reset_at=at)
     tx.change("forget_spend_keys", budget=budget.name, before=tx.now - REMEMBERED)
 

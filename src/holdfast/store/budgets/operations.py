@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from holdfast.core.budgets.model import Breach, Budget, SpendEntry
+from holdfast.core.budgets.model import Breach, Budget, SoftBreach, SpendEntry
 from holdfast.core.events import Event
 from holdfast.core.runs import Limits
 from holdfast.store.database import Operation
@@ -62,6 +62,41 @@ class ResetBudget(Operation):
     """
 
     name: str
+
+
+class RemoveBudget(Operation):
+    """Remove a budget that runs share, with its reservations and keys. The runs that wait for room
+    in it continue.
+
+    Answers:
+        None
+    Raises:
+        BudgetNotFound  there is no such budget
+        BudgetInUse     runs that have not ended draw on it, and ``force`` is not set
+    """
+
+    name: str
+    force: bool = False
+
+
+class RefundRun(Operation):
+    """Give back what a run has spent to the budgets that it draws on, and set its account to 0.
+
+    Answers:
+        Refunded     a repeated call gives nothing back
+    Raises:
+        RunNotFound  there is no such run
+    """
+
+    run_id: str
+
+
+class Refunded(msgspec.Struct):
+    """The amounts that a run had spent, and the budgets that got them back. A budget that was reset
+    since the run was created is not among them."""
+
+    amounts: dict[str, int] = {}
+    budgets: list[str] = []
 
 
 class SpendBudget(Operation):
@@ -126,11 +161,13 @@ class ReserveBudget(Operation, kw_only=True):
 
 class BudgetSpent(msgspec.Struct):
     """The amounts were counted or reserved. ``counted`` is false if the key was used before;
-    ``breach`` is the hard limit that they exceed."""
+    ``breach`` is the hard limit that they exceed, ``soft`` are the soft limits that the budgets
+    exceed with them."""
 
     now: int
     counted: bool = True
     breach: Breach | None = None
+    soft: list[SoftBreach] = []
 
 
 class BudgetRefused(msgspec.Struct):

@@ -134,7 +134,16 @@ SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
 
 -- name: budgets_named
 -- Differs from SQLite: lists are passed as arrays.
-SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_at, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
  WHERE name = ANY(CAST(:names AS TEXT[]))
  ORDER BY name;
+
+-- name: budget_to_remove
+-- Differs from SQLite: the row is locked, and waits for the starts that use the budget.
+SELECT name FROM holdfast.budget WHERE name = :name FOR UPDATE;
+
+-- name: budgets_to_use
+-- Differs from SQLite: lists are passed as arrays. The rows are locked, so that no budget is removed
+-- while runs that name it are being started.
+SELECT name FROM holdfast.budget WHERE name = ANY(CAST(:names AS TEXT[])) ORDER BY name FOR KEY SHARE;

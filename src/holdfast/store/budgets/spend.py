@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from holdfast.core.budgets import rules as budget_rules
-from holdfast.core.budgets.model import Breach, Budget, BudgetLine, SpendEntry
+from holdfast.core.budgets.model import Breach, Budget, BudgetLine, SoftBreach, SpendEntry
 from holdfast.store.budgets.lines import (
     amount_row,
     check_limits,
@@ -29,27 +30,35 @@ from holdfast.store.history import append
 from holdfast.store.rows import check_lease
 
 
+class Counted(NamedTuple):
+    """The first hard limit and the soft limits that counted spending exceeds."""
+
+    breach: Breach | None = None
+    soft: Sequence[SoftBreach] = ()
+
+
 def record_spend(
     tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterable[SpendEntry]
-) -> Breach | None:
-    """Count spending that has happened, regardless of limits. Return the first hard limit it
-    exceeds."""
+) -> Counted:
+    """Count spending that has happened, regardless of limits."""
     breach: Breach | None = None
+    soft: dict[tuple[str, str], SoftBreach] = {}
     for spending in spendings:
         if spending.key is not None and not remember_key(
             tx, f"{budget_rules.RUN}{run_id}", spending.key, run_id
         ):
             continue
-        exceeded = _count(tx, run_id, names, spending.amounts)
+        counted = _count(tx, run_id, names, spending.amounts)
         if spending.under is not None:
             draw(tx, run_id, spending.under, spending.amounts)
-        breach = breach or exceeded
-    return breach
+        breach = breach or counted.breach
+        soft.update({(passed.budget, passed.dimension): passed for passed in counted.soft})
+    return Counted(breach, list(soft.values()))
 
 
 def _count(
     tx: Transaction, run_id: str, names: Sequence[str], amounts: Mapping[str, int]
-) -> Breach | None:
+) -> Counted:
     rows = tx.rows(
         "count_spending",
         run_id=run_id,
@@ -61,17 +70,16 @@ def _count(
     due = sorted({line.budget for line in lines if budget_rules.is_due(line, tx.now)})
     if due:
         lines = _reset_due(tx, due, lines, amounts)
-    soft = budget_rules.crossed(lines, amounts)
+    soft = budget_rules.over_soft(lines, amounts)
     passed = [line for line in lines if line.hard is not None and line.used > line.hard]
     if not (soft or passed):
-        return None
-    count_breach(tx, soft, hard=0)
+        return Counted()
+    count_breach(tx, budget_rules.crossed(lines, amounts), hard=0)
+    if not passed:
+        return Counted(soft=soft)
     count_breach(tx, passed, hard=1)
-    return (
-        budget_rules.excess(passed, load_budgets(tx, [line.budget for line in passed]), tx.now)
-        if passed
-        else None
-    )
+    budgets = load_budgets(tx, [line.budget for line in passed])
+    return Counted(budget_rules.excess(passed, budgets, tx.now), soft)
 
 
 def _reset_due(
@@ -101,9 +109,9 @@ def spend_from_run(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetR
         if op.key is not None:
             tx.change("forget_spend_key", budget=f"{budget_rules.RUN}{op.run_id}", key=op.key)
         return BudgetRefused(breach)
-    passed = record_spend(tx, op.run_id, op.budgets, [SpendEntry(op.amounts, None, op.under)])
+    counted = record_spend(tx, op.run_id, op.budgets, [SpendEntry(op.amounts, None, op.under)])
     append(tx, op.run_id, [op.event])
-    return BudgetSpent(tx.now, breach=passed)
+    return BudgetSpent(tx.now, breach=counted.breach, soft=list(counted.soft))
 
 
 def is_blocked(tx: Transaction, names: Sequence[str], demands: Sequence[Mapping[str, int]]) -> bool:
@@ -140,7 +148,6 @@ def spend_budget(tx: Transaction, op: SpendBudget) -> BudgetSpent | BudgetRefuse
         return BudgetRefused(breach)
     counted = [line for line in lock_lines(tx, [op.name]) if line.dimension in op.amounts]
     tx.many("add_used", [amount_row(line, op.amounts[line.dimension]) for line in counted])
-    count_breach(
-        tx, budget_rules.crossed(lock_lines(tx, [op.name], op.amounts), op.amounts), hard=0
-    )
-    return BudgetSpent(tx.now)
+    spent = lock_lines(tx, [op.name], op.amounts)
+    count_breach(tx, budget_rules.crossed(spent, op.amounts), hard=0)
+    return BudgetSpent(tx.now, soft=budget_rules.over_soft(spent, op.amounts))

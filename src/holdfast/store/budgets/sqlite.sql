@@ -56,7 +56,11 @@ SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
 
 -- name: budgets_named
 -- Differs from Postgres: lists are passed as JSON.
-SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_at, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
  WHERE name IN (SELECT value FROM json_each(:names))
  ORDER BY name;
+
+-- name: budgets_to_use
+-- Differs from Postgres: no row locks, and lists are passed as JSON.
+SELECT name FROM holdfast.budget WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name;

@@ -5,10 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core.sessions import Lane
+from holdfast.errors import LaneInUse, LaneNotFound
 from holdfast.store.database import SettingsChanged, Transaction
-from holdfast.store.lanes.operations import SetLane
+from holdfast.store.lanes.operations import RemoveLane, SetLane
 from holdfast.store.lanes.rate_limits import apply_new_rate
 from holdfast.store.rows import lanes_from
+
+_NAMED = 3
+"""How many of the runs of a lane an error names."""
 
 
 def set_lane(tx: Transaction, op: SetLane) -> SettingsChanged | None:
@@ -40,6 +44,22 @@ def set_lane(tx: Transaction, op: SetLane) -> SettingsChanged | None:
     apply_new_rate(tx, lane)
     tx.hints.ready = tx.hints.routes = True
     return None
+
+
+def remove_lane(tx: Transaction, op: RemoveLane) -> None:
+    """Delete the settings of a lane. Raises LaneNotFound, LaneInUse."""
+    rows, damaged = tx.sound_rows("lane_to_change", name=op.name)
+    if not rows and not damaged:
+        raise LaneNotFound(lane=op.name)
+    live = [] if op.force else tx.rows("live_runs_of_lane", lane=op.name, limit=_NAMED + 1)
+    if live:
+        runs = ", ".join(row["id"] for row in live[:_NAMED])
+        raise LaneInUse(lane=op.name, runs=runs + (", ..." if len(live) > _NAMED else ""))
+    tx.change("remove_lane", name=op.name)
+    tx.change("remove_shares", lane=op.name)
+    tx.change("remove_admissions", lane=op.name)
+    tx.hints.ready = True
+    tx.hints.routes = True
 
 
 def _settings(lane: Lane) -> Lane:

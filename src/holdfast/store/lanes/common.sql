@@ -45,6 +45,21 @@ VALUES (:lane, :share, COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.rate_a
 -- The number of the last admission, by share.
 SELECT share, MAX(number) AS number FROM holdfast.rate_admission WHERE lane = :lane GROUP BY share ORDER BY share;
 
+-- name: remove_lane
+DELETE FROM holdfast.lane WHERE name = :name;
+
+-- name: remove_shares
+DELETE FROM holdfast.share WHERE lane = :lane;
+
+-- name: remove_admissions
+DELETE FROM holdfast.rate_admission WHERE lane = :lane;
+
+-- name: live_runs_of_lane
+SELECT run.id AS id
+  FROM holdfast.route AS route JOIN holdfast.run AS run ON run.route_id = route.id
+ WHERE route.lane = :lane AND run.finished_at IS NULL
+ ORDER BY run.id LIMIT :limit;
+
 -- name: free_shares
 UPDATE holdfast.share SET free_at = 0 WHERE lane = :lane AND free_at > 0;
 

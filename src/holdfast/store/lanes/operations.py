@@ -6,6 +6,20 @@ from holdfast.core.sessions import Lane
 from holdfast.store.database import Operation
 
 
+class RemoveLane(Operation):
+    """Delete the settings of a lane, its recent admissions and the clocks of its shares.
+
+    Answers:
+        None
+    Raises:
+        LaneNotFound  the lane has no settings
+        LaneInUse     runs of the lane have not ended, and ``force`` is not set
+    """
+
+    name: str
+    force: bool = False
+
+
 class SetLane(Operation):
     """Create a lane or change its limits.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from holdfast.testing.conformance.advance import AdvanceConformance
 from holdfast.testing.conformance.batches import BatchConformance
 from holdfast.testing.conformance.budget_batches import BudgetBatchConformance
+from holdfast.testing.conformance.budget_removal import BudgetRemovalConformance
 from holdfast.testing.conformance.budget_room import BudgetRoomConformance
 from holdfast.testing.conformance.budgets import BudgetConformance
 from holdfast.testing.conformance.children import ChildConformance
@@ -84,6 +85,7 @@ class StoreContract(
     BudgetBatchConformance,
     BudgetConformance,
     BudgetRoomConformance,
+    BudgetRemovalConformance,
     ShareConformance,
     DebounceConformance,
     LawConformance,
@@ -114,6 +116,7 @@ __all__ = [
     "BatchConformance",
     "BudgetBatchConformance",
     "BudgetConformance",
+    "BudgetRemovalConformance",
     "BudgetRoomConformance",
     "CancelConformance",
     "ChildConformance",

@@ -10,9 +10,9 @@ import pytest
 from holdfast.core.payload import Payload
 from holdfast.core.runs import Route
 from holdfast.core.sessions import Lane
-from holdfast.errors import LaneDraining
+from holdfast.errors import LaneDraining, LaneInUse, LaneNotFound
 from holdfast.store.database import Started
-from holdfast.store.lanes.operations import SetLane
+from holdfast.store.lanes.operations import RemoveLane, SetLane
 from holdfast.store.runs.operations import DebounceStart, EndSession, RequestCancel, StartRuns
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, ROUTE, SECOND, HandClock, StoreFixture
@@ -56,6 +56,42 @@ class ShareConformance(StoreFixture):
         first = self.claimed(store, limit=8)
 
         assert (sum(run.startswith("a") for run in first), len(first)) == (6, 8)
+
+    def test_a_lane_whose_runs_have_not_ended_is_not_removed(self, store: Store) -> None:
+        self.set_lane(store, concurrency=1)
+        self.start_shares(store, a=5)
+
+        with pytest.raises(LaneInUse) as refused:
+            self.do(store, RemoveLane("default"))
+
+        assert refused.value.facts["runs"] == "a0, a1, a2, ..."
+        assert [lane.concurrency for lane in store.lanes.all()] == [1]
+
+    def test_by_force_the_runs_of_a_removed_lane_have_no_limits(self, store: Store) -> None:
+        self.set_lane(store, concurrency=1, rate_limit=1, rate_per=MINUTE)
+        self.start_shares(store, a=3)
+        assert self.claimed(store) == ["a0"]
+
+        self.do(store, RemoveLane("default", force=True))
+
+        assert store.lanes.all() == []
+        assert self.claimed(store) == ["a1", "a2"]
+
+    def test_a_removed_lane_keeps_nothing(self, store: Store) -> None:
+        self.set_lane(store, concurrency=1, rate_limit=1, rate_per=MINUTE, paused=True)
+        run = self.hold(store)
+        self.set_lane(store, concurrency=1, rate_limit=1, rate_per=MINUTE)
+        assert self.claimed(store) == ["r1"]
+        self.finish(store, self.get(store))
+        assert run.id == "r1"
+
+        self.do(store, RemoveLane("default"))
+
+        with pytest.raises(LaneNotFound):
+            self.do(store, RemoveLane("default"))
+        self.set_lane(store, concurrency=1, rate_limit=1, rate_per=MINUTE)
+        self.start(store, "r2")
+        assert self.claimed(store) == ["r2"]
 
     def test_an_idle_lane_forgets_past_turns_of_its_shares(self, store: Store) -> None:
         self.start_shares(store, a=100)

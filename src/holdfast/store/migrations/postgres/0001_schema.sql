@@ -304,6 +304,7 @@ CREATE TABLE holdfast.budget (
     zone TEXT COLLATE "C" NOT NULL,
     reset_at BIGINT,
     reset_count BIGINT NOT NULL DEFAULT 0,
+    last_reset_at BIGINT,
     breaches BIGINT NOT NULL DEFAULT 0,
     soft_breaches BIGINT NOT NULL DEFAULT 0,
     breached_at BIGINT,
@@ -311,6 +312,8 @@ CREATE TABLE holdfast.budget (
     created_at BIGINT NOT NULL
 );
 CREATE INDEX budget_run ON holdfast.budget (run_id) WHERE run_id IS NOT NULL;
+-- The runs that have not ended and draw on budgets.
+CREATE INDEX run_budgets ON holdfast.run (id) WHERE budgets IS NOT NULL AND finished_at IS NULL;
 
 -- One line per dimension. The spending of a single run is a line of its own, without a limit.
 CREATE TABLE holdfast.budget_line (

@@ -299,6 +299,7 @@ CREATE TABLE holdfast.budget (
     zone TEXT NOT NULL,
     reset_at INTEGER,
     reset_count INTEGER NOT NULL DEFAULT 0,
+    last_reset_at INTEGER,
     breaches INTEGER NOT NULL DEFAULT 0,
     soft_breaches INTEGER NOT NULL DEFAULT 0,
     breached_at INTEGER,
@@ -306,6 +307,8 @@ CREATE TABLE holdfast.budget (
     created_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX holdfast.budget_run ON holdfast.budget (run_id) WHERE run_id IS NOT NULL;
+-- The runs that have not ended and draw on budgets.
+CREATE INDEX holdfast.run_budgets ON holdfast.run (id) WHERE budgets IS NOT NULL AND finished_at IS NULL;
 
 -- One line per dimension. The spending of a single run is a line of its own, without a limit.
 CREATE TABLE holdfast.budget_line (
