@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
+from holdfast import Engine, Graph
 from holdfast.connect.open_store import open_store
 from holdfast.testing.clock import VirtualClock
 from holdfast.waits import all_of
@@ -182,6 +182,59 @@ def at_every_commit(
             n += 1
         whole.close()
     return done, n
+
+
+def work_on_members(engine: Engine) -> None:
+    """Claim what can be claimed: complete it, let it fail, or let an operator end it."""
+    leases = engine.tasks.worker("mortal", workflows=["member"], ttl="10s")
+    for lease in leases.claim(10):
+        if lease.input[0] == "by hand":
+            engine.tasks.override(lease.run_id, "done by hand", result="by hand")
+        elif lease.input[0] == "fails":
+            lease.fail("permanent", "no paint")
+        else:
+            lease.complete(lease.input[0])
+    leases.close()
+
+
+def live_in_a_graph(
+    whole: Engine, database: str, clock: VirtualClock, n: int, side: str
+) -> tuple[bool, dict[str, str]]:
+    """Let leases alone do the members of a graph, one of whose holders dies at the n-th commit;
+    return whether it died, and how the members ended."""
+    graph = Graph()
+    first = graph.add("member", "first", name="first")
+    by_hand = graph.add("member", "by hand", name="by-hand").after(first)
+    fails = graph.add("member", "fails", name="fails").after(by_hand)
+    graph.add("member", by_hand.result, name="second")
+    graph.add("member", "never", name="skipped").after(fails)
+    run = whole.graphs.start(graph)
+    store = open_store(database, clock=clock)
+    mortal, died = Engine(database, clock=clock, store=Mortal(store, n, side)), False
+    for _ in range(10):
+        try:
+            work_on_members(mortal)
+        except Crash:
+            died, mortal = True, whole
+            clock.advance("11s")
+        assert whole.database.check() == []
+        if run.status not in ("running", "cancelling"):
+            break
+    store.close()
+    return died, {member.name: member.state.value for member in run.show().members}
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_graph_of_leases_alone_survives_a_crash_at_every_commit(lend: Lend, side: str) -> None:
+    done, n = at_every_commit(live_in_a_graph, lend, side)
+    assert done == {
+        "first": "completed",
+        "by-hand": "completed",
+        "fails": "failed",
+        "second": "completed",
+        "skipped": "skipped",
+    }
+    assert n > 7
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

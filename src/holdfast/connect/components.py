@@ -146,6 +146,7 @@ class Components:
         self.client.max_signals = plan.max_signals
         self.gates = GateService(self.client)
         self.graphs = GraphService(self.client)
+        self.writer.follow_up = self.graphs.follow_up()
         self.flows = FlowService(self.client)
         self.tasks = TaskService(self.client, crash_limit=self.settings.crash_limit)
         self.ended_graphs = EndedRuns(self.notifier)

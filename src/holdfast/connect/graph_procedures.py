@@ -4,11 +4,13 @@ thread; both faces of the namespace call them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from holdfast.connect.components import Components
 from holdfast.core.graphs.builder import Graph
 from holdfast.core.runs import RunRecord
+from holdfast.engine.runtime.group_commit import TEMPORARY
 from holdfast.errors import BadGraph, GraphChanged, RunChanged
 from holdfast.service.graph_stages import sweep_all
 from holdfast.service.graphs import TRIES, GraphEnded
@@ -79,11 +81,24 @@ def _resolve_outcomes(parts: Components) -> None:
         more = resolved.more
 
 
+def caught_up(parts: Components, graph_id: str) -> str:
+    """Return the id of a graph that is about to be read, after the resolution of the work that a
+    process has left behind when it died. The worker of this process, if there is one, does that
+    anyway."""
+    follow_up = parts.writer.follow_up
+    if parts.worker is not None or follow_up is None or not isinstance(graph_id, str):
+        return graph_id
+    if follow_up.can_resolve(graph_id) and parts.graphs.is_unresolved(graph_id):
+        with suppress(*TEMPORARY):  # a database that cannot be written can still be read
+            follow_up.note(parts.commit(parts.graphs.resolve(None)))
+    return graph_id
+
+
 def read_end(parts: Components, graph_id: str) -> RunRecord:
     """Return a graph in place of a run, for ``EndedRuns``, which reads only its status. Graphs that
     were started together and have ended here are read together, which saves a query each."""
     ended = parts.ended_graphs.fetch(
-        graph_id, lambda ids: cast("list[RunRecord]", parts.graphs.ended(ids))
+        caught_up(parts, graph_id), lambda ids: cast("list[RunRecord]", parts.graphs.ended(ids))
     )
     return ended or cast(RunRecord, parts.graphs.record(graph_id))
 

@@ -90,11 +90,17 @@ class AsyncGraphs:
     async def get(self, graph_id: str) -> GraphView:
         """Return a graph with its members, each after the members that it waits for. Raises
         GraphNotFound."""
-        return await self._calls.call(lambda parts: views.whole(*parts.graphs.get(graph_id)))
+        return await self._calls.call(
+            lambda parts: views.whole(
+                *parts.graphs.get(graph_procedures.caught_up(parts, graph_id))
+            )
+        )
 
     async def status(self, graph_id: str) -> GraphStatus:
         """Return the status of a graph. Raises GraphNotFound."""
-        return await self._calls.call(lambda parts: parts.graphs.record(graph_id).status)
+        return await self._calls.call(
+            lambda parts: parts.graphs.record(graph_procedures.caught_up(parts, graph_id)).status
+        )
 
     async def list(
         self, *, status: str | None = None, before: str | None = None, limit: int = 50
@@ -139,7 +145,10 @@ class AsyncGraphs:
         """Explain what a member waits for: the members that are missing, and what would let it
         continue. Raises GraphNotFound, MemberNotFound."""
         return await self._calls.call(
-            lambda parts: run_views.why(parts, parts.graphs.member(graph_id, member).run_id)
+            lambda parts: run_views.why(
+                parts,
+                parts.graphs.member(graph_procedures.caught_up(parts, graph_id), member).run_id,
+            )
         )
 
     async def extend(self, graph_id: str, graph: Graph, *, revision: int | None = None) -> int:

@@ -28,6 +28,7 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.core.text import is_one_of
 from holdfast.core.validation import checked_count, checked_reason, checked_string, checked_text
+from holdfast.engine.runtime.graph_follow_up import GraphFollowUp
 from holdfast.engine.runtime.graph_stages import Owned, checked_revision, is_large, stage_id_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import (
@@ -245,6 +246,10 @@ class GraphService:
         """Process the recorded outcomes of members. The answer is ResolvedGraphs."""
         return Request(ResolveGraphs(compose=self._compose, lease=lease), identity)
 
+    def follow_up(self) -> GraphFollowUp:
+        """Return the resolver for calls of a process without a worker."""
+        return GraphFollowUp(self._store, self._compose)
+
     def prune(self, older_than: Moment, batch: int) -> Request[int]:
         """Delete up to *batch* graphs that ended before *older_than*. The answer is their
         number."""
@@ -267,6 +272,10 @@ class GraphService:
         if member is None:
             raise MemberNotFound(graph=graph_id, member=name)
         return member
+
+    def is_unresolved(self, graph_id: str) -> bool:
+        """Return whether member outcomes or other work of a graph wait to be processed."""
+        return self._store.graphs.is_unresolved(_graph_id(graph_id))
 
     def _whole(self, graph_id: str) -> GraphSnapshot:
         self.record(graph_id)

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from holdfast.engine.runtime.eager_task import loop_has_other_work
+from holdfast.engine.runtime.graph_follow_up import GraphFollowUp
 from holdfast.engine.runtime.inline_task import Completion
 from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.errors import (
@@ -129,6 +130,9 @@ class GroupCommit:
         self.closing: list[Callable[[Sequence[Operation]], ClosingOperation | None]] = []
         """Called before each commit, by the committing thread: return an operation for the end
         of the transaction, or None."""
+        self.follow_up: GraphFollowUp | None = None
+        """Resolves graphs while no worker of this process does, that is, while *closing* is
+        empty."""
         self.capacity: LeaseLimit | None = None
         """Limits what a batch may lease to the worker of this process, while there is one."""
         self.had_errors = False
@@ -385,11 +389,7 @@ class GroupCommit:
             batch.append(entry)
             ops.append(entry.op)
         self._batch_size = len(batch)
-        for call in self.closing:
-            last = call(ops)
-            if last is not None:
-                batch.append(_Submission(last.op, last))
-                ops.append(last.op)
+        self._add_closing(batch, ops)
         capacity = self.capacity
         leases = capacity is not None and capacity.before(ops)
         try:
@@ -397,9 +397,14 @@ class GroupCommit:
                 raise self._dead
             self._committing = threading.get_ident()
             answers = self.store.apply(ops)
+            hints = self.store.hints()
+            if hints.graphs and self.follow_up is not None and not self.closing:
+                # Before the answers: a caller that has ended a member finds its graph resolved.
+                hints.add(self.follow_up.resolve())
         except Exception as error:
             self.had_errors = True
             answers = [error] * len(batch)
+            hints = self.store.hints()
         except BaseException as crash:  # a simulated crash: this engine is dead from here on
             self._dead = EngineClosed(why=f"the engine crashed: {crash}")
             self._resolve_on_loops(_answered(batch, [self._dead] * len(batch)))
@@ -409,8 +414,21 @@ class GroupCommit:
         if capacity is not None and leases:
             capacity.after(ops, answers)
         waiting = _answered(batch, answers)
-        self.notifier.committed(self.store.hints())
+        self.notifier.committed(hints)
         return waiting
+
+    def _add_closing(self, batch: list[_Submission], ops: list[Operation]) -> None:
+        """Add the operations that end the transaction of a batch."""
+        for call in self.closing:
+            last = call(ops)
+            if last is not None:
+                batch.append(_Submission(last.op, last))
+                ops.append(last.op)
+        if not self.closing and self.follow_up is not None:
+            resolution = self.follow_up.closing_operation(ops)
+            if resolution is not None:
+                batch.append(_Submission(resolution, None))
+                ops.append(resolution)
 
     def _resolve_on_loops(self, entries: list[_Submission]) -> None:
         """Resolve submissions on the loops of their futures."""

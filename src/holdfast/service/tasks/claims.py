@@ -26,6 +26,7 @@ from holdfast.core.validation import checked_text
 from holdfast.core.waits import Signal
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadOption, HoldfastError, NotReclaimable, RunFinished, RunNotFound
+from holdfast.payloads.compose import composer
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService, storable_run_id
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded, WaitResult
@@ -33,6 +34,7 @@ from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import lifetime_of
 from holdfast.service.tasks.writes import write_as_holder
 from holdfast.store.database import Operation
+from holdfast.store.graphs.operations import Compose, ResolveGraphs
 from holdfast.store.liveness import heartbeat_is_overdue
 from holdfast.store.runs.operations import Advance, EndSession, ExpireRuns
 from holdfast.store.store import Store
@@ -51,6 +53,10 @@ combination of workflow, version, lane and capabilities is started."""
 MAINTENANCE_INTERVAL = 200_000
 """Microseconds between two checks for maintenance that no worker may be there to do."""
 
+GRAPH_INTERVAL = 1_000_000
+"""Microseconds between two resolutions of graphs that another process has left behind. A graph that
+cannot be resolved here stays behind, and must not make every claim try it again."""
+
 
 class RecentReads:
     """A cache of reads that all holders of an engine share."""
@@ -60,6 +66,8 @@ class RecentReads:
         self.routes_at: float = -STALE
         self.maintained_at: int | None = None
         """The time of the last check for maintenance; None if there was none."""
+        self.resolved_at: int | None = None
+        """The time of the last resolution of graphs; None if there was none."""
 
 
 _RECENT_READS: WeakKeyDictionary[RunService, RecentReads] = WeakKeyDictionary()
@@ -73,6 +81,7 @@ class LeaseClaims:
         self._store: Store = client.store
         self._suspensions: Suspensions = suspensions
         self._crash_limit: int = crash_limit
+        self._compose: Compose = composer(client.sealer, client.codec)
         self._reads: RecentReads = _RECENT_READS.setdefault(client, RecentReads())
 
     # Sessions
@@ -161,13 +170,12 @@ class LeaseClaims:
 
     def maintenance(self, own: str, *, now: bool = False) -> list[Operation] | None:
         """Return the maintenance operations that are due, except on the session *own*: end dead
-        sessions, and expire attempts and runs past their time.
+        sessions, expire attempts and runs past their time, and resolve graphs.
 
         Holders do this because there may be no worker. Return None if the last check was less than
         MAINTENANCE_INTERVAL ago, unless *now*."""
         instant = self._store.now()
-        last = self._reads.maintained_at
-        if not now and last is not None and 0 <= instant - last < MAINTENANCE_INTERVAL:
+        if not now and not _is_past(self._reads.maintained_at, instant, MAINTENANCE_INTERVAL):
             return None
         self._reads.maintained_at = instant
         operations: list[Operation] = [
@@ -180,6 +188,9 @@ class LeaseClaims:
             operations.append(ExpireAttempts(random.random()))
         if due.deadline is not None and due.deadline <= instant:
             operations.append(ExpireRuns())
+        if due.graph is not None and _is_past(self._reads.resolved_at, instant, GRAPH_INTERVAL):
+            self._reads.resolved_at = instant
+            operations.append(ResolveGraphs(compose=self._compose))
         return operations
 
     def end_dead_holder(self, run_id: str) -> list[EndSession]:
@@ -349,3 +360,9 @@ def _give_up(held: LeaseState) -> Request[Any]:
         return False
 
     return Request(request.op, decode)
+
+
+def _is_past(last: int | None, now: int, interval: int) -> bool:
+    """Return whether the last time is more than *interval* ago. A clock that was set back counts as
+    past, too."""
+    return last is None or not 0 <= now - last < interval

@@ -123,6 +123,9 @@ SELECT edge.number, member.run_id, member.state, member.note
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM holdfast.graph_member WHERE run_id = :run_id AND state <> 'staged';
 
+-- name: unresolved_graph
+SELECT id FROM holdfast.graph_outbox WHERE graph_id = :graph_id LIMIT 1;
+
 -- name: count_waiting
 SELECT COUNT(*) AS members FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting';
 

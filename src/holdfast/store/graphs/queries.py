@@ -83,6 +83,10 @@ class GraphQueries:
         """Return the member whose run has, or will have, this id; or None."""
         return self._reader.first(member_from, "member", run_id=run_id)
 
+    def is_unresolved(self, graph_id: str) -> bool:
+        """Return whether the outbox has member outcomes or other work of the graph."""
+        return bool(self._reader.rows("unresolved_graph", graph_id=graph_id))
+
     def groups_of_member(self, run_id: str) -> list[GroupRecord]:
         """Return the edge groups for which a member waits."""
         return self._reader.all(group_from, "groups_of_member", run_id=run_id)
