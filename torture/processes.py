@@ -191,7 +191,7 @@ def _do_task(ledger: Ledger, dice: random.Random, lease: Any) -> None:
     """Do the work of one task: complete it, or let it be tried again."""
     facts = {"run": lease.run.id, "generation": lease.run.generation, "attempt": lease.attempt}
     ledger.write("leased", **facts)
-    (n,) = lease.input
+    n = lease.input
     try:
         if dice.random() < 0.2:
             _until_done(ledger, "fail", lambda: lease.fail("transient", "not yet"))

@@ -66,7 +66,7 @@ def _worked(engine: Any, place: Place, count: int, *, together: bool) -> Any:
 def _drained(leases: Any, batch: int, *, together: bool) -> int:
     done = 0
     while found := leases.claim(batch):
-        check(all(lease.input[0] == PAYLOAD for lease in found), True)
+        check(all(lease.input == PAYLOAD for lease in found), True)
         if together:
             leases.complete_all([(lease, {"ok": True}) for lease in found])
         else:

@@ -33,7 +33,7 @@ def claimed(call):
 def test_a_task_is_leased_renewed_and_completed(call, task):
     lease = claimed(call)
 
-    assert (lease["run"], lease["input"], lease["attempt"]) == (task, [{"size": 3}], 1)
+    assert (lease["run"], lease["input"], lease["attempt"]) == (task, {"size": 3}, 1)
     assert "renewed" in call.text("tasks", "renew", lease["lease"], "--ttl", "2m")
     assert f"run {task} is completed" in call.text(
         "tasks", "complete", lease["lease"], '{"url": "x"}'
@@ -226,3 +226,37 @@ def test_the_last_task_is_that_of_the_namespace(call, task):
         call.json("why", other)["remedy"] == "holdfast --namespace b tasks claim --workflow render"
     )
     assert other in call.text("--namespace", "b", "cancel", "last")
+
+
+def test_a_submission_says_whether_it_created_the_run(call, task):
+    first, again = (
+        call.json("tasks", "submit", "render", "1", "--key", "order-7") for _ in range(2)
+    )
+
+    assert (first["created"], again["created"]) == (True, False)
+    assert again["id"] == first["id"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [((), ([], None)), (('{"a": 1}',), ([{"a": 1}], {"a": 1})), (("[1]",), ([[1]], [1]))],
+)
+def test_a_claim_shows_the_input_as_it_was_given(call, task, given, seen):
+    call.text("tasks", "submit", "plain", *given)
+
+    (lease,) = call.json("tasks", "claim", "--workflow", "plain")
+
+    assert (lease["args"], lease["input"]) == seen
+    assert lease["kwargs"] == {}
+
+
+def test_a_worker_is_declared_dead(call, task):
+    lease = claimed(call)
+
+    session = lease["lease"].rsplit(".", 1)[1]
+    assert "--yes" in call.error("workers", "remove", session, code=2)
+    (removed,) = call.json("workers", "remove", session, "--yes")
+
+    assert removed["runs"] == [task]
+    assert "no worker" in call.error("workers", "remove", "nothing", "--yes")
+    assert claimed(call)["run"] == task

@@ -127,7 +127,7 @@ def work_in_vain(engine: Engine) -> None:
     leases = engine.tasks.worker("mortal", workflows=["overdue"], ttl="10s")
     for lease in leases.claim(10):
         if lease.waited is None:
-            lease.suspend("never", timeout="1h", on_timeout=lease.input[0])
+            lease.suspend("never", timeout="1h", on_timeout=lease.input)
         else:
             lease.complete(lease.waited.how)
     leases.close()

@@ -134,7 +134,7 @@ def test_one_name_alone_is_that_name_and_no_letters(idle):
     ):
         assert (neither.claim(9), nor.claim(9)) == ([], [])
     with idle.tasks.worker(workflows="prove") as holder:
-        assert [lease.input for lease in holder.claim(9)] == [[1]]
+        assert [lease.input for lease in holder.claim(9)] == [1]
 
 
 @pytest.mark.parametrize(

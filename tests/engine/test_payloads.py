@@ -377,7 +377,7 @@ def test_leases_see_large_values_and_bring_them(database):
     run = engine.start("payloads.render", text)
     with engine.tasks.worker("renderer", workflows=["payloads.render"]) as leases:
         (lease,) = leases.claim(1, wait="5s")
-        assert lease.input == [text]
+        assert lease.input == text
         assert lease.complete(text + "!").status == "completed"
         assert (
             lease.complete(text + "!").status == "completed"

@@ -127,7 +127,7 @@ async def use(engine: AsyncEngine) -> list[object]:
         await engine.start("elsewhere", 1)
         (lease,) = await leases.claim(wait="30s")
         await lease.progress(50)
-        await lease.complete({"done": lease.input})
+        await lease.complete({"done": lease.args})
     flow = await engine.flows.create("build", "ship", owner="ann")
     await engine.flows.get(flow.id)
     assert [event async for event in engine.events.read(name="reader", run=run.id)]

@@ -205,7 +205,7 @@ def test_the_input_of_a_lease_is_read_again_after_a_rekey(database, other):
     with engine.tasks.worker("render-7", workflows=["rekeying.render"]) as leases:
         (lease,) = leases.claim(1)
         assert other.keys.rekey().values > 0
-        assert lease.input == [BIG]
+        assert lease.input == BIG
     engine.close()
 
 

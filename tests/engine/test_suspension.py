@@ -75,7 +75,7 @@ def test_what_came_is_told_byte_for_byte_to_many_who_are_leased_at_once(idle, ho
 
     assert {lease.run.id: lease.waited.payload for lease in claimed} == texts
     assert {lease.waited.signals[0].source for lease in claimed} == {"ann\u2028"}
-    assert [lease.input for lease in claimed] == [[lease.run.id] for lease in claimed]
+    assert [lease.input for lease in claimed] == [lease.run.id for lease in claimed]
     assert all(
         wait.closed_by == "its signals" for run_id in texts for wait in idle.waits.list(run_id)
     )

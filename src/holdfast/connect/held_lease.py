@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.connect.components import Components
 from holdfast.core import tokens
 from holdfast.core.duration import Duration, as_datetime
+from holdfast.core.signature import GivenArguments
 from holdfast.errors import BadOption, HoldfastError, LeaseLost, WriteConflict
 from holdfast.service import keys
 from holdfast.service.instants import Moment
@@ -42,20 +43,21 @@ class HeldLease:
         self.state: LeaseState = state
         self._ttl: Duration = ttl
         self._run: RunView | None = None
-        self._input: Any = None
-        self._input_error: Exception | None = None
+        self._arguments: GivenArguments | None = None
+        self._input_error: HoldfastError | None = None
         # Now and not on use: an input that is stored apart is read from the store.
         try:
-            self._input = service.input(state.run)
+            self._arguments = service.arguments(state.run)
         except HoldfastError as error:
             self._input_error = error
 
     @property
-    def input(self) -> Any:
-        """The arguments of the run. Raises KeyMissing, BadData."""
-        if self._input_error is not None:
+    def arguments(self) -> GivenArguments:
+        """The arguments of the run. Raises KeyMissing, BadData, WrongType."""
+        if self._arguments is None:
+            assert self._input_error is not None
             raise self._input_error
-        return self._input
+        return self._arguments
 
     def cancel_reason(self) -> str | None:
         """Return the reason of a requested cancellation; None if there is no request."""

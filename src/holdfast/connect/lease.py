@@ -53,10 +53,21 @@ class AsyncLease:
         return self._held.run
 
     @property
+    def args(self) -> list[Any]:
+        """The positional arguments with which the run was started. Raises KeyMissing, BadData."""
+        return self._held.arguments.args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments with which the run was started. Raises KeyMissing, BadData."""
+        return self._held.arguments.kwargs
+
+    @property
     def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``. Raises
-        KeyMissing, BadData."""
-        return self._held.input
+        """The arguments as one value: the only argument as it was given, the keywords if there are
+        only keywords, None if there is nothing; otherwise an object with ``args`` and ``kwargs``.
+        Raises KeyMissing, BadData."""
+        return self._held.arguments.value
 
     @property
     def attempt(self) -> int:

@@ -103,6 +103,13 @@ class LeaseHolder:
             self._unanswered.clear()
             self._parts.commit(self._open_request())
 
+    def _was_removed(self) -> bool:
+        """Return whether another process has ended the session, although it has not expired."""
+        if self._service.terms.expiry(self.session_id):
+            return False
+        self._term.until = 0
+        return True
+
     def renew(self) -> datetime:
         """Renew all leases of this holder, and return their expiry. Raises LeaseLost."""
         renewal = self._service.terms.renew(self.session_id, self._ttl, self._term)
@@ -149,6 +156,9 @@ class LeaseHolder:
         leased to a dead session."""
         checked = self._run_maintenance()
         leases = self._lease(limit)
+        if not leases and self._was_removed():
+            self._reopen()
+            leases = self._lease(limit)
         if not leases and not checked and self._run_maintenance(now=True):
             leases = self._lease(limit)
         return leases

@@ -12,7 +12,17 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Never, NoReturn, ParamSpecArgs, ParamSpecKwargs, Self, Unpack, get_origin
+from typing import (
+    Any,
+    NamedTuple,
+    Never,
+    NoReturn,
+    ParamSpecArgs,
+    ParamSpecKwargs,
+    Self,
+    Unpack,
+    get_origin,
+)
 
 from holdfast.core.codec import PLAIN, Codec, check_type, fit, same
 from holdfast.errors import NotEncodable, WrongType
@@ -126,17 +136,8 @@ class Signature:
         return bound.args, bound.kwargs
 
     def _split(self, stored: object) -> tuple[Args, Kwargs]:
-        if isinstance(stored, list):
-            return tuple(stored), {}
-        if isinstance(stored, dict) and stored.keys() <= {"args", "kwargs"}:
-            args = stored.get("args", [])
-            kwargs = stored.get("kwargs", {})
-            if isinstance(args, list) and isinstance(kwargs, dict):
-                return tuple(args), kwargs
-        raise WrongType(
-            value=f"the arguments of {self.name}()",
-            why='expected an array, or an object of "args" and "kwargs"',
-        )
+        arguments = split_arguments(stored, f"the arguments of {self.name}()")
+        return tuple(arguments.args), arguments.kwargs
 
     def _fit(self, name: str, value: Any) -> Any:
         kind = self._types[name]
@@ -188,6 +189,36 @@ def encode_arguments(codec: Codec, args: Sequence[Any], kwargs: Mapping[str, Any
     if kwargs:
         return codec.encode({"args": list(args), "kwargs": dict(kwargs)}, label="the arguments")
     return codec.encode(list(args), label="the arguments")
+
+
+class GivenArguments(NamedTuple):
+    """The arguments with which a run was started, as plain data."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    @property
+    def value(self) -> Any:
+        """The arguments as one value: the only argument, the keywords if there are only keywords,
+        None if there is nothing; otherwise an object with ``args`` and ``kwargs``."""
+        if not self.kwargs and len(self.args) <= 1:
+            return self.args[0] if self.args else None
+        if not self.args:
+            return self.kwargs
+        return {"args": self.args, "kwargs": self.kwargs}
+
+
+def split_arguments(stored: object, label: str) -> GivenArguments:
+    """Return the arguments that a decoded input holds. Raises WrongType, which names the input as
+    *label*."""
+    if isinstance(stored, list):
+        return GivenArguments(stored, {})
+    if isinstance(stored, dict) and stored.keys() <= {"args", "kwargs"}:
+        args = stored.get("args", [])
+        kwargs = stored.get("kwargs", {})
+        if isinstance(args, list) and isinstance(kwargs, dict):
+            return GivenArguments(args, kwargs)
+    raise WrongType(value=label, why='expected an array, or an object of "args" and "kwargs"')
 
 
 def _accepts_anything(kind: object) -> bool:

@@ -22,6 +22,7 @@ HoldfastError
 │   ├── BadLease               this text is not the proof of a lease
 │   ├── BadWait                a task cannot wait for a time in the past, or beyond the horizon
 │   ├── NotReclaimable         the task has a holder, or was claimed or replayed too often
+│   ├── WorkerNotFound         no such worker
 │   ├── FlowNotFound           no such flow
 │   ├── FlowNotYours           the flow belongs to another owner
 │   ├── FlowExists             the id belongs to another flow
@@ -232,6 +233,7 @@ from holdfast.errors.tasks import BadWait as BadWait
 from holdfast.errors.tasks import Fenced as Fenced
 from holdfast.errors.tasks import LeaseLost as LeaseLost
 from holdfast.errors.tasks import NotReclaimable as NotReclaimable
+from holdfast.errors.tasks import WorkerNotFound as WorkerNotFound
 from holdfast.errors.waits import BadCondition as BadCondition
 from holdfast.errors.waits import TooManySignals as TooManySignals
 from holdfast.errors.waits import WaitClosed as WaitClosed

@@ -18,6 +18,10 @@ class NotReclaimable(UsageError):
     """This run cannot be reclaimed or replayed now, for the reason in the facts."""
 
 
+class WorkerNotFound(UsageError):
+    """There is no worker of this name or session: `holdfast workers` lists them."""
+
+
 class LeaseLost(HoldfastError):
     """The writer does not hold the lease of this run: the write was refused and changed nothing."""
 

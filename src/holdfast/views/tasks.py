@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.python.waits import Received
+from holdfast.core.signature import GivenArguments
 from holdfast.views.runs import RunView
 
 
@@ -21,13 +22,16 @@ class LeaseSignalView(msgspec.Struct, kw_only=True):
 
 
 class LeaseView(msgspec.Struct, kw_only=True):
-    """A leased run. ``lease`` is the proof that a holder gives with every call. ``signals``,
-    ``timed_out`` and ``released_by`` say how the last wait of the run ended."""
+    """A leased run. ``lease`` is the proof that a holder gives with every call. ``args`` and
+    ``kwargs`` are the arguments of its start, and ``input`` is all of them as one value.
+    ``signals``, ``timed_out`` and ``released_by`` say how the last wait of the run ended."""
 
     lease: str
     run: str
     workflow: str
     lane: str
+    args: list[Any]
+    kwargs: dict[str, Any]
     input: Any
     attempt: int
     generation: int
@@ -41,19 +45,21 @@ def of(
     run: RunView,
     *,
     proof: str,
-    arguments: Any,
+    arguments: GivenArguments,
     attempt: int,
     signals: Sequence[Received],
     timed_out: bool,
     released_by: str | None,
 ) -> LeaseView:
-    """Return the view of a lease; *arguments* is the decoded input of the run."""
+    """Return the view of a lease; *arguments* are those of the run's start."""
     return LeaseView(
         lease=proof,
         run=run.id,
         workflow=run.workflow,
         lane=run.lane,
-        input=arguments,
+        args=arguments.args,
+        kwargs=arguments.kwargs,
+        input=arguments.value,
         attempt=attempt,
         generation=run.generation,
         signals=[

@@ -39,6 +39,14 @@ class WorkerView(msgspec.Struct, kw_only=True):
         return f"worker {self.worker} ({process} on {self.host})"
 
 
+class RemovedWorkerView(msgspec.Struct, kw_only=True):
+    """A worker that an operator declared dead, and the ids of the runs that it has lost."""
+
+    worker: str
+    session: str
+    runs: list[str]
+
+
 class UnservedView(msgspec.Struct, kw_only=True):
     """Claimable runs that no live worker serves: their number, one of them, the part of their route
     that no worker offers, and the command that helps."""

@@ -23,7 +23,7 @@ def test_a_run_is_leased_and_completed(idle, holder):
     run = idle.start("render", {"size": 3})
     lease = one(holder)
 
-    assert (lease.run.workflow, lease.input, lease.attempt) == ("render", [{"size": 3}], 1)
+    assert (lease.run.workflow, lease.input, lease.attempt) == ("render", {"size": 3}, 1)
     assert run.status == "running"
     assert lease.complete({"url": "x"}) == RunEnded("completed")
     assert run.result() == {"url": "x"}
@@ -197,7 +197,7 @@ def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
     def work(leases: TaskWorker) -> None:
         while found := leases.claim(3):
             for lease in found:
-                lease.complete(lease.input[0])
+                lease.complete(lease.input)
                 done[lease.run.id] += 1
 
     with engine.tasks.worker(workflows=["render"]) as leases:

@@ -28,6 +28,7 @@ from holdfast.errors import (
     SubscriptionNotFound,
     TokenRefused,
     WaitNotFound,
+    WorkerNotFound,
 )
 from tests.engine.namespaces.things import Things, meddling_elsewhere, theirs_stored, whispering
 
@@ -72,6 +73,7 @@ def more(name: str, **options: Any) -> Graph:
 WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     # First: later calls open holders of their own, which name the workflow of the others.
     "workers.list": [(NOTHING, lambda e, t, p: e.workers.list())],
+    "workers.remove": [((WorkerNotFound,), lambda e, t, p: e.workers.remove("hush-holder"))],
     "webhooks.set": [
         (
             (SubscriptionExists,),
@@ -139,6 +141,11 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "keys.list": [(FORBIDDEN, lambda e, t, p: e.keys.list())],
     "lanes.set": [(FORBIDDEN, lambda e, t, p: e.lanes.set("default", paused=True))],
     "lanes.list": [(FORBIDDEN, lambda e, t, p: e.lanes.list())],
+    "tasks.submit": [
+        ((RunExists,), lambda e, t, p: e.tasks.submit("hush-task", 1, id="hush-leased")),
+        (FORBIDDEN, lambda e, t, p: e.tasks.submit("hush-task", 1, namespace="hush-theirs")),
+    ],
+    "tasks.claim": [(NOTHING, lambda e, t, p: e.tasks.claim(workflows=["hush-task"]))],
     "tasks.lease": [((LeaseLost,), lambda e, t, p: e.tasks.lease(t.proof))],
     "tasks.worker": [
         (NOTHING, lambda e, t, p: e.tasks.worker("ours", workflows=["hush-task"]).claim()),
@@ -337,6 +344,7 @@ async def walk(engine: Any, things: Things, folder: Any) -> str:
 
 
 ASKED = {
+    "worker",
     "run",
     "gate",
     "flow",

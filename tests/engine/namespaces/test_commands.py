@@ -70,6 +70,7 @@ COMMANDS = {
     "budgets show": "x",
     "budgets spend": "x tokens=1",
     "workers": "",
+    "workers remove": "hush-holder --yes",
     "tasks cancel": "{proof}",
     "tasks claim": "--workflow hush-task",
     "tasks complete": "{proof}",

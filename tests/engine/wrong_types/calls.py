@@ -316,6 +316,18 @@ def calls_of(engine: Engine) -> list[Call]:
             ("lanes", "capabilities", "ttl"),
         ),
         Call("claim", lambda **given: claimed(engine, **given), {"limit": 1, "wait": 0.001}),
+        Call("workers.remove", engine.workers.remove, {"worker": "nothing"}),
+        Call(
+            "tasks.submit",
+            lambda **given: engine.tasks.submit("unserved", **given),
+            {"id": "i", "key": "k", "lane": "l", "priority": 1, "delay": "1s", "deadline": "1d"},
+        ),
+        Call(
+            "tasks.claim",
+            engine.tasks.claim,
+            {"limit": 1, "worker": "w", "wait": 0.001, "workflows": ["x"], "horizon": "1d"},
+            ("lanes", "capabilities", "ttl"),
+        ),
         Call("tasks.lease", engine.tasks.lease, {"proof": "p", "ttl": "30s", "horizon": "1d"}),
         Call("tasks.revoke", engine.tasks.revoke, {**run, "reason": "r", "session_id": "s"}),
         Call("tasks.prioritise", engine.tasks.prioritise, {**run, "priority": 1}),

@@ -13,6 +13,7 @@ from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
 from holdfast.connect.blocking.lease import Lease
 from holdfast.connect.blocking.tasks import TaskWorker
 from holdfast.connect.open_database import OpenDatabase
+from holdfast.core.signature import GivenArguments
 from holdfast.core.streams.model import StreamMode
 from holdfast.core.tasks.policy import FailureKind
 from holdfast.core.tasks.suspension import ON_TIMEOUT
@@ -119,7 +120,8 @@ def submit(
     tags: list[tuple[str, str]],
     **options: Any,
 ) -> None:
-    """Start a run of the task NAME, which workers that serve it can lease, and print its id."""
+    """Start a run of the task NAME, which workers that serve it can lease, and print its id. If the
+    key belongs to an earlier run, that run is the answer: with --json, `created` is false."""
     start_options = {name: value for name, value in options.items() if value is not None}
     policy = {
         name: start_options.pop(option)
@@ -129,10 +131,12 @@ def submit(
     if capabilities:
         start_options["capabilities"] = capabilities
     with command_context().opened(create=True) as database:
-        run = database.engine.start(
+        answer = database.engine.tasks.submit(
             workflow, *values, policy=policy, tags=dict(tags), **start_options
         )
-        _report({"id": run.id, "status": run.status.value}, run.id)
+        run = answer.run
+        data = {"id": run.id, "created": answer.created, "status": run.status.value}
+        _report(data, run.id)
 
 
 @tasks.command(epilog="Example: holdfast tasks claim --workflow render --limit 5 --wait 30s --json")
@@ -181,14 +185,9 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str
     options: dict[str, Any] = {
         name: values or None for name, values in offer.items() if name != "capabilities"
     }
-    options |= {"capabilities": offer["capabilities"], "claims": wait is not None}
+    options["capabilities"] = offer["capabilities"]
     with command_context().opened() as database:
-        task_worker: TaskWorker = database.engine.tasks.worker(worker, ttl=ttl, **options)
-        leases = task_worker.claim(limit, wait=wait)
-        if not leases:
-            task_worker.close()
-        elif wait is not None:
-            task_worker.rest()  # this process ends now, so its session claims no more runs
+        leases = database.engine.tasks.claim(limit, worker=worker, ttl=ttl, wait=wait, **options)
         if command_context().as_json:
             print_json([_view(lease) for lease in leases])
             return
@@ -524,7 +523,7 @@ def _view(lease: Lease) -> LeaseView:
     return views.of(
         lease.run,
         proof=lease.proof,
-        arguments=lease.input,
+        arguments=GivenArguments(lease.args, lease.kwargs),
         attempt=lease.attempt,
         signals=lease.signals,
         timed_out=lease.timed_out,

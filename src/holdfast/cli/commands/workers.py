@@ -1,4 +1,5 @@
-"""``holdfast workers``: list the workers, with their state and the runs that they serve."""
+"""``holdfast workers``: list the workers, with their state and the runs that they serve, and remove
+dead ones."""
 
 from __future__ import annotations
 
@@ -6,17 +7,47 @@ from datetime import datetime
 
 import click
 
-from holdfast.cli.context import command_context, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.views.text import away
 from holdfast.views.workers import WorkerView, serves
 
+EPILOG = """\b
+Examples:
+  holdfast workers --json
+  holdfast workers remove render-7"""
 
-@click.command(short_help="List the workers.", epilog="Example: holdfast workers --json")
+
+@click.group(short_help="List the workers.", epilog=EPILOG, invoke_without_command=True)
 @printing
-def workers() -> None:
+@click.pass_context
+def workers(ctx: click.Context) -> None:
     """List the workers: whether they are alive, what they serve, and how many runs each of them
     executes; then the runs that no worker serves."""
+    if ctx.invoked_subcommand is None:
+        _print()
+
+
+@workers.command(epilog="Example: holdfast workers remove render-7 --yes")
+@click.argument("worker", metavar="WORKER")
+@deleting
+@printing
+def remove(worker: str, yes: bool) -> None:
+    """Declare a worker dead, by its name or its session: other workers may claim its runs at once,
+    and its own later writes are refused."""
+    with command_context().opened() as database:
+        confirm(f"Take all runs from worker {worker}?", yes=yes)
+        removed = database.engine.workers.remove(worker)
+        if command_context().as_json:
+            print_json(removed)
+            return
+        for view in removed:
+            count = len(view.runs)
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            print(f"worker {view.worker} (session {view.session}) was removed: {runs} free")
+
+
+def _print() -> None:
     with command_context().opened() as database:
         views = database.engine.workers.list()
         now = database.now

@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from holdfast.connect.blocking.lease import Lease
+from holdfast.connect.blocking.run import Run
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components, seconds_of
 from holdfast.connect.held_lease import HeldLease
 from holdfast.connect.lease_holder import LeaseHolder
+from holdfast.connect.start_options import split_options
 from holdfast.core.duration import Duration
 from holdfast.core.status import Status
+from holdfast.core.unset import UNSET
 from holdfast.core.validation import checked_count
 from holdfast.engine.runtime.notifier import WorkReady
 from holdfast.errors import BadOption, LeaseLost
+from holdfast.service.instants import Moment
 from holdfast.service.tasks.lease_state import RunEnded
 from holdfast.service.tasks.service import TaskService
 
@@ -117,11 +121,115 @@ def _pairs(done: Iterable[tuple[Lease, Any]]) -> list[tuple[HeldLease, Any]]:
     return [(lease._held, result) for lease, result in pairs]
 
 
+class Created:
+    """A task that this submission has created."""
+
+    created = True
+
+    def __init__(self, run: Run[Any]) -> None:
+        self.run: Run[Any] = run
+
+    def __repr__(self) -> str:
+        return f"<created {self.run.id}>"
+
+
+class Duplicate:
+    """A task that an earlier submission with the same id or key has created."""
+
+    created = False
+
+    def __init__(self, run: Run[Any]) -> None:
+        self.run: Run[Any] = run
+
+    def __repr__(self) -> str:
+        return f"<duplicate {self.run.id}>"
+
+
 class Tasks:
     """The leased runs of an ``Engine``."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls: Calls = calls
+
+    def submit(
+        self,
+        task: Any,
+        *args: Any,
+        id: str | None = UNSET,
+        key: str | None = UNSET,
+        lane: str | None = UNSET,
+        priority: int = UNSET,
+        delay: Moment | None = UNSET,
+        deadline: Moment | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+        capabilities: str | Iterable[str] | None = UNSET,
+        namespace: str | None = UNSET,
+        version: str | int | None = UNSET,
+        policy: Any = UNSET,
+        budget: Any = UNSET,
+        share: str | None = UNSET,
+        **kwargs: Any,
+    ) -> Created | Duplicate:
+        """Start a run like ``engine.start``, with the same options, and tell whether this call has
+        created it: the answer is Created or Duplicate, and has the ``run``. *task* is a task, a
+        workflow, or the name of one that other workers know. Raises BadOption, RunExists,
+        UnknownWorkflow."""
+        parts = self._calls.opened()
+        task, options, kwargs = split_options(
+            task,
+            {
+                "id": id,
+                "key": key,
+                "lane": lane,
+                "priority": priority,
+                "delay": delay,
+                "deadline": deadline,
+                "tags": tags,
+                "capabilities": capabilities,
+                "namespace": namespace,
+                "version": version,
+                "policy": policy,
+                "budget": budget,
+                "share": share,
+            },
+            kwargs,
+        )
+        parts.know(task)
+        runs, request = parts.starts.start(task, args, kwargs, options, parts.lease)
+        (started,) = self._calls.start(runs, request)
+        run: Run[Any] = Run(self._calls, started.id)
+        return Created(run) if started.created else Duplicate(run)
+
+    def claim(
+        self,
+        limit: int = 1,
+        *,
+        workflows: str | Sequence[str] | None = None,
+        lanes: str | Sequence[str] | None = None,
+        capabilities: str | Sequence[str] = (),
+        worker: str = "",
+        ttl: Duration = "30s",
+        wait: Duration | None = None,
+        horizon: Duration | None = None,
+    ) -> list[Lease]:
+        """Lease up to *limit* runs, for a program that claims once. The options are those of
+        ``worker``, whose ``claim`` suits programs that claim repeatedly; the leases are renewed
+        together, by ``lease.renew()``. Raises BadOption."""
+        holder = self.worker(
+            worker,
+            workflows=workflows,
+            lanes=lanes,
+            capabilities=capabilities,
+            ttl=ttl,
+            horizon=horizon,
+            claims=wait is not None,
+        )
+        leases = holder.claim(limit, wait=wait)
+        if not leases:
+            holder.close()
+        elif wait is not None:
+            holder.rest()  # it claims no more: `why` must not count on it
+        return leases
 
     def worker(
         self,

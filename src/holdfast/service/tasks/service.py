@@ -19,6 +19,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import CancelCause, RunRecord
+from holdfast.core.signature import GivenArguments, split_arguments
 from holdfast.core.status import Status
 from holdfast.core.stored_json import decode_stored
 from holdfast.core.streams.model import CloseReason
@@ -105,9 +106,10 @@ class TaskService:
             return None
         return run.cancel_reason or ""
 
-    def input(self, run: RunRecord) -> Any:
-        """Return the arguments of a run as plain data. Raises KeyMissing, BadData."""
-        return self.codec.decode(self.sealer.opener.input(run))
+    def arguments(self, run: RunRecord) -> GivenArguments:
+        """Return the arguments of a run as plain data. Raises KeyMissing, BadData, WrongType."""
+        stored = self.codec.decode(self.sealer.opener.input(run))
+        return split_arguments(stored, f"the input of run {run.id}")
 
     def is_small(self, data: bytes) -> bool:
         """Return whether a value is stored unchanged."""
