@@ -109,7 +109,7 @@ def test_a_half_copied_target_is_refused_until_the_copy_is_repeated(call, databa
         )
 
     call("db", "copy", database, target)
-    assert len(call.json("runs", "--db", target)) == 1
+    assert len(call.json("runs", "--db", target)["items"]) == 1
 
 
 def test_a_database_with_another_codec_is_copied_as_it_is(call, database, target):

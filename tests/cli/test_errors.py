@@ -363,7 +363,7 @@ def test_a_command_that_deletes_asks_first(call, words):
 
     assert "use --yes" in call.error(*words, code=2)
 
-    assert len(call.json("runs")) == 1
+    assert len(call.json("runs")["items"]) == 1
 
 
 def test_every_command_that_deletes_is_known_here():
@@ -395,7 +395,7 @@ def test_several_values_are_repeated_or_separated_by_commas(call, words):
     call.run("shop.py:parcel", '"a"', "--tag", "a=1", "--tag", "b=2,3")
     call("run", "shop.py:failing", code=1)
 
-    (run,) = call.json("runs", *words)
+    (run,) = call.json("runs", *words)["items"]
 
     assert run["tags"] == {"a": "1", "b": "2,3"}
 

@@ -70,7 +70,7 @@ def test_each_namespace_has_its_own(call, flow, monkeypatch):
     assert [each_flow["id"] for each_flow in call.json("flows")] == [other]
     assert "no such flow" in call.error("flows", "show", flow)
     task = call.text("tasks", "submit", "render").strip()
-    assert [run["id"] for run in call.json("runs")] == [task]
+    assert [run["id"] for run in call.json("runs")["items"]] == [task]
     (lease,) = call.json("tasks", "claim", "--workflow", "render")
     monkeypatch.delenv("HOLDFAST_NAMESPACE")
     assert "no such lease" in call.error("tasks", "renew", lease["lease"])

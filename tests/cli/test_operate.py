@@ -68,8 +68,8 @@ def test_replay_does_again_what_failed(call):
 
 def test_replay_names_the_children_that_are_replayed_too(call):
     call("run", "shop.py:calling", code=1)
-    parent = next(run for run in call.json("runs") if run["workflow"] == "calling")["id"]
-    child = next(run for run in call.json("runs") if run["workflow"] == "failing")["id"]
+    parent = next(run for run in call.json("runs")["items"] if run["workflow"] == "calling")["id"]
+    child = next(run for run in call.json("runs")["items"] if run["workflow"] == "failing")["id"]
 
     assert (
         call.text("replay", parent)
@@ -125,7 +125,7 @@ def test_export_copies_a_tree_to_a_database_of_its_own(call, tmp_path):
     target = tmp_path / "copy.db"
 
     assert call.text("db", "export", "last", target) == f"4 runs copied to {target}\n"
-    assert len(call.json("--db", target, "runs")) == 4
+    assert len(call.json("--db", target, "runs")["items"]) == 4
     assert call.json("--db", target, "show", "last")["result"] == [
         "packed a",
         "packed a",
@@ -156,7 +156,7 @@ def test_prune_counts_first_and_deletes_when_told(call):
         == "5 runs deleted\n"
     )
     assert call.json("db", "prune", "--older-than", "0s", "--yes") == {"runs": 1, "dry_run": False}
-    assert [run["id"] for run in call.json("runs")] == [live]
+    assert [run["id"] for run in call.json("runs")["items"]] == [live]
     assert call.json("db", "check")["ok"]
 
 
@@ -177,4 +177,4 @@ def test_prune_refuses_what_makes_no_sense(call, words, told):
     call.run("shop.py:parcel", '"x"')
 
     assert told in call.error("db", "prune", *words, code=2)
-    assert len(call.json("runs")) == 1
+    assert len(call.json("runs")["items"]) == 1

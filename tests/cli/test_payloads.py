@@ -28,7 +28,7 @@ def test_a_large_value_is_shown_in_full_as_json_and_named_elsewhere(call, keys):
     call.run("shop.py:parcel", BIG)
 
     assert len(call.json("show", "last")["result"]) == 100_007
-    assert "kept apart" in call.json("runs")[0]["result"]
+    assert "kept apart" in call.json("runs")["items"][0]["result"]
     assert "kept apart" in call.text("show", "last")
     assert "kept apart" in call.text("runs")
     assert call.json("db", "info")["payloads"] == 2
@@ -121,7 +121,7 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
     assert "old" in call.text("db", "retention", "apply", "--dry-run")
     assert "use --yes" in call.error("db", "retention", "apply", code=2)
     assert call.json("db", "retention", "apply", "--yes") == {"runs": 1}
-    assert call.json("runs") == []
+    assert call.json("runs")["items"] == []
     assert call.text("db", "retention", "remove", "old", "--yes") == "rule old removed\n"
     assert "no such retention rule" in call.error("db", "retention", "remove", "old", "--yes")
 

@@ -117,7 +117,7 @@ class TestRights:
         postgres_server.execute(
             f"{rights}; GRANT INSERT, UPDATE, DELETE ON holdfast.event TO {role}", empty
         )
-        assert call.json("--db", guest, "runs") == []
+        assert call.json("--db", guest, "runs")["items"] == []
         assert "`holdfast doctor` prints the GRANT" in call.error(
             "--db", guest, "run", "shop.py:parcel", '"a"'
         )
@@ -250,7 +250,7 @@ def test_a_database_that_was_made_read_only_can_be_looked_at(call, empty, postgr
         f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on'
     )
 
-    assert call.json("--db", empty, "runs") == []
+    assert call.json("--db", empty, "runs")["items"] == []
     assert "target_session_attrs=read-write" in call.error(
         "--db", empty, "run", "shop.py:parcel", '"a"'
     )

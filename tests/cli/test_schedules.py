@@ -81,7 +81,7 @@ def test_a_backfill_is_shown_and_done(call, nightly):
         "2026-01-03",
         "--dry-run",
     )
-    assert call.json("runs") == []
+    assert call.json("runs")["items"] == []
     done = call.json(
         "schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03"
     )

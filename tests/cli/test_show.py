@@ -33,7 +33,7 @@ def test_runs_are_filtered(call):
     waiting = call.start("shop.py:listener", "--tag", "customer=8")
 
     def ids(*words):
-        return [run["id"] for run in call.json("runs", *words)]
+        return [run["id"] for run in call.json("runs", *words)["items"]]
 
     assert ids("--status", "pending,running") == [waiting]
     assert ids("--workflow", "listener") == [waiting]
@@ -48,9 +48,9 @@ def test_runs_are_filtered(call):
 def test_children_are_listed_by_their_parent(call):
     call.run("shop.py:family", '["a", "b"]')
 
-    assert len(call.json("runs")) == 4
-    assert len(call.json("runs", "--roots")) == 1
-    assert len(call.json("runs", "--parent", "last")) == 3
+    assert len(call.json("runs")["items"]) == 4
+    assert len(call.json("runs", "--roots")["items"]) == 1
+    assert len(call.json("runs", "--parent", "last")["items"]) == 3
 
 
 def test_the_next_page_is_a_command_that_can_be_typed(call):
@@ -67,6 +67,25 @@ def test_the_next_page_is_a_command_that_can_be_typed(call):
         words = shlex.split(more[0])[1:] if more else []
 
     assert seen == ids[::-1]
+
+
+def test_runs_as_json_are_a_page_with_a_cursor(call):
+    ids = [call.start("shop.py:parcel", f'"{number}"') for number in range(3)]
+
+    first = call.json("runs", "--limit", "2")
+    second = call.json("runs", "--limit", "2", "--after", first["next"])
+
+    assert [run["id"] for run in (*first["items"], *second["items"])] == ids[::-1]
+    assert second["next"] is None
+    assert [run["id"] for run in call.json("runs", "--after", ids[1])["items"]] == ids[:1]
+
+
+def test_runs_can_be_counted_without_being_listed(call):
+    for number in range(3):
+        call.start("shop.py:parcel", f'"{number}"')
+
+    assert call.text("runs", "--live", "--count") == "3\n"
+    assert call.json("runs", "--status", "failed", "--count") == {"runs": 0}
 
 
 def test_show_tells_attempts_results_and_the_undoing(call):

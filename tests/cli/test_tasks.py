@@ -203,7 +203,7 @@ def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
         "--tag",
         "team=7",
     ).strip()
-    assert [run["id"] for run in call.json("runs", "--tag", "team=7")] == [made]
+    assert [run["id"] for run in call.json("runs", "--tag", "team=7")["items"]] == [made]
     assert call.json("why", made)["remedy"] == f"holdfast waits release {made}"
     call.text("waits", "release", made)
     assert call.json("why", made)["remedy"] == "holdfast tasks claim --workflow scan"

@@ -186,7 +186,7 @@ def _kill_and_count(workers: Workers, engine: Engine) -> None:
     until(lambda: len(engine.runs().page(limit=1000)) >= 8)
     engine.schedules.pause("each second")
     until(lambda: all(run.status == "completed" for run in engine.runs().page(limit=1000)))
-    ticks = sorted(run.tick_at for run in internals(engine).client.find(limit=1000))
+    ticks = sorted(run.tick_at for run in internals(engine).store.runs.find(RunFilter(limit=1000)))
     assert ticks == [made.anchor + number * 1_000_000 for number in range(1, len(ticks) + 1)]
     assert engine.schedules.get("each second").started == len(ticks)
     assert engine.database.check() == []

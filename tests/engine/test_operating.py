@@ -157,7 +157,56 @@ def test_runs_are_listed_from_new_to_old_in_pages(engine):
     first = engine.runs().page(limit=10)
     second = engine.runs().page(limit=10, after=first[-1].id)
     assert [run.id for run in first + second] == ids[::-1][:20]
+    by_cursor = engine.runs().page(limit=10, after=first.next)
+    assert [run.id for run in by_cursor] == [run.id for run in second]
+    assert engine.runs().page(after=second.next).next is None
     assert list(engine.runs(workflow="nothing")) == []
+
+
+def test_the_newest_run_is_the_last_created_whatever_the_ids(idle, clock):
+    for run_id in ("zeta", "alpha", "mid"):
+        idle.start(sums, 1, id=run_id)
+        clock.advance("1s")
+    generated = idle.start(sums, 1).id
+
+    assert [run.id for run in idle.runs()] == [generated, "mid", "alpha", "zeta"]
+    assert idle.runs().first().id == generated
+
+
+def test_a_page_after_a_run_that_does_not_exist_is_refused(idle):
+    idle.start(sums, 1, id="r1")
+
+    with pytest.raises(RunNotFound, match="cursor"):
+        idle.runs().page(after="r2")
+
+
+def test_an_id_that_looks_like_a_cursor_is_the_id_of_its_run(idle, clock):
+    for run_id in ("first", "17:x", "last"):
+        idle.start(sums, 1, id=run_id)
+        clock.advance("1s")
+
+    assert [run.id for run in idle.runs().page(after="17:x")] == ["first"]
+
+
+def test_runs_are_found_and_counted_by_everything_that_a_start_names(idle):
+    idle.start(sums, 1, id="plain")
+    idle.start(sums, 1, id="order-1", key="k", lane="narrow", share="ann", tags={"a": "b"})
+
+    for filters in (
+        {"key": "k"},
+        {"lane": "narrow"},
+        {"share": "ann"},
+        {"tags": {"a": "b"}},
+        {"id_prefix": "order-"},
+    ):
+        assert [run.id for run in idle.runs(**filters)] == ["order-1"], filters
+        assert idle.runs(**filters).count() == 1, filters
+    assert idle.runs(version="none").count() == 0
+    assert idle.runs(live=True).count() == 2
+    idle.cancel("plain", force=True)
+    assert [run.id for run in idle.runs(live=True)] == ["order-1"]
+    with pytest.raises(BadOption, match="either live or status"):
+        idle.runs(live=True, status="failed").count()
 
 
 def test_replay_does_what_failed_again(engine):

@@ -14,7 +14,7 @@ from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.dialect import SQL, spelled
 from holdfast.store.postgres.planned_writes import HEADS, HEARING, LINES, SPENDING, _payments
 from holdfast.store.runs import list_query
-from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.list_query import RunCursor, RunFilter
 from holdfast.store.store import Store
 
 STORE = Path(sql_files.__file__).parent
@@ -91,7 +91,12 @@ def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
         worker="w",
         parent_id="p",
         roots=True,
-        before="z",
+        version="1",
+        lane="l",
+        share="s",
+        key="k",
+        id_prefix="i",
+        after=RunCursor(3, "z"),
     )
     sql, values = list_query.list_runs(which)
 

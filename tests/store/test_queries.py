@@ -15,7 +15,7 @@ from holdfast.core.sessions import Lane, Session
 from holdfast.core.waits import Signal
 from holdfast.store import sql_files, tables
 from holdfast.store.runs import list_query
-from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.list_query import RunCursor, RunFilter
 from holdfast.store.sqlite import SqliteDatabase
 from holdfast.store.sqlite.dialect import LAWS, SQL, spelled
 from holdfast.store.store import Store
@@ -233,7 +233,12 @@ def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
         worker="w",
         parent_id="p",
         roots=True,
-        before="z",
+        version="1",
+        lane="l",
+        share="s",
+        key="k",
+        id_prefix="i",
+        after=RunCursor(3, "z"),
     )
     sql, values = list_query.list_runs(which)
 

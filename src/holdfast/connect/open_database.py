@@ -53,11 +53,7 @@ from holdfast.views.why import WhyView
 SHORTEST = 6
 """The minimum length of a prefix that may stand for an id."""
 
-AFTER_OURS = "1"
-"""Ids that Holdfast generates sort before this text for the next thousand years."""
-
 PAGE = 500
-_LAST_CHARACTER = "\U0010ffff"
 
 
 @contextmanager
@@ -111,24 +107,18 @@ class OpenDatabase:
         return self._view(run)
 
     def _newest(self, namespace: str | None) -> RunRecord:
-        """Return the newest run that has no parent.
-
-        Runs are listed by id, and only generated ids sort by time. So the newest run with a
-        generated id is compared with the first 100 runs of all ids."""
-        generated = self._find(roots=True, before=AFTER_OURS, limit=1, namespace=namespace)
-        first = self._find(roots=True, limit=100, namespace=namespace)
-        candidates = [*generated, *first]
-        if not candidates:
+        """Return the newest run that has no parent."""
+        newest = self._find(roots=True, limit=1, namespace=namespace)
+        if not newest:
             why = "the database has no runs yet: start one with `holdfast run`"
             raise RunNotFound(run="last", why=why)
-        return max(candidates, key=lambda run: (run.created_at, run.id))
+        return newest[0]
 
     def _by_prefix(self, name: str, namespace: str | None) -> RunRecord:
         """Return the only run whose id begins with *name*. Raises RunNotFound."""
         if len(name) < SHORTEST:
             raise RunNotFound(run=name)
-        page = self._find(before=name + _LAST_CHARACTER, limit=2, namespace=namespace)
-        matches = [run for run in page if run.id.startswith(name)]
+        matches = self._find(id_prefix=name, limit=2, namespace=namespace)
         if not matches:
             raise RunNotFound(run=name)
         if len(matches) > 1:
@@ -239,11 +229,19 @@ class OpenDatabase:
 
     def _roots(self, statuses: Sequence[str], workflow: str | None) -> Iterator[RunRecord]:
         """Yield the runs without a parent that have one of these statuses, page by page."""
-        conditions = {"statuses": statuses, "workflow": workflow, "namespace": self.namespace}
-        before: str | None = None
-        while page := self._find(roots=True, before=before, limit=PAGE, **conditions):
-            yield from page
-            before = page[-1].id
+        which = RunFilter(
+            statuses=statuses,
+            workflow=workflow,
+            namespace=self.namespace,
+            roots=True,
+            limit=PAGE,
+        )
+        while True:
+            page = self._store.runs.page(which)
+            yield from page.runs
+            if page.next is None:
+                return
+            which.after = page.next
 
     # Gates
 

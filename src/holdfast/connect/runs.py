@@ -8,9 +8,12 @@ from typing import Any
 from holdfast.connect import run_views
 from holdfast.connect.async_calls import AsyncAnswer, AsyncCalls
 from holdfast.connect.async_run import AsyncRun
+from holdfast.connect.components import Components
 from holdfast.connect.tasks import AsyncTasks
 from holdfast.errors import UsageError
 from holdfast.service.bulk import BulkReport
+from holdfast.store.runs.list_query import RunPage
+from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
 
 PAGE = 100
@@ -31,35 +34,38 @@ class AsyncRunQuery:
             page = await self.page(after=after)
             for run in page:
                 yield run
-            if len(page) < PAGE:
+            if page.next is None:
                 return
-            after = page[-1].id
+            after = page.next
 
     async def _ids(self) -> AsyncIterator[str]:
         """Yield the ids of the runs: their values are not opened."""
         after: str | None = None
         while True:
-            ids = await self._page_of_ids(after)
-            for run_id in ids:
-                yield run_id
-            if len(ids) < PAGE:
+            page = await self._page_of_records(after)
+            for run in page.runs:
+                yield run.id
+            if page.next is None:
                 return
-            after = ids[-1]
+            after = page.next.text()
 
-    async def _page_of_ids(self, after: str | None) -> list[str]:
-        records = await self._calls.call(
-            lambda parts: parts.client.find(**self._filters, before=after, limit=PAGE)
-        )
-        return [run.id for run in records]
-
-    async def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunView]:
-        """Return up to *limit* runs, newest first. *after* is the id of the last run of the
-        previous page. Raises BadOption."""
+    async def _page_of_records(self, after: str | None) -> RunPage:
         return await self._calls.call(
-            lambda parts: run_views.listed(
-                parts, parts.client.find(**self._filters, before=after, limit=limit)
+            lambda parts: parts.client.page(
+                parts.client.filter(self._filters), after=after, limit=PAGE
             )
         )
+
+    async def page(self, *, after: str | None = None, limit: int = PAGE) -> Page[RunView]:
+        """Return up to *limit* runs, newest first by their time of creation. *after* is the
+        ``next`` of the previous page, or the id of its last run. Raises BadOption, RunNotFound."""
+
+        def read(parts: Components) -> Page[RunView]:
+            page = parts.client.page(parts.client.filter(self._filters), after=after, limit=limit)
+            cursor = None if page.next is None else page.next.text()
+            return Page(run_views.listed(parts, page.runs), cursor)
+
+        return await self._calls.call(read)
 
     async def first(self) -> RunView | None:
         """Return the newest run; None if no run matches. Raises BadOption."""
@@ -67,11 +73,10 @@ class AsyncRunQuery:
         return page[0] if page else None
 
     async def count(self) -> int:
-        """Return the number of runs that match. Raises BadOption."""
-        count = 0
-        async for _ in self._ids():
-            count += 1
-        return count
+        """Return the number of runs that match, without reading them. Raises BadOption."""
+        return await self._calls.call(
+            lambda parts: parts.store.runs.count(parts.client.filter(self._filters))
+        )
 
     # Bulk verbs
 

@@ -233,11 +233,14 @@ def _size(op: ImportRun) -> int:
 def walk(source: View, run: RunRecord) -> Iterator[RunRecord]:
     """Yield a run and its descendants, parents first."""
     yield run
-    before: str | None = None
-    while page := source.runs.find(RunFilter(parent_id=run.id, before=before, limit=PAGE)):
-        for child in page:
+    which = RunFilter(parent_id=run.id, limit=PAGE)
+    while True:
+        page = source.runs.page(which)
+        for child in page.runs:
             yield from walk(source, child)
-        before = page[-1].id
+        if page.next is None:
+            return
+        which.after = page.next
 
 
 def tree(source: View, run: RunRecord) -> list[RunRecord]:

@@ -8,25 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from holdfast.core.codec import Codec
 from holdfast.core.events import Event
 from holdfast.core.history import live_events
 from holdfast.core.program import Definition, StepRecord, recorded_steps
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
 from holdfast.core.status import FINAL, Status
-from holdfast.core.text import is_one_of, is_storable, plain_text
+from holdfast.core.text import is_storable, plain_text
 from holdfast.core.validation import (
     checked_count,
     checked_flag,
-    checked_one_or_many,
     checked_reason,
     checked_signal,
     checked_string,
-    checked_tags,
     checked_text,
 )
 from holdfast.errors import (
-    BadOption,
     NamespaceBound,
     RunNotFinished,
     RunNotFound,
@@ -37,8 +36,9 @@ from holdfast.service.replay import in_parts, plan_replay
 from holdfast.service.requests import Request, identity
 from holdfast.service.result_value import result_value
 from holdfast.service.retention import checked_rule, checked_statuses
+from holdfast.service.run_filters import checked_text_filter, cursor_from, run_filter
 from holdfast.store.retention.operations import RemoveRetention, SaveRetention
-from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.list_query import RunCursor, RunFilter, RunPage
 from holdfast.store.runs.operations import (
     PartlyCancelled,
     Prune,
@@ -187,35 +187,30 @@ class RunService:
             return recorded_steps(live)
         return definition.steps(run, live)
 
-    def find(self, **filters: Any) -> list[RunRecord]:
-        """Return the runs that match, from new to old, as they are stored."""
-        return self.store.runs.find(self._filter(filters))
+    def filter(self, filters: Mapping[str, Any]) -> RunFilter:
+        """Return the filter of the options of ``engine.runs``, within the namespace of the engine.
+        Raises BadOption, NamespaceBound."""
+        namespace = checked_text_filter("namespace", filters.get("namespace"))
+        return run_filter(filters, self.within(namespace), self.store.now())
 
-    def _filter(self, filters: dict[str, Any]) -> RunFilter:
-        status = filters.pop("status", None)
-        statuses = known_statuses(status)
-        if status is not None and not statuses:
-            # An empty list must not select all runs: a bulk verb would change every one of them.
-            raise BadOption(option="status", value=status, why="name at least one status")
-        for name in ("since", "until"):
-            if filters.get(name) is not None:
-                filters[name] = moment(filters[name], self.store.now(), sign=-1)
-        filters = {name: value for name, value in filters.items() if value is not None}
-        for name in {"namespace", "workflow", "worker", "parent_id", "before"} & set(filters):
-            if not isinstance(filters[name], str):
-                raise BadOption(option=name, value=filters[name], why="the value must be a text")
-            filters[name] = plain_text(filters[name])
-        filters["namespace"] = self.within(filters.get("namespace"))
-        if "limit" in filters:
-            filters["limit"] = checked_count("limit", filters["limit"])
-        if "roots" in filters:
-            filters["roots"] = checked_flag("roots", filters["roots"])
-        if "tags" in filters:
-            filters["tags"] = checked_tags(filters["tags"])
-        try:
-            return RunFilter(statuses=statuses, **filters)
-        except TypeError as error:
-            raise BadOption(option="filter", why=str(error)) from None
+    def page(self, which: RunFilter, *, after: str | None, limit: int) -> RunPage:
+        """Return some of the runs that a filter selects, from new to old, as they are stored.
+        *after* is the cursor of the previous page, or the id of its last run. Raises BadOption,
+        RunNotFound."""
+        limit = checked_count("limit", limit)
+        cursor = None if after is None else self._cursor(after)
+        return self.store.runs.page(msgspec.structs.replace(which, after=cursor, limit=limit))
+
+    def _cursor(self, after: str) -> RunCursor:
+        cursor = cursor_from(after)
+        # A chosen id may look like a cursor: the run with this id comes first.
+        run = self.store.runs.get(plain_text(after))
+        if run is not None and self.only in (None, run.namespace):
+            return RunCursor(run.created_at, run.id)
+        if cursor is None:
+            why = "give the cursor of the previous page, or the id of its last run"
+            raise RunNotFound(run=after, why=why)
+        return cursor
 
     def value(self, run: RunRecord) -> Any:
         """Return the result of a finished run. Raises the error with which it ended, and KeyMissing
@@ -264,17 +259,6 @@ class RunService:
         """Remove a retention rule. Raises NamespaceBound."""
         self.require_unbound("retention.remove")
         return Request(RemoveRetention(checked_string("name", name)), lambda answer: None)
-
-
-def known_statuses(status: Any) -> list[Any]:
-    """Return one status, or several, as a list. Raises BadOption if one is unknown."""
-    if status is None:
-        return []
-    statuses = checked_one_or_many("status", status)
-    unknown = [item for item in statuses if not is_one_of(item, list(Status))]
-    if unknown:
-        raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
-    return statuses
 
 
 def storable_run_id(run_id: Any) -> str:

@@ -144,18 +144,16 @@ def _ready(store: Store, living: set[str], only: str | None) -> Iterator[RunReco
     """Yield the runs that could continue now if a worker served them."""
     statuses = [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING]
     now = store.now()
-    before = None
+    which = RunFilter(statuses=statuses, limit=PAGE, namespace=only)
     for _ in range(READY // PAGE):
-        page = store.runs.find(
-            RunFilter(statuses=statuses, before=before, limit=PAGE, namespace=only)
-        )
-        for run in page:
+        page = store.runs.page(which)
+        for run in page.runs:
             is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
             if is_ready and run.session_id not in living:
                 yield run
-        if len(page) < PAGE:
+        if page.next is None:
             return
-        before = page[-1].id
+        which.after = page.next
 
 
 def _explain(

@@ -70,17 +70,22 @@ class Reader:
 
     def list_sql(self, read: Callable[[Row], T], sql: str, values: Any) -> list[T]:
         """Return the records of any query; damaged rows are left out and logged."""
-        rows = []
-        for row in self.sound_rows_sql(sql, values)[0]:
+        return self.records(read, sql, self.fetch(sql, values), values)
+
+    def records(self, read: Callable[[Row], T], sql: str, rows: list[Row], values: Any) -> list[T]:
+        """Return the records of rows that a query has returned; damaged rows are left out and
+        logged."""
+        records = []
+        for row in self._sound(sql, rows, values)[0]:
             damage = unsound_json(sql, row, values)
             if damage is not None:
                 self.report(damage)
                 continue
             try:
-                rows.append(read(row))
+                records.append(read(row))
             except UNREADABLE as error:
                 self.report(unreadable(sql, row, values, error))
-        return rows
+        return records
 
     def sound_rows(self, query: str, /, **values: object) -> tuple[list[Row], list[RowDamaged]]:
         """Return the sound rows of a named query, and the damage of the others, which is logged."""
@@ -88,10 +93,13 @@ class Reader:
 
     def sound_rows_sql(self, sql: str, values: Any) -> tuple[list[Row], list[RowDamaged]]:
         """Return the sound rows of any query, and the damage of the others, which is logged."""
-        rows, damaged = sound_rows(sql, self.fetch(sql, values), values)
+        return self._sound(sql, self.fetch(sql, values), values)
+
+    def _sound(self, sql: str, rows: list[Row], values: Any) -> tuple[list[Row], list[RowDamaged]]:
+        sound, damaged = sound_rows(sql, rows, values)
         for damage in damaged:
             self.report(damage)
-        return rows, damaged
+        return sound, damaged
 
     def report(self, damage: RowDamaged) -> None:
         """Log, once per row, that a damaged row is left out."""

@@ -198,7 +198,7 @@ class Scenario:
         """
         unfinished = [
             run
-            for run in internals(lab.engine).client.find(limit=10_000)
+            for run in internals(lab.engine).store.runs.find(RunFilter(limit=10_000))
             if run.status not in FINAL | {Status.STUCK}
         ]
         if not unfinished:
@@ -250,7 +250,9 @@ class Scenario:
         for zombie in self._zombies:
             zombie.settle()
         parts = internals(lab.engine)
-        runs = [parts.sealer.opener.run(run) for run in parts.client.find(limit=10_000)]
+        runs = [
+            parts.sealer.opener.run(run) for run in parts.store.runs.find(RunFilter(limit=10_000))
+        ]
         self._histories = {run.id: parts.client.history(run.id) for run in runs}
         self.script.check(lab)
         return ScenarioResult(runs, self._histories, lab.engine.database.check(), self.ledger)

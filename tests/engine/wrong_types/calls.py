@@ -38,8 +38,14 @@ START_MANY = tuple(
 
 RUNS = (
     "status",
+    "live",
     "workflow",
+    "version",
+    "lane",
+    "share",
     "tags",
+    "key",
+    "id_prefix",
     "since",
     "until",
     "worker",

@@ -10,12 +10,15 @@ import click
 from holdfast.cli.commands.why import print_why
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
-from holdfast.connect.open_database import AFTER_OURS, SHORTEST, OpenDatabase
+from holdfast.connect.open_database import SHORTEST, OpenDatabase
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound
 from holdfast.views.graphs import GraphView, counts_line, trees
 from holdfast.views.text import json_line, seconds, short
+
+AFTER_OURS = "1"
+"""Ids that Holdfast generates sort before this text for the next thousand years."""
 
 EPILOG = """\b
 Examples:

@@ -14,6 +14,7 @@ from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import MOMENT, STATUSES, TAGS, many
 from holdfast.core.status import Status
+from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
 from holdfast.views.text import away, brief, error_line, payload, seconds, short
 
@@ -27,15 +28,25 @@ Examples:
 @many(
     "--status", metavar="A,B", type=STATUSES, help="Only these statuses. E.g. --status failed,stuck"
 )
+@click.option("--live", is_flag=True, help="Only runs that have not ended.")
 @click.option(
     "--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout"
 )
+@click.option("--version", metavar="TEXT", help="Only runs of this version. E.g. --version 2")
+@click.option("--lane", metavar="NAME", help="Only runs in this lane. E.g. --lane reports")
+@click.option("--share", metavar="NAME", help="Only runs of this share. E.g. --share tenant-7")
 @many(
     "--tag",
     "tags",
     metavar="NAME=VALUE",
     type=TAGS,
     help="Only runs with these tags. E.g. --tag customer=7",
+)
+@click.option("--key", metavar="TEXT", help="Only runs with this key. E.g. --key order-7")
+@click.option(
+    "--id-prefix",
+    metavar="TEXT",
+    help="Only runs whose ids begin with this text. E.g. --id-prefix order-",
 )
 @click.option(
     "--since",
@@ -63,14 +74,17 @@ Examples:
     help="The maximum number of runs. E.g. --limit 10",
 )
 @click.option(
-    "--before",
-    metavar="ID",
-    help="Only runs with smaller ids: the next page. E.g. --before 01m7ge8gkb9apz",
+    "--after",
+    metavar="CURSOR",
+    help="The next page: begin after this place, which the previous page names, or after a run."
+    " E.g. --after 01m7ge8gkb9apz",
 )
+@click.option("--count", is_flag=True, help="Only print the number of runs.")
 @printing
 def runs(
     limit: int,
-    before: str | None,
+    after: str | None,
+    count: bool,
     tags: Sequence[tuple[str, str]],
     parent: str | None,
     **filters: Any,
@@ -81,22 +95,30 @@ def runs(
     with command_context().opened() as database:
         if parent is not None:
             filters["parent_id"] = database.find(parent).id
-        # one more than is shown, to know whether there is a next page
         query = database.engine.runs(tags=dict(tags), **filters)
-        selected = query.page(after=before, limit=limit + 1)
-        page = selected[:limit]
+        if count:
+            _print_count(query.count())
+            return
+        page = query.page(after=after, limit=limit)
         if command_context().as_json:
-            print_json(page)
+            print_json(page.as_object())
             return
         if not page:
             print("no runs")
             return
         _print_page(page, database.now)
-        if len(selected) > limit:
-            print(f"more: {_next_page(page[-1].id)}")
+        if page.next is not None:
+            print(f"more: {_next_page(page.next)}")
 
 
-def _print_page(page: list[RunView], now: datetime) -> None:
+def _print_count(count: int) -> None:
+    if command_context().as_json:
+        print_json({"runs": count})
+    else:
+        print(count)
+
+
+def _print_page(page: Page[RunView], now: datetime) -> None:
     rows = [
         (
             run.id,
@@ -133,16 +155,16 @@ def _wait(wait: dict[str, Any], now: datetime) -> str:
     return text if wait.get("until") is None else f"{text} {away(wait['until'], now)}"
 
 
-def _next_page(last: str) -> str:
-    """Return the current command, with ``--before`` set to the last run of this page."""
+def _next_page(cursor: str) -> str:
+    """Return the current command, with ``--after`` set to the place where this page ends."""
     context = click.get_current_context()
     words = ["holdfast", "runs"]
     for option in context.command.params:
         name = option.name or ""
         is_explicit = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_explicit and name != "before" and name in context.params:
+        if is_explicit and name != "after" and name in context.params:
             words += _option_words(option.opts[0], context.params[name])
-    return command_context().command(" ".join([*words, "--before", shlex.quote(last)]))
+    return command_context().command(" ".join([*words, "--after", shlex.quote(cursor)]))
 
 
 def _option_words(option: str, value: Any) -> list[str]:

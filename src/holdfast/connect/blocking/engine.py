@@ -386,8 +386,14 @@ class Engine:
         self,
         *,
         status: str | Iterable[str] | None = None,
+        live: bool | None = None,
         workflow: str | None = None,
+        version: str | None = None,
+        lane: str | None = None,
+        share: str | None = None,
         tags: Mapping[str, str] | None = None,
+        key: str | None = None,
+        id_prefix: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
         worker: str | None = None,
@@ -395,19 +401,25 @@ class Engine:
         parent_id: str | None = None,
         roots: bool | None = None,
     ) -> RunQuery:
-        """Return the query for the runs that match, newest first. It is iterated in pages, and has
-        bulk verbs.
+        """Return the query for the runs that match, newest first by their time of creation. It is
+        iterated in pages, and has bulk verbs.
 
-        *since* and *until* limit the time of creation; *worker* is the name of the worker that
-        executes the runs; *parent_id* selects the children of a run, *roots* the runs that are no
-        children.
+        *live* selects the runs that have not ended; *since* and *until* limit the time of creation;
+        *worker* is the name of the worker that executes the runs; *parent_id* selects the children
+        of a run, *roots* the runs that are no children.
         """
         return RunQuery(
             self._calls,
             {
                 "status": status,
+                "live": live,
                 "workflow": workflow,
+                "version": version,
+                "lane": lane,
+                "share": share,
                 "tags": tags,
+                "key": key,
+                "id_prefix": id_prefix,
                 "since": since,
                 "until": until,
                 "worker": worker,

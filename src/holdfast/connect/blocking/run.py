@@ -15,7 +15,8 @@ from holdfast.core.duration import Duration
 from holdfast.core.envelope import digest_of
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import ResultTimeout
-from holdfast.service.runs import known_statuses, storable_run_id
+from holdfast.service.run_filters import known_statuses
+from holdfast.service.runs import storable_run_id
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
 from holdfast.views.steps import StepView

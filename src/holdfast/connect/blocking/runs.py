@@ -10,8 +10,11 @@ from holdfast.connect import run_views
 from holdfast.connect.blocking.run import Run
 from holdfast.connect.blocking.tasks import Tasks
 from holdfast.connect.calls import Answer, Calls
+from holdfast.connect.components import Components
 from holdfast.errors import UsageError
 from holdfast.service.bulk import BulkReport
+from holdfast.store.runs.list_query import RunPage
+from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
 
 PAGE = 100
@@ -31,34 +34,38 @@ class RunQuery:
         while True:
             page = self.page(after=after)
             yield from page
-            if len(page) < PAGE:
+            if page.next is None:
                 return
-            after = page[-1].id
+            after = page.next
 
     def _ids(self) -> Iterator[str]:
         """Yield the ids of the runs: their values are not opened."""
         after: str | None = None
         while True:
-            ids = self._page_of_ids(after)
-            yield from ids
-            if len(ids) < PAGE:
+            page = self._page_of_records(after)
+            for run in page.runs:
+                yield run.id
+            if page.next is None:
                 return
-            after = ids[-1]
+            after = page.next.text()
 
-    def _page_of_ids(self, after: str | None) -> list[str]:
-        records = self._calls.call(
-            lambda parts: parts.client.find(**self._filters, before=after, limit=PAGE)
-        )
-        return [run.id for run in records]
-
-    def page(self, *, after: str | None = None, limit: int = PAGE) -> list[RunView]:
-        """Return up to *limit* runs, newest first. *after* is the id of the last run of the
-        previous page. Raises BadOption."""
+    def _page_of_records(self, after: str | None) -> RunPage:
         return self._calls.call(
-            lambda parts: run_views.listed(
-                parts, parts.client.find(**self._filters, before=after, limit=limit)
+            lambda parts: parts.client.page(
+                parts.client.filter(self._filters), after=after, limit=PAGE
             )
         )
+
+    def page(self, *, after: str | None = None, limit: int = PAGE) -> Page[RunView]:
+        """Return up to *limit* runs, newest first by their time of creation. *after* is the
+        ``next`` of the previous page, or the id of its last run. Raises BadOption, RunNotFound."""
+
+        def read(parts: Components) -> Page[RunView]:
+            page = parts.client.page(parts.client.filter(self._filters), after=after, limit=limit)
+            cursor = None if page.next is None else page.next.text()
+            return Page(run_views.listed(parts, page.runs), cursor)
+
+        return self._calls.call(read)
 
     def first(self) -> RunView | None:
         """Return the newest run; None if no run matches. Raises BadOption."""
@@ -66,11 +73,10 @@ class RunQuery:
         return page[0] if page else None
 
     def count(self) -> int:
-        """Return the number of runs that match. Raises BadOption."""
-        count = 0
-        for _ in self._ids():
-            count += 1
-        return count
+        """Return the number of runs that match, without reading them. Raises BadOption."""
+        return self._calls.call(
+            lambda parts: parts.store.runs.count(parts.client.filter(self._filters))
+        )
 
     # Bulk verbs
 

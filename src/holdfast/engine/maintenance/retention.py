@@ -121,12 +121,13 @@ async def unlock(worker: RetentionContext) -> None:
 
 def _stuck(store: Store) -> Iterator[RunRecord]:
     """Yield all stuck runs, page by page: runs with a known key may be behind many others."""
-    before: str | None = None
-    while page := store.runs.find(
-        RunFilter(statuses=[Status.STUCK.value], before=before, limit=UNLOCK)
-    ):
-        yield from page
-        before = page[-1].id
+    which = RunFilter(statuses=[Status.STUCK.value], limit=UNLOCK)
+    while True:
+        page = store.runs.page(which)
+        yield from page.runs
+        if page.next is None:
+            return
+        which.after = page.next
 
 
 def missing_key(run: RunRecord) -> str | None:

@@ -16,7 +16,7 @@ from holdfast.store.lanes.queries import LaneQueries
 from holdfast.store.reader import Reader
 from holdfast.store.rows import cells, cells_by_table, damaged_session, run_from, session_from
 from holdfast.store.runs import list_query
-from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.list_query import RunCursor, RunFilter, RunPage
 from holdfast.store.signals.queries import signal_from
 from holdfast.store.soundness import whole, without_route
 from holdfast.store.tables import BELOW_RUNS
@@ -90,8 +90,27 @@ class RunQueries:
 
     def find(self, which: RunFilter) -> list[RunRecord]:
         """Return the runs that a filter selects, from new to old."""
-        sql, values = list_query.list_runs(which)
-        return self._reader.list_sql(run_from, self._reader.spelled(sql), values)
+        return self.page(which).runs
+
+    def page(self, which: RunFilter) -> RunPage:
+        """Return the runs that a filter selects, from new to old, and the place where the next page
+        begins. A damaged run is left out."""
+        # One more than is returned, to know whether there is a next page.
+        wider = msgspec.structs.replace(which, limit=which.limit + 1)
+        sql, values = list_query.list_runs(wider)
+        sql = self._reader.spelled(sql)
+        rows = self._reader.fetch(sql, values)
+        runs = self._reader.records(run_from, sql, rows[: which.limit], values)
+        if len(rows) <= which.limit or not which.limit:
+            return RunPage(runs, None)
+        last = rows[which.limit - 1]
+        return RunPage(runs, RunCursor(last["created_at"], last["id"]))
+
+    def count(self, which: RunFilter) -> int:
+        """Return the number of runs that a filter selects, whatever its limit."""
+        sql, values = list_query.count_runs(which)
+        rows = self._reader.fetch(self._reader.spelled(sql), values)
+        return int(rows[0]["runs"])
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         """Return the events of a run in order whose ``seq`` is above *after*."""

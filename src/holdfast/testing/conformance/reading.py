@@ -14,7 +14,7 @@ from holdfast.core.waits import WaitRecord
 from holdfast.store import sql_files
 from holdfast.store.keys.operations import NeedKey, OfferedKey
 from holdfast.store.lanes.operations import SetLane
-from holdfast.store.runs.list_query import RunFilter
+from holdfast.store.runs.list_query import RunCursor, RunFilter
 from holdfast.store.runs.operations import Heartbeat, RequestCancel, StartChildren, StartRuns
 from holdfast.store.schedules.operations import SetSchedule
 from holdfast.store.signals.operations import SignalRun
@@ -61,22 +61,39 @@ class ReadConformance(StoreFixture):
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(5)]))
 
         pages = []
-        before = None
-        while page := store.runs.find(RunFilter(limit=2, before=before)):
-            pages.append([run.id for run in page])
-            before = page[-1].id
+        which = RunFilter(limit=2)
+        while True:
+            page = store.runs.page(which)
+            pages.append([run.id for run in page.runs])
+            if page.next is None:
+                break
+            which.after = page.next
 
         assert pages == [["r4", "r3"], ["r2", "r1"], ["r0"]]
 
-    def test_a_page_is_not_affected_by_runs_started_meanwhile(self, store: Store) -> None:
+    def test_runs_are_listed_by_their_time_of_creation_whatever_their_ids(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        for run_id in ("zeta", "alpha", "mid"):
+            self.start(store, run_id)
+            clock.move(MINUTE)
+
+        first = store.runs.page(RunFilter(limit=2))
+        second = store.runs.page(RunFilter(limit=2, after=first.next))
+
+        assert [run.id for run in (*first.runs, *second.runs)] == ["mid", "alpha", "zeta"]
+        assert second.next is None
+
+    def test_a_page_is_not_affected_by_runs_started_meanwhile(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.do(store, StartRuns([self.new(f"r{number}") for number in range(4)]))
-        first = store.runs.find(RunFilter(limit=2))
+        first = store.runs.page(RunFilter(limit=2))
+        clock.move(MINUTE)
         self.start(store, "r9")
 
-        assert [run.id for run in store.runs.find(RunFilter(limit=2, before=first[-1].id))] == [
-            "r1",
-            "r0",
-        ]
+        page = store.runs.page(RunFilter(limit=2, after=first.next))
+        assert [run.id for run in page.runs] == ["r1", "r0"]
 
     def test_runs_are_found_by_what_is_known_of_them(self, store: Store, clock: HandClock) -> None:
         self.open(store, "s1", worker="ann")
@@ -106,7 +123,8 @@ class ReadConformance(StoreFixture):
         assert ids_of(worker="ann") == ids_of(worker="s1") == ["r2"]
         assert ids_of(parent_id="r2") == ["r3"]
         assert ids_of(roots=True) == ["r2", "r1", "r0"]
-        assert ids_of(roots=True, workflow="greet", before="r2", limit=5) == ["r0"]
+        after = RunCursor(parent.created_at, "r2")
+        assert ids_of(roots=True, workflow="greet", after=after, limit=5) == ["r0"]
         assert ids_of(tags={"city": "x' OR '1'='1"}) == []
 
     def test_runs_are_counted_by_status(self, store: Store) -> None:
