@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from holdfast import Engine
+
 
 @pytest.fixture
 def task(call):
@@ -99,6 +101,39 @@ def test_a_task_shows_what_it_does(call, task):
     ]
     assert "does not hold the lease of this run" in call.error("tasks", "emit", lease, "1")
     assert "half of it" in call.text("show", task)
+
+
+def test_a_field_of_a_summary_is_set_to_null(call, task, database):
+    lease = claimed(call)["lease"]
+    patch = '{"owner": "ann", "b": 1, "files": {"a/b": "open", "c": "open"}}'
+    call.text("tasks", "emit", lease, patch, "--mode", "summary")
+    more = call.json(
+        "tasks",
+        "emit",
+        lease,
+        '{"b": null}',
+        "--null",
+        "owner",
+        "--null",
+        "/files/a~1b",
+        "--mode",
+        "summary",
+    )
+    only = call.json("tasks", "emit", lease, "--mode", "summary", "--null", "x")
+
+    assert (more["seq"], more["frames"], more["version"], only["version"]) == (3, 3, 3, 4)
+    with Engine(database, work=False) as engine:
+        assert engine.streams.summary(task) == {
+            "owner": None,
+            "files": {"a/b": None, "c": "open"},
+            "x": None,
+        }
+    assert "--mode summary" in call("tasks", "emit", lease, "--null", "x", code=2).stderr
+    assert "at least one value" in call("tasks", "emit", lease, code=2).stderr
+    nested = ("--mode", "summary", "--null", "x", "--null", "/x/y")
+    assert "part of the path" in call("tasks", "emit", lease, *nested, code=2).stderr
+    lines = call.text("tail", task, "--attempt", "1", "--json").splitlines()
+    assert (len(lines), call.text("tail", task, "--attempt", "2")) == (4, "")
 
 
 def test_a_task_waits_for_a_condition_and_for_whoever_has_the_token(call, task):

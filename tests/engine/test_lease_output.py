@@ -20,7 +20,7 @@ from holdfast.errors import (
     RunFinished,
     RunNotFound,
 )
-from holdfast.service.tasks.lease_state import RunEnded
+from holdfast.service.tasks.lease_state import Emitted, RunEnded
 from holdfast.testing import internals
 from tests.engine.waiting import one_lease as one
 
@@ -50,9 +50,9 @@ def test_a_holder_says_how_far_it_is(idle, holder, run):
 
 def test_a_holder_appends_frames_and_others_read_them(idle, holder, run):
     lease = one(holder)
-    assert lease.emit("a", "b", name="token") == 2
-    assert lease.emit("line\n", kind="stdout") == 3
-    assert lease.emit(b"\x00\x01", kind="blob") == 4
+    assert lease.emit("a", "b", name="token") == Emitted(2, 2)
+    assert lease.emit("line\n", kind="stdout") == Emitted(3, 3)
+    assert lease.emit(b"\x00\x01", kind="blob") == Emitted(4, 4)
     lease.complete()
 
     frames = idle.streams.read(run.id)
@@ -83,7 +83,7 @@ def test_each_attempt_has_a_stream_and_supersedes_the_one_before(idle, holder, r
     ] == [
         (1, "retried", None),
         (2, "taken back", 1),
-        (2, "released", 2),
+        (2, None, 2),
     ]
     for late in (first, second, third):
         with pytest.raises(LeaseLost):
@@ -114,9 +114,116 @@ def test_what_only_a_helper_put_out_is_closed_too(idle, holder, run, database, c
     helper = Engine(database, clock=clock)
     helper.tasks.lease(lease.proof).emit("x")
     helper.close()
-    lease.delay("1h")
+    lease.fail("permanent", "no")
 
-    assert [stream.reason for stream in idle.streams.list(run.id)] == ["released"]
+    assert [stream.reason for stream in idle.streams.list(run.id)] == ["failed"]
+
+
+def test_eight_threads_patch_one_summary_and_no_patch_is_lost(idle, holder, run):
+    proof = one(holder).proof
+    versions: list[int] = []
+    failures: list[Exception] = []
+
+    def patch(name: str) -> None:
+        lease = idle.tasks.lease(proof)
+        try:
+            for number in range(5):
+                versions.append(lease.emit({name: number}, mode="summary").version)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=patch, args=(f"t{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    assert sorted(versions) == list(range(1, 41))
+    assert idle.streams.summary(run.id) == {f"t{number}": 4 for number in range(8)}
+    assert idle.streams.list(run.id)[0].version == 40
+
+
+@pytest.mark.parametrize("leave", ["suspend", "delay"])
+def test_the_stream_and_the_summary_go_on_after_suspend_or_delay(idle, holder, run, clock, leave):
+    lease = one(holder)
+    lease.emit("part 1")
+    lease.emit({"n": 1}, mode="summary")
+    if leave == "suspend":
+        lease.suspend("go")
+        idle.signal(run.id, "go")
+    else:
+        lease.delay("1h")
+        clock.advance("2h")
+    assert [stream.closed_at for stream in idle.streams.list(run.id)] == [None]
+    again = one(holder)
+    again.renew()
+
+    assert again.emit("part 2", place=2) == Emitted(3, 3)
+    assert again.emit({"m": 2}, mode="summary") == Emitted(4, 4, 2)
+    again.complete()
+    frames = idle.streams.read(run.id)
+    assert [(frame.value, frame.stream, frame.superseded_by) for frame in frames] == [
+        ("part 1", 1, None),
+        ({"n": 1}, 1, None),
+        ("part 2", 1, None),
+        ({"m": 2}, 1, None),
+    ]
+    assert idle.streams.summary(run.id) == {"n": 1, "m": 2}
+    assert [stream.reason for stream in idle.streams.list(run.id)] == ["completed"]
+    assert idle.database.check() == []
+
+
+def test_a_holder_that_dies_after_a_suspension_leaves_its_stream_to_no_other(
+    idle, holder, run, clock
+):
+    lease = one(holder)
+    lease.emit("part 1")
+    lease.suspend("go")
+    idle.signal(run.id, "go")
+    one(idle.tasks.worker("dead", workflows=["render"], ttl="10s")).emit("part 2")
+    clock.advance("11s")
+    one(holder).emit("again")
+
+    assert [(stream.frames, stream.reason) for stream in idle.streams.list(run.id)] == [
+        (2, "taken over"),
+        (1, None),
+    ]
+    assert idle.database.check() == []
+
+
+def test_the_output_of_one_attempt_is_read_apart(idle, holder, run):
+    first = one(holder)
+    first.emit("one")
+    first.emit({"n": 1}, mode="summary")
+    first.fail("transient", "no disk")
+    second = one(holder)
+    second.emit("two")
+    second.emit({"m": 2}, mode="summary")
+    second.complete()
+
+    assert [frame.value for frame in idle.streams.read(run.id, attempt=1)] == ["one", {"n": 1}]
+    assert [frame.value for frame in idle.streams.read(run.id, attempt=2, limit=1)] == ["two"]
+    assert [frame.value for frame in idle.streams.tail(run.id, attempt=2)] == ["two", {"m": 2}]
+    assert idle.streams.read(run.id, attempt=3) == []
+    assert [idle.streams.summary(run.id, attempt=number) for number in (1, 2, 3, None)] == [
+        {"n": 1},
+        {"m": 2},
+        None,
+        {"m": 2},
+    ]
+    for wrong in (0, "1", True):
+        with pytest.raises(BadOption):
+            idle.streams.read(run.id, attempt=wrong)
+
+
+def test_a_blob_of_the_largest_size_is_taken_as_it_is(idle, holder, run):
+    lease = one(holder)
+    lease.emit(bytes(65_536), kind="blob")
+    with pytest.raises(FrameTooBig):
+        lease.emit(bytes(65_537), kind="blob")
+
+    assert [len(frame.value) for frame in idle.streams.read(run.id)] == [65_536]
 
 
 def test_frames_with_a_place_are_appended_once(idle, holder, run):
@@ -124,7 +231,8 @@ def test_frames_with_a_place_are_appended_once(idle, holder, run):
     first = lease.emit("a", "b", place=0)
     then = lease.emit("c", place=2)
 
-    assert (lease.emit("a", "b", place=0), lease.emit("c", place=2)) == (first, then) == (2, 3)
+    assert (lease.emit("a", "b", place=0), lease.emit("c", place=2)) == (first, then)
+    assert (first, then) == (Emitted(2, 2), Emitted(3, 3))
     with pytest.raises(BadOption, match="3 frames so far"):
         lease.emit("e", place=4)
     assert [frame.value for frame in idle.streams.read(run.id)] == ["a", "b", "c"]
@@ -319,8 +427,8 @@ def test_the_same_for_asyncio(database):
             helping = await engine.tasks.lease(lease.proof)
             await helping.renew()
             await helping.progress(3, "on my way")
-            assert await lease.emit("a", "b") == 2
-            assert await lease.emit({"x": 1}, mode="summary") == 3
+            assert await lease.emit("a", "b") == Emitted(2, 2)
+            assert await lease.emit({"x": 1}, mode="summary") == Emitted(3, 3, 1)
             others = await leases.claim(3)
             await engine.tasks.revoke(runs[1].id)
             answers = await leases.complete_all([(one, 1) for one in [lease, *others]])

@@ -11,19 +11,15 @@ from holdfast.connect.components import Components
 from holdfast.core import tokens
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.signature import GivenArguments
-from holdfast.errors import BadOption, HoldfastError, LeaseLost, WriteConflict
+from holdfast.errors import HoldfastError, LeaseLost, WriteConflict
 from holdfast.service import keys
 from holdfast.service.instants import Moment
 from holdfast.service.requests import Request
-from holdfast.service.tasks.lease_state import Deferred, LeaseState, Retried, RunEnded
+from holdfast.service.tasks.lease_state import Deferred, Emitted, LeaseState, Retried, RunEnded
 from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
 from holdfast.views import runs
 from holdfast.views.runs import RunView
-
-TRIES = 20
-"""The maximum number of attempts to append a patch while another process with the same proof
-appends patches, too."""
 
 MakeRequest = Callable[[], Request[Any]]
 
@@ -84,21 +80,12 @@ class HeldLease:
         """Report the progress of the run."""
         self._write_output(lambda: self.service.output.progress(self.state, percent, message))
 
-    def emit(self, values: tuple[Any, ...], options: Mapping[str, Any]) -> int:
-        """Append frames to the output of the run, all of them or none, and return the number of the
-        last frame."""
-        for left in reversed(range(TRIES)):
-            try:
-                last: int = self._write_output(
-                    lambda: self.service.output.append(self.state, values, **options)
-                )
-            except BadOption as error:
-                # "since": another process with the same proof has appended a patch meanwhile.
-                if not left or error.facts.get("option") != "since":
-                    raise
-            else:
-                return last
-        raise AssertionError
+    def emit(self, values: tuple[Any, ...], options: Mapping[str, Any]) -> Emitted:
+        """Append frames to the output of the run, all of them or none."""
+        emitted: Emitted = self._write_output(
+            lambda: self.service.output.append(self.state, values, **options)
+        )
+        return emitted
 
     # The end of the lease
 

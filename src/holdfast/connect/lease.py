@@ -12,7 +12,7 @@ from holdfast.connect.held_lease import HeldLease
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.service.instants import Moment
-from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded, WaitResult
+from holdfast.service.tasks.lease_state import Deferred, Emitted, Retried, RunEnded, WaitResult
 from holdfast.service.tasks.suspension import LeaseWait
 from holdfast.views.runs import RunView
 
@@ -145,12 +145,14 @@ class AsyncLease:
         keep: int | None = None,
         ttl: Duration | None = None,
         place: int | None = None,
-    ) -> int:
-        """Append frames to the output of the run, all of them or none, and return the number of the
-        last frame.
+    ) -> Emitted:
+        """Append frames to the output of the run, all of them or none. The answer has the number of
+        the last frame, how many frames this attempt has appended, and the version of the summary
+        after a patch.
 
         *place* is the number of frames that this attempt has appended before: a repeated call with
-        the same place appends nothing and returns the same number. Raises LeaseLost.
+        the same place appends nothing and returns the same answer. A run that was suspended or
+        delayed continues its attempt, and with it the stream and the summary. Raises LeaseLost.
         """
         options: dict[str, Any] = {
             "kind": kind,

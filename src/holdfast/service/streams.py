@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core import associated_data
 from holdfast.core.codec import Codec
 from holdfast.core.status import FINAL
 from holdfast.core.streams.model import Frame, FrameKind, Progress, StreamRecord
-from holdfast.core.validation import checked_flag, checked_string
+from holdfast.core.validation import checked_count, checked_flag, checked_string
 from holdfast.errors import BadCursor, BadOption, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.store import Store
@@ -19,6 +19,23 @@ PAGE = 1000
 
 MOST = 10_000
 """Frames that one read returns, at most."""
+
+
+class StreamFilter(NamedTuple):
+    """Which frames of a run to read: those of a step, of an attempt, or all of them; without
+    *best_effort*, only frames that are kept."""
+
+    step: str | None = None
+    attempt: int | None = None
+    best_effort: bool = True
+
+
+def stream_filter(step: str | None, attempt: int | None, best_effort: bool = True) -> StreamFilter:
+    """Return the filter of a caller. Raises BadOption."""
+    number = None if attempt is None else checked_count("attempt", attempt, least=1)
+    return StreamFilter(
+        checked_string("step", step), number, checked_flag("best_effort", best_effort)
+    )
 
 
 class StreamService:
@@ -35,9 +52,7 @@ class StreamService:
         after: int,
         until: int | None,
         limit: int,
-        step: str | None,
-        *,
-        best_effort: bool,
+        part: StreamFilter,
     ) -> list[Frame]:
         """Return the frames of a run, in order, from *after* (exclusive) to *until*. If the engine
         has no key at all, a text stands in place of each encrypted value. Raises BadOption,
@@ -48,10 +63,14 @@ class StreamService:
             )
         if until is not None:
             check_cursor("until", until)
-        checked_string("step", step)
-        checked_flag("best_effort", best_effort)
         frames = self.store.streams.frames(
-            run_id, after, until=until, limit=limit, step=step, best_effort=best_effort
+            run_id,
+            after,
+            until=until,
+            limit=limit,
+            step=part.step,
+            attempt=part.attempt,
+            best_effort=part.best_effort,
         )
         by_number = (
             {stream.number: stream for stream in self.store.streams.of_run(run_id)}
@@ -115,6 +134,17 @@ class StreamService:
             return None
         return self.codec.decode(plain, label=label)
 
+    def latest_summary(self, run_id: str, part: StreamFilter) -> Any:
+        """Return the document of the latest stream with patches; None if there is none."""
+        streams = [
+            stream
+            for stream in self.store.streams.of_run(run_id)
+            if stream.summary is not None
+            and part.step in (None, stream.step)
+            and part.attempt in (None, stream.attempt)
+        ]
+        return self.summary(streams[-1]) if streams else None
+
     def summary(self, stream: StreamRecord) -> Any:
         """Return the document that results from all patches of a stream; None if there were none.
         Raises KeyMissing."""
@@ -144,15 +174,12 @@ class StreamService:
 class StreamFollower:
     """Reads the frames of a run page by page, and knows when there can be no more."""
 
-    def __init__(
-        self, frames: StreamService, run_id: str, after: int, step: str | None, *, best_effort: bool
-    ) -> None:
+    def __init__(self, frames: StreamService, run_id: str, after: int, part: StreamFilter) -> None:
         frames.check(run_id, after)
         self._frames: StreamService = frames
         self._run_id: str = run_id
         self._after: int = after
-        self._step: str | None = step
-        self._best_effort: bool = best_effort
+        self._part: StreamFilter = part
         self._ended: bool = False
 
     def page(self) -> list[Frame]:
@@ -162,9 +189,7 @@ class StreamFollower:
         run = self._frames.store.runs.get(self._run_id)
         if run is None:
             raise RunNotFound(run=self._run_id)
-        page = self._frames.read(
-            self._run_id, self._after, None, PAGE, self._step, best_effort=self._best_effort
-        )
+        page = self._frames.read(self._run_id, self._after, None, PAGE, self._part)
         if page:
             self._after = page[-1].seq
         self._ended = len(page) < PAGE and run.status in FINAL

@@ -38,18 +38,35 @@ Examples:
 )
 @click.option("--step", metavar="STEP", help="Only output of this step. E.g. --step charge")
 @click.option(
+    "--attempt",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Only output of this attempt; the first is 1. E.g. --attempt 2",
+)
+@click.option(
     "--no-best-effort",
     is_flag=True,
     help="Omit best-effort frames, which are kept only for a limited time.",
 )
 @printing
-def tail(run: str, follow: bool, after: int, step: str | None, no_best_effort: bool) -> None:
+def tail(
+    run: str,
+    follow: bool,
+    after: int,
+    step: str | None,
+    attempt: int | None,
+    no_best_effort: bool,
+) -> None:
     """Show the frames that the steps and the workflow code of a run have emitted, oldest first.
     With --json each frame is one line of JSON."""
     with command_context().opened() as database:
         record = database.find(run)
         show = _Printer(database, record)
-        options: dict[str, Any] = {"step": step, "best_effort": not no_best_effort}
+        options: dict[str, Any] = {
+            "step": step,
+            "attempt": attempt,
+            "best_effort": not no_best_effort,
+        }
         if follow:
             for frame in database.engine.streams.tail(record.id, after=after, **options):
                 show(frame)

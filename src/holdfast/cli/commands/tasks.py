@@ -15,6 +15,7 @@ from holdfast.connect.blocking.tasks import TaskWorker
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.signature import GivenArguments
 from holdfast.core.streams.model import StreamMode
+from holdfast.core.streams.rules import null
 from holdfast.core.tasks.policy import FailureKind
 from holdfast.core.tasks.suspension import ON_TIMEOUT
 from holdfast.errors import HoldfastError
@@ -238,10 +239,14 @@ def progress(lease: str, percent: float, message: str | None) -> None:
 
 
 @tasks.command(
-    epilog="""Example: holdfast tasks emit LEASE '{"pages": 3}' '{"pages": 4}' --name pages"""
+    epilog="""\b
+Examples:
+  holdfast tasks emit LEASE '{"pages": 3}' '{"pages": 4}' --name pages
+  holdfast tasks emit LEASE '{"owner": null}' --mode summary   delete the field owner
+  holdfast tasks emit LEASE --mode summary --null owner        set the field owner to null"""
 )
 @click.argument("lease", metavar="LEASE")
-@click.argument("values", metavar="VALUE_JSON...", type=JSON, nargs=-1, required=True)
+@click.argument("values", metavar="VALUE_JSON...", type=JSON, nargs=-1)
 @click.option("--name", metavar="NAME", help="The name of the frames. E.g. --name pages")
 @click.option(
     "--kind",
@@ -256,6 +261,16 @@ def progress(lease: str, percent: float, message: str | None) -> None:
     default="durable",
     show_default=True,
     help="The durability of the frames; a summary takes patches. E.g. --mode summary",
+)
+@click.option(
+    "--null",
+    "nulls",
+    multiple=True,
+    metavar="FIELD",
+    help=(
+        "Set a field of the summary to null; in a patch, null deletes a field. A nested field is a"
+        " JSON pointer. E.g. --null /files/a.txt"
+    ),
 )
 @click.option(
     "--keep",
@@ -273,12 +288,41 @@ def progress(lease: str, percent: float, message: str | None) -> None:
     ),
 )
 @printing
-def emit(lease: str, values: tuple[Any, ...], **options: Any) -> None:
+def emit(lease: str, values: tuple[Any, ...], nulls: tuple[str, ...], **options: Any) -> None:
     """Append frames to the output of the run; `holdfast tail` follows it."""
+    if nulls:
+        if options["mode"] != StreamMode.SUMMARY:
+            raise click.UsageError("--null sets fields of a summary: add --mode summary")
+        patch: dict[str, Any] = {}
+        for field in nulls:
+            _set_null(patch, field)
+        values = (*values, patch)
+    if not values:
+        raise click.UsageError("give at least one value to append")
     with command_context().opened() as database:
         held = database.engine.tasks.lease(lease)
-        last = held.emit(*values, **options)
-        _report({"run": held.run_id, "seq": last}, f"run {held.run_id} has emitted frame {last}")
+        emitted = held.emit(*values, **options)
+        data = {
+            "run": held.run_id,
+            "seq": emitted.seq,
+            "frames": emitted.frames,
+            "version": emitted.version,
+        }
+        _report(data, f"run {held.run_id} has emitted frame {emitted.seq}")
+
+
+def _set_null(patch: dict[str, Any], field: str) -> None:
+    """Set a field of a patch to null: a name, or a JSON pointer (RFC 6901) that begins with a
+    slash."""
+    path = [field]
+    if field.startswith("/"):
+        path = [name.replace("~1", "/").replace("~0", "~") for name in field[1:].split("/")]
+    for name in path[:-1]:
+        inner: Any = patch.setdefault(name, {})
+        if inner is null:
+            raise click.UsageError(f"--null {field}: a part of the path is set to null itself")
+        patch = inner
+    patch[path[-1]] = null
 
 
 @tasks.command(epilog="Example: holdfast tasks wait LEASE approval --expires 2d --json")

@@ -11,7 +11,7 @@ from holdfast.connect.calls import Calls, Prepared
 from holdfast.connect.components import Components, seconds_of
 from holdfast.core.duration import Duration
 from holdfast.errors import ResultTimeout
-from holdfast.service.streams import StreamFollower
+from holdfast.service.streams import StreamFollower, stream_filter
 from holdfast.views import streams as views
 from holdfast.views.streams import FrameView, ProgressView, StreamView
 
@@ -30,16 +30,19 @@ class Streams:
         until: int | None = None,
         limit: int = 1000,
         step: str | None = None,
+        attempt: int | None = None,
         best_effort: bool = True,
     ) -> Sequence[FrameView]:
         """Return the frames that a run has emitted, in order, from *after* (exclusive) to *until*
-        (inclusive). With *step*, only the frames of that step; without *best_effort*, only durable
-        frames. Raises RunNotFound, BadCursor."""
+        (inclusive). With *step*, only the frames of that step, with *attempt* only those of that
+        attempt (the first is 1); without *best_effort*, only durable frames. Raises RunNotFound,
+        BadCursor, BadOption."""
 
         def read(parts: Components) -> list[FrameView]:
             run = parts.client.get(run_id)
             parts.frames.check(run.id, after)
-            frames = parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+            part = stream_filter(step, attempt, best_effort)
+            frames = parts.frames.read(run.id, after, until, limit, part)
             return [views.of(frame) for frame in frames]
 
         return self._calls.call(read)
@@ -54,17 +57,14 @@ class Streams:
 
         return self._calls.call(read)
 
-    def summary(self, run_id: str, *, step: str | None = None) -> Any:
+    def summary(self, run_id: str, *, step: str | None = None, attempt: int | None = None) -> Any:
         """Return the document that results from the patches of the latest stream with patches, or
-        of the latest one of *step*; None if there is none. Raises RunNotFound."""
+        of the latest one of *step* or of *attempt*; None if there is none. Raises RunNotFound,
+        BadOption."""
 
         def read(parts: Components) -> Any:
-            streams = [
-                stream
-                for stream in parts.store.streams.of_run(parts.client.get(run_id).id)
-                if stream.summary is not None and step in (None, stream.step)
-            ]
-            return parts.frames.summary(streams[-1]) if streams else None
+            run = parts.client.get(run_id)
+            return parts.frames.latest_summary(run.id, stream_filter(step, attempt))
 
         return self._calls.call(read)
 
@@ -84,15 +84,20 @@ class Streams:
         *,
         after: int = 0,
         step: str | None = None,
+        attempt: int | None = None,
         best_effort: bool = True,
         timeout: Duration | None = None,
     ) -> Iterator[FrameView]:
         """Yield the frames that a run emits, from *after* (exclusive) on, as they arrive, until the
-        run has ended. Raises RunNotFound, and ResultTimeout if no frame arrives for *timeout*."""
+        run has ended. *step* and *attempt* select frames as in ``read``. Raises RunNotFound,
+        BadOption, and ResultTimeout if no frame arrives for *timeout*."""
         seconds = seconds_of(timeout)
         follower = self._calls.prepare(
             lambda parts: StreamFollower(
-                parts.frames, parts.client.get(run_id).id, after, step, best_effort=best_effort
+                parts.frames,
+                parts.client.get(run_id).id,
+                after,
+                stream_filter(step, attempt, best_effort),
             )
         )
         return self._follow(run_id, follower, seconds)

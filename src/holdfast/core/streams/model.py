@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -40,6 +41,11 @@ class CloseReason:
     STUCK = "stuck"
 
 
+ApplyPatches = Callable[[bytes | None], bytes]
+"""Return the summary after the patches of an append, from the stored summary before them; None if
+there is none yet. Raises KeyMissing, BadData."""
+
+
 class NewFrame(msgspec.Struct):
     """A frame to append. ``stream`` is the index of its stream in ``Output.streams``."""
 
@@ -68,8 +74,9 @@ class StreamPart(msgspec.Struct):
     place: int | None = None
     """How many frames the stream has before these. Frames that were appended already are not
     appended again, and the answer is the same: a retry of the append is safe."""
-    since: int | None = None
-    """The version that the summary was computed from; a patch of another version is refused."""
+    patches: ApplyPatches | None = None
+    """Computes the summary within the transaction, where no other writer can change it: several
+    processes may patch one summary. The store then counts the versions. It may be called again."""
 
     @property
     def source(self) -> tuple[str, int, int]:
@@ -117,6 +124,12 @@ class StreamRecord(msgspec.Struct, kw_only=True):
     summary: bytes | None = None
     supersedes: int | None = None
     superseded_by: int | None = None
+
+    @property
+    def is_of_lease(self) -> bool:
+        """Whether the holder of an explicit lease writes it, and not a step or the code of a
+        workflow."""
+        return self.generation > 0 and self.step == ""
 
     @property
     def source(self) -> tuple[str, int, int]:

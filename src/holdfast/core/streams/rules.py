@@ -13,7 +13,8 @@ from holdfast.errors import BadPatch
 from holdfast.errors.base import safe_repr
 
 LARGEST = 65_536
-"""The largest size of a frame, in bytes."""
+"""The largest size of a frame, in bytes: of the encoded value or, for a blob, of the bytes before
+their encoding."""
 
 DEEPEST = 16
 """The largest number of nested objects of a patch."""
@@ -36,6 +37,12 @@ ALPHA = 0.2
 
 TTL = 10_000_000
 """How long best-effort frames are kept, in microseconds."""
+
+
+def frame_size(value: Any, encoded: bytes) -> int:
+    """Return the size of a frame that LARGEST limits. Bytes take a third more once they are
+    encoded, which their sender does not see."""
+    return len(value) if isinstance(value, bytes) else len(encoded)
 
 
 class Null:

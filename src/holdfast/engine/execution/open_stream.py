@@ -59,8 +59,9 @@ def new_frame(
         value, nulls = stream_rules.plain(value)
     codec = host.codec
     data = codec.encode(value, label="a frame")
-    if len(data) > stream_rules.LARGEST:
-        raise FrameTooBig(bytes=len(data), run=run_id, step=source[0] or None)
+    size = stream_rules.frame_size(value, data)
+    if size > stream_rules.LARGEST:
+        raise FrameTooBig(bytes=size, run=run_id, step=source[0] or None)
     seal = host.sealer.values.seal_inline
     now = host.store.now()
     paths = None

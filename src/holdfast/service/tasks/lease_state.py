@@ -36,6 +36,16 @@ class Deferred(msgspec.Struct, frozen=True):
     until: datetime | None
 
 
+class Emitted(msgspec.Struct, frozen=True):
+    """Frames were appended. ``seq`` is the number of the last frame within the run, ``frames`` how
+    many frames the attempt has appended so far. ``version`` is the version of the summary after a
+    patch, else None."""
+
+    seq: int
+    frames: int
+    version: int | None = None
+
+
 class WaitResult(msgspec.Struct):
     """The outcome of the last wait of a run: ``how`` is "signals", "timeout" or "release"; ``by``
     is the person who released it."""
@@ -74,6 +84,9 @@ class LeaseState:
         """How often the run was replayed after it had completed."""
         self.resume_error: HoldfastError | None = None
         """Why the outcome of the last wait cannot be read; None if it can."""
+        self.stream_generation: int | None = None
+        """The generation of the stream that this attempt appends to; None if it is not known
+        yet."""
         self._rate: stream_rules.FrameRate | None = None
 
     @property

@@ -22,7 +22,7 @@ from holdfast.core.validation import checked_text
 from holdfast.errors import BadOption, FrameTooBig
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService
-from holdfast.service.tasks.lease_state import LeaseState
+from holdfast.service.tasks.lease_state import Emitted, LeaseState
 from holdfast.store.streams.operations import AppendFrames
 
 
@@ -71,11 +71,11 @@ class TaskOutput:
         place: int | None,
     ) -> Request[Any]:
         """Append frames, all of them or none. *place* is the number of frames that the attempt has
-        appended before: a repeated call with the same place appends nothing. The answer is the
-        number of the last frame. Raises BadOption, FrameTooBig."""
+        appended before: a repeated call with the same place appends nothing. The answer is
+        Emitted. Raises BadOption, FrameTooBig."""
         _check(values, kind, mode, keep, place)
         checked_text("name", name)
-        part = StreamPart("", held.attempt, held.proof.generation, place=place)
+        part = StreamPart("", held.attempt, self._generation(held), place=place)
         now = self._store.now()
         if mode == StreamMode.SUMMARY:
             frames = self._patches(held, part, values, now)
@@ -88,44 +88,50 @@ class TaskOutput:
             part.keep = {mode: stream_rules.KEEP_DURABLE if keep is None else keep}
         return self._request(held, Output([part], frames))
 
+    def _generation(self, held: LeaseState) -> int:
+        """Return the generation of the stream of this attempt: that of the lease which opened it.
+        The stream of a run that was suspended or delayed is still open."""
+        if held.proof.generation == 1:
+            return 1
+        if held.stream_generation is None:
+            open_streams = [
+                stream
+                for stream in self._store.streams.of_run(held.run.id)
+                if stream.closed_at is None and stream.is_of_lease
+            ]
+            held.stream_generation = held.proof.generation
+            if open_streams and open_streams[-1].attempt == held.attempt:
+                held.stream_generation = open_streams[-1].generation
+        return held.stream_generation
+
     def _patches(
         self, held: LeaseState, part: StreamPart, values: Sequence[Any], now: int
     ) -> list[NewFrame]:
-        """Return a frame for each patch, and set the summary and version of *part* after them."""
-        stored = [
-            stream
-            for stream in self._store.streams.of_run(held.run.id)
-            if stream.generation == part.generation and stream.step == part.step
-        ]
-        document: Any = {}
-        version = 0
-        if stored:
-            version = stored[0].version
-            if stored[0].summary is not None:
-                place = associated_data.summary(held.run.id, stored[0].source)
-                plain = self._sealer.values.open(
-                    stored[0].summary, f"the summary of run {held.run.id}", place
-                )
-                document = self._codec.decode(plain, label="a summary")
-        part.since = version
+        """Return a frame for each patch, and let *part* compute the summary after them."""
         frames = []
-        for value in values:
-            changes, nulls = stream_rules.plain(value)
-            document = stream_rules.merge(document, changes, nulls)
-            version += 1
+        patches = [stream_rules.plain(value) for value in values]
+        for changes, nulls in patches:
             frame = self._frame(held, part, FrameKind.EVENT, StreamMode.SUMMARY, changes, now, None)
             if nulls:
                 place = associated_data.nulls(held.run.id, part.source, now)
                 frame.nulls = self._sealer.values.seal_inline(
                     self._codec.encode(nulls, label="paths"), place
                 )
-            frame.version = version
             frames.append(frame)
         place = associated_data.summary(held.run.id, part.source)
-        part.summary = self._sealer.values.seal_inline(
-            self._codec.encode(document, label="a summary"), place
-        )
-        part.version = version
+
+        def apply(stored: bytes | None) -> bytes:
+            document: Any = {}
+            if stored is not None:
+                label = f"the summary of run {held.run.id}"
+                plain = self._sealer.values.open(stored, label, place)
+                document = self._codec.decode(plain, label="a summary")
+            for changes, nulls in patches:
+                document = stream_rules.merge(document, changes, nulls)
+            encoded = self._codec.encode(document, label="a summary")
+            return self._sealer.values.seal_inline(encoded, place)
+
+        part.patches = apply
         return frames
 
     def _frame(
@@ -139,8 +145,9 @@ class TaskOutput:
         name: str | None,
     ) -> NewFrame:
         data = self._codec.encode(value, label="a frame")
-        if len(data) > stream_rules.LARGEST:
-            raise FrameTooBig(bytes=len(data), run=held.run.id)
+        size = stream_rules.frame_size(value, data)
+        if size > stream_rules.LARGEST:
+            raise FrameTooBig(bytes=size, run=held.run.id)
         sealed = self._sealer.values.seal_inline(
             data, associated_data.frame(held.run.id, part.source, now)
         )
@@ -148,7 +155,8 @@ class TaskOutput:
 
     def _request(self, held: LeaseState, output: Output) -> Request[Any]:
         return Request(
-            AppendFrames(held.run.id, held.proof.generation, output), lambda answer: answer.last_seq
+            AppendFrames(held.run.id, held.proof.generation, output),
+            lambda answer: Emitted(answer.last_seq, answer.frames, answer.version),
         )
 
 

@@ -164,7 +164,6 @@ class TaskService:
             status=Status.PENDING,
             release=True,
             wake_at=at,
-            effects=[CloseStreams(CloseReason.RELEASED)],
         )
 
     # Requests of operators

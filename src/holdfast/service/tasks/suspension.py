@@ -30,7 +30,6 @@ from holdfast.core.events import (
     signals_as_data,
 )
 from holdfast.core.status import Status
-from holdfast.core.streams.model import CloseReason
 from holdfast.core.tasks import suspension
 from holdfast.core.tasks.suspension import Suspension
 from holdfast.core.text import is_storable
@@ -48,7 +47,6 @@ from holdfast.service.tasks.writes import write_as_holder
 from holdfast.store.effects import Effect
 from holdfast.store.signals.operations import TakeSignals
 from holdfast.store.store import Store
-from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import SetAttemptDeadline
 from holdfast.store.waits.operations import CloseWait, OpenWait
 
@@ -195,7 +193,7 @@ class Suspensions:
             wait,
             self._addressed(held),
             [event],
-            effects=[OpenWait(row), CloseStreams(CloseReason.RELEASED)],
+            effects=[OpenWait(row)],
             revision=None if run is None else run.revision,
         )
 

@@ -92,10 +92,7 @@ def write(tx: Transaction, outputs: Sequence[RunOutput]) -> list[Appended | Hold
                 least=least,
             )
         tx.hints.frames.add(plan.run_id)
-    return [
-        plan.refused or Appended(plan.last_seq if plan.repeated is None else plan.repeated)
-        for plan in plans
-    ]
+    return [plan.refused or plan.answer for plan in plans]
 
 
 def _key(run_id: str, part: Any) -> tuple[str, str, int, int]:
@@ -136,11 +133,15 @@ class _PlannedOutput:
             "insert_frame": [],
         }
         self._trims: list[tuple[str, dict[str, object]]] = []
-        self.repeated: int | None = None
+        self.repeated: Appended | None = None
+        self.answer: Appended = Appended(self.last_seq)
         states = [self._open(tx, part, known) for part in output.streams]
         for place, (part, state) in enumerate(zip(output.streams, states, strict=True)):
-            self._compare(part, state, sum(frame.stream == place for frame in output.frames))
-        if self.refused is None and self.repeated is None:
+            self._compare(tx, part, state, sum(frame.stream == place for frame in output.frames))
+            self._patch(tx, part, state)
+        if self.repeated is not None:
+            self.answer = self.repeated
+        elif self.refused is None:
             self._enter(tx, states)
 
     def _open(self, tx: Transaction, part: StreamPart, known: dict[Any, Any]) -> dict[str, Any]:
@@ -168,26 +169,39 @@ class _PlannedOutput:
             "new": True,
         }
 
-    def _compare(self, part: StreamPart, state: dict[str, Any], count: int) -> None:
+    def _compare(
+        self, tx: Transaction, part: StreamPart, state: dict[str, Any], count: int
+    ) -> None:
         """Compare the position of a stream with the position that its writer expects.
 
         A part that was written before is answered again (`repeated`), a gap is refused.
         """
-        if part.place is not None and state["frames"] != part.place:
-            if state["frames"] >= part.place + count:
-                self.repeated = self.last_seq - (state["frames"] - part.place - count)
-            else:
-                self.refused = BadOption(
-                    option="place",
-                    value=part.place,
-                    why=f"the stream has {state['frames']} frames so far",
-                )
-        elif part.since is not None and state["version"] != part.since:
-            why = (
-                f"another writer has changed the summary to version {state['version']}:"
-                " read it and patch again"
-            )
-            self.refused = BadOption(option="since", value=part.since, why=why)
+        if part.place is None or state["frames"] == part.place:
+            return
+        if state["frames"] < part.place + count:
+            why = f"the stream has {state['frames']} frames so far"
+            self.refused = BadOption(option="place", value=part.place, why=why)
+            return
+        seq = self.last_seq - (state["frames"] - part.place - count)
+        rows = tx.rows("frame_version", run_id=self.run_id, seq=seq)
+        version = rows[0]["version"] if rows else None
+        self.repeated = Appended(seq, part.place + count, version)
+
+    def _patch(self, tx: Transaction, part: StreamPart, state: dict[str, Any]) -> None:
+        """Compute the summary of a stream from the stored one. The lock on the run keeps other
+        writers away until this transaction ends."""
+        state["summary"] = part.summary
+        if part.patches is None or self.refused is not None or self.repeated is not None:
+            return
+        stored = None
+        if not state["new"]:
+            rows = tx.rows("summary_of_stream", run_id=self.run_id, number=state["number"])
+            if rows and rows[0]["summary"] is not None:
+                stored = bytes(rows[0]["summary"])
+        try:
+            state["summary"] = part.patches(stored)
+        except HoldfastError as error:
+            self.refused = error
 
     def _enter(self, tx: Transaction, states: list[dict[str, Any]]) -> None:
         for frame in self.output.frames:
@@ -195,6 +209,11 @@ class _PlannedOutput:
             state = states[frame.stream]
             state["frames"] += 1
             state[_KEPT[frame.mode]] += 1
+            version = frame.version
+            if self.output.streams[frame.stream].patches is not None:
+                state["version"] += 1
+                version = state["version"]
+            self.answer = Appended(self.last_seq, state["frames"], version)
             self.rows["insert_frame"].append(
                 {
                     "run_id": self.run_id,
@@ -205,7 +224,7 @@ class _PlannedOutput:
                     "name": frame.name,
                     "data": frame.data,
                     "nulls": frame.nulls,
-                    "version": frame.version,
+                    "version": version,
                     "at": frame.at,
                 }
             )
@@ -232,7 +251,6 @@ class _PlannedOutput:
             **state,
             "run_id": self.run_id,
             "said": state["said"] + part.said,
-            "summary": part.summary,
             "version": max(state["version"], part.version),
             "now": tx.now,
             "reason": part.close,

@@ -4,6 +4,12 @@
 SELECT number FROM holdfast.stream
  WHERE run_id = :run_id AND step = :step AND attempt = :attempt AND generation = :generation;
 
+-- name: summary_of_stream
+SELECT summary FROM holdfast.stream WHERE run_id = :run_id AND number = :number;
+
+-- name: frame_version
+SELECT version FROM holdfast.frame WHERE run_id = :run_id AND seq = :seq;
+
 -- name: save_output
 INSERT INTO holdfast.output AS output (run_id, last_seq, streams, percent, message, progress_at)
 VALUES (:run_id, :last_seq, :streams, :percent, :message, :progress_at)
@@ -68,12 +74,14 @@ SELECT frame.seq, frame.stream, frame.kind, frame.mode, frame.name, frame.data, 
  ORDER BY frame.seq
  LIMIT :limit;
 
--- name: frames_of_step
+-- name: frames_of_streams
 SELECT frame.seq, frame.stream, frame.kind, frame.mode, frame.name, frame.data, frame.nulls, frame.version, frame.at
   FROM holdfast.frame AS frame
  WHERE frame.run_id = :run_id AND frame.seq > :after AND frame.seq <= :until
    AND (:best_effort = 1 OR frame.mode <> 'best_effort')
-   AND frame.stream IN (SELECT number FROM holdfast.stream AS stream WHERE stream.run_id = :run_id AND stream.step = :step)
+   AND frame.stream IN (SELECT number FROM holdfast.stream AS stream
+                         WHERE stream.run_id = :run_id AND (CAST(:step AS TEXT) IS NULL OR stream.step = :step)
+                           AND (CAST(:attempt AS BIGINT) IS NULL OR stream.attempt = :attempt))
  ORDER BY frame.seq
  LIMIT :limit;
 

@@ -32,7 +32,15 @@ SELECT run_id FROM holdfast.stream WHERE (closed_at IS NULL) <> (reason IS NULL)
 
 -- name: an_open_stream_of_a_step_belongs_to_the_current_lease_of_its_run
 SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id
- WHERE closed_at IS NULL AND stream.generation > 0 AND (run.session_id IS NULL OR run.generation <> stream.generation);
+ WHERE closed_at IS NULL AND stream.generation > 0 AND stream.step <> ''
+   AND (run.session_id IS NULL OR run.generation <> stream.generation);
+
+-- name: a_leased_task_has_at_most_one_open_stream_of_a_lease_that_it_had
+-- It stays open while the task is suspended or delayed: its next holder continues the attempt.
+SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id
+ WHERE closed_at IS NULL AND stream.generation > 0 AND stream.step = ''
+ GROUP BY stream.run_id, run.generation
+HAVING COUNT(*) > 1 OR MAX(stream.generation) > run.generation;
 
 -- name: a_finished_run_has_no_open_stream_of_a_step
 SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id

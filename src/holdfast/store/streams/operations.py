@@ -18,7 +18,9 @@ class AppendFrames(Operation):
     Raises (nothing is written):
         LeaseLost     *generation* is not the run's current generation, or the run has no holder
         StreamClosed  a stream is closed
-        BadOption     the writer expects another number of frames, or version of the summary
+        BadOption     the writer expects another number of frames
+        KeyMissing    the stored summary cannot be decrypted here
+        BadData       the stored summary is damaged
     """
 
     run_id: str
@@ -41,9 +43,13 @@ class CloseStreams(Effect):
 
 
 class Appended(msgspec.Struct):
-    """The output was written; ``last_seq`` is the number of its last frame."""
+    """The output was written; ``last_seq`` is the number of its last frame. ``frames`` is how many
+    frames its last stream has had, and ``version`` the version of the summary after its patches;
+    None if there were none."""
 
     last_seq: int
+    frames: int = 0
+    version: int | None = None
 
 
 class StoredFrame(msgspec.Struct):

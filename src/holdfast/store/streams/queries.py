@@ -25,19 +25,23 @@ class StreamQueries:
         until: int | None = None,
         limit: int = 1000,
         step: str | None = None,
+        attempt: int | None = None,
         best_effort: bool = True,
     ) -> list[StoredFrame]:
         """Return the frames of a run in order whose ``seq`` is above *after* and not above *until*;
-        with *step*, of this step only. Without *best_effort*, frames of that mode are left out."""
+        with *step* or *attempt*, only those of this step or attempt. Without *best_effort*, frames
+        of that mode are left out."""
         values = {
             "after": after,
             "until": _LAST if until is None else until,
             "limit": limit,
             "best_effort": int(best_effort),
         }
-        if step is None:
+        if step is None and attempt is None:
             return self._reader.listed(_frame, "frames", run_id=run_id, **values)
-        return self._reader.listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
+        return self._reader.listed(
+            _frame, "frames_of_streams", run_id=run_id, step=step, attempt=attempt, **values
+        )
 
     def of_run(self, run_id: str) -> list[StreamRecord]:
         """Return the streams of a run in the order in which they were opened."""

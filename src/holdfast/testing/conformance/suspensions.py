@@ -16,7 +16,7 @@ from holdfast.core.status import Status
 from holdfast.core.streams.model import NewFrame, Output, StreamPart
 from holdfast.core.tasks.suspension import ENDS, Suspension
 from holdfast.core.waits import Signal, WaitRecord
-from holdfast.errors import BadOption, LeaseLost
+from holdfast.errors import BadData, BadOption, LeaseLost
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
 from holdfast.store.keys.operations import NeedKey, OfferedKey
@@ -69,7 +69,7 @@ class SuspensionConformance(StoreFixture):
         row = WaitRecord(
             run_id=run.id, step=suspension.step, id=None, name="x", opened_at=now, until=until
         )
-        effects: list[Effect] = [CloseStreams("released"), OpenWait(row)]
+        effects: list[Effect] = [OpenWait(row)]
         due = suspension.due(now)
         if due is not None:
             effects.append(SetAttemptDeadline(due))
@@ -99,7 +99,7 @@ class SuspensionConformance(StoreFixture):
 
     def append_output(self, store: Store, run: RunRecord, *data: bytes, **part: Any) -> Appended:
         frames = [
-            NewFrame(0, "event", "summary" if "since" in part else "durable", payload, 7)
+            NewFrame(0, "event", "summary" if "patches" in part else "durable", payload, 7)
             for payload in data
         ]
         output = Output([StreamPart("", 1, run.generation, **part)], frames)
@@ -326,14 +326,72 @@ class SuspensionConformance(StoreFixture):
     ) -> None:
         run = self.hold(store)
 
-        assert self.append_output(store, run, b"1", b"2", place=0).last_seq == 2
-        assert self.append_output(store, run, b"3", place=2).last_seq == 3
-        assert self.append_output(store, run, b"1", b"2", place=0).last_seq == 2
+        first = Appended(2, 2)
+        assert self.append_output(store, run, b"1", b"2", place=0) == first
+        assert self.append_output(store, run, b"3", place=2) == Appended(3, 3)
+        assert self.append_output(store, run, b"1", b"2", place=0) == first
         with pytest.raises(BadOption):
             self.append_output(store, run, b"5", place=4)
-        assert (
-            self.append_output(store, run, b"{}", since=0, summary=b"{}", version=1).last_seq == 4
-        )
-        with pytest.raises(BadOption, match="version 1"):
-            self.append_output(store, run, b"{}", since=0, summary=b"{}", version=1)
-        assert [frame.data for frame in store.streams.frames("r1")] == [b"1", b"2", b"3", b"{}"]
+        assert [frame.data for frame in store.streams.frames("r1")] == [b"1", b"2", b"3"]
+
+    def test_patches_are_applied_to_the_stored_summary_within_the_transaction(
+        self, store: Store
+    ) -> None:
+        run = self.hold(store)
+
+        def add(text: bytes) -> Callable[[bytes | None], bytes]:
+            return lambda stored: (stored or b"") + text
+
+        ops = [
+            AppendFrames(
+                "r1",
+                run.generation,
+                Output(
+                    [StreamPart("", 1, run.generation, patches=add(text))],
+                    [NewFrame(0, "event", "summary", text, 7)],
+                ),
+            )
+            for text in (b"a", b"b", b"c")
+        ]
+        answers = store.apply(ops)
+
+        assert answers == [Appended(number, number, number) for number in (1, 2, 3)]
+        (stream,) = store.streams.of_run("r1")
+        assert (stream.summary, stream.version) == (b"abc", 3)
+        assert [frame.version for frame in store.streams.frames("r1")] == [1, 2, 3]
+        again = self.append_output(store, run, b"b", patches=add(b"b"), place=1)
+        assert again == Appended(2, 2, 2)
+
+    def test_a_summary_that_cannot_be_read_refuses_the_patch_and_nothing_is_written(
+        self, store: Store
+    ) -> None:
+        run = self.hold(store)
+        self.append_output(store, run, b"1", patches=lambda stored: b"x")
+
+        def refuse(stored: bytes | None) -> bytes:
+            raise BadData(why=repr(stored))
+
+        with pytest.raises(BadData, match="b'x'"):
+            self.append_output(store, run, b"2", patches=refuse)
+        assert [frame.data for frame in store.streams.frames("r1")] == [b"1"]
+        assert store.check() == []
+
+    def test_the_stream_of_a_lease_stays_open_over_a_suspension_and_its_holder_continues_it(
+        self, store: Store
+    ) -> None:
+        first = self.hold(store)
+        self.append_output(store, first, b"1")
+        self.suspend(store, first, SignalNamed("a"))
+
+        assert store.check() == []
+        self.do(store, SignalRun("r1", "a", b"1"))
+        (leased,) = self.lease_tasks(store)
+        part = StreamPart("", 1, first.generation)
+        output = Output([part], [NewFrame(0, "event", "durable", b"2", 7)])
+        append = AppendFrames("r1", leased.run.generation, output)
+        assert self.do(store, append) == Appended(2, 2)
+        assert [stream.closed_at for stream in store.streams.of_run("r1")] == [None]
+        assert store.check() == []
+        self.do(store, EndSession("s9", crashed=True))
+        assert [stream.reason for stream in store.streams.of_run("r1")] == ["taken over"]
+        assert store.check() == []
