@@ -19,6 +19,7 @@ import click
 
 from holdfast.authoring import registry
 from holdfast.core.program import Definition, is_definition
+from holdfast.core.text import nearest
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -53,7 +54,11 @@ def load_name(target: str) -> tuple[ModuleType, Any]:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            raise click.ClickException(f"{module_name} has no {name}; {_list_workflows(module)}")
+            similar = nearest(name, _workflows(module))
+            missing = f"{module_name} has no {name}"
+            if similar is not None:
+                missing += f": did you mean {module_name}:{similar}?"
+            raise click.ClickException(f"{missing}; {_list_workflows(module)}")
         value = getattr(value, part)
     return module, value
 
@@ -68,8 +73,12 @@ def load_workflow(target: str) -> Any:
     return value
 
 
+def _workflows(module: ModuleType) -> list[str]:
+    return sorted(name for name, value in vars(module).items() if is_definition(value))
+
+
 def _list_workflows(module: ModuleType) -> str:
-    names = sorted(name for name, value in vars(module).items() if is_definition(value))
+    names = _workflows(module)
     if not names:
         return "the module defines no workflow with @workflow"
     return f"its workflows are {', '.join(names)}"

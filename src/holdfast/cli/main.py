@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import click
 import msgspec
 
 from holdfast.cli.context import CommandContext, need_command, version
+from holdfast.core.text import nearest
 from holdfast.errors import BadDuration, BadGraph, BadOption, BadSchedule, BadUrl, HoldfastError
 from holdfast.errors.base import safe_repr
 from holdfast.views.values import as_json
@@ -89,8 +91,7 @@ def guarded(call: Callable[[], Any], *, prints_json: bool = False) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
-        hint = f"see {error.ctx.command_path} --help" if error.ctx is not None else None
-        return report(ErrorReport("UsageError", error.format_message(), hint), 2)
+        return report(_misuse(error), 2)
     except click.ClickException as error:
         return report(ErrorReport("Error", error.format_message()), 1)
     except click.Abort as error:
@@ -117,6 +118,55 @@ class ErrorReport(msgspec.Struct):
     facts: dict[str, Any] = {}
 
 
+def _misuse(error: click.UsageError) -> ErrorReport:
+    """Return the report of wrong usage: for a misspelt command or option with the nearest one."""
+    if error.ctx is None:
+        return ErrorReport("UsageError", error.format_message())
+    hint = f"see {error.ctx.command_path} --help"
+    mistyped = _UNKNOWN.match(error.message)
+    if mistyped is None:
+        return ErrorReport("UsageError", error.format_message(), hint)
+    kind, word = mistyped.groups()
+    suggestion = _similar_option(error.ctx, word)
+    if kind == "command":
+        suggestion = _similar_command(error.ctx, word)
+    if suggestion is not None:
+        hint = f"did you mean {suggestion}? {hint}"
+    return ErrorReport("UsageError", mistyped.group(0), hint)
+
+
+_UNKNOWN = re.compile(r"No such (command|option):? ['\"]?(.+?)['\"]?(?:\.|$)")
+"""The messages of click for a command or an option that does not exist."""
+
+
+def _similar_option(context: click.Context, word: str) -> str | None:
+    """Return the option that *word* resembles: one of the command, or one that stands before all
+    commands."""
+    if word in _options(cli):
+        return f"holdfast {word} ... {context.command_path.partition(' ')[2]}"
+    return nearest(word, _options(context.command))
+
+
+def _options(command: click.Command) -> list[str]:
+    return [name for option in command.params for name in option.opts if name.startswith("-")]
+
+
+def _similar_command(context: click.Context, word: str) -> str | None:
+    """Return the command that *word* resembles, in the same group or in ``db``, whose commands are
+    often looked for at the top."""
+    group = context.command
+    if not isinstance(group, click.Group):
+        return None
+    if group is cli:
+        inner = cli.get_command(context, "db")
+        if isinstance(inner, click.Group) and word in inner.commands:
+            return f"holdfast db {word}"
+    name = nearest(word, group.list_commands(context))
+    if name is None:
+        return None
+    return f"{context.command_path} {name}"
+
+
 def _report_of(error: HoldfastError) -> ErrorReport:
     """Return the report of an error: the docstring of its class is a sentence that often names the
     remedy after a colon."""
@@ -127,7 +177,11 @@ def _report_of(error: HoldfastError) -> ErrorReport:
 
 
 def _fact(value: object) -> Any:
-    return value if isinstance(value, str | int | float | None) else safe_repr(value)
+    """Return a fact as JSON data if it is such data, else as text."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        return safe_repr(value)
 
 
 def _unexpected(error: Exception) -> ErrorReport:

@@ -26,6 +26,7 @@ from holdfast.core.gates.model import GateStatus
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import Progress
+from holdfast.core.text import nearest
 from holdfast.errors import FlowNotFound, GateNotFound, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.export import tree
@@ -52,6 +53,9 @@ from holdfast.views.why import WhyView
 
 SHORTEST = 6
 """The minimum length of a prefix that may stand for an id."""
+
+NEWEST = 200
+"""Runs whose ids are compared with an id that does not exist."""
 
 PAGE = 500
 
@@ -117,10 +121,10 @@ class OpenDatabase:
     def _by_prefix(self, name: str, namespace: str | None) -> RunRecord:
         """Return the only run whose id begins with *name*. Raises RunNotFound."""
         if len(name) < SHORTEST:
-            raise RunNotFound(run=name)
+            raise self._not_found(name, namespace)
         matches = self._find(id_prefix=name, limit=2, namespace=namespace)
         if not matches:
-            raise RunNotFound(run=name)
+            raise self._not_found(name, namespace)
         if len(matches) > 1:
             why = (
                 f"several run ids begin with {name}, such as {matches[0].id} and {matches[1].id}:"
@@ -128,6 +132,28 @@ class OpenDatabase:
             )
             raise RunNotFound(run=name, why=why)
         return matches[0]
+
+    def _not_found(self, name: str, namespace: str | None) -> RunNotFound:
+        """Return the error for an unknown run, with the id that it resembles among the newest."""
+        ids = [run.id for run in self._find(limit=NEWEST, namespace=namespace)]
+        if name and any(run_id.startswith(name) for run_id in ids):
+            return RunNotFound(run=name, why=f"give at least the first {SHORTEST} characters")
+        similar = nearest(name, ids)
+        if similar is None:
+            return RunNotFound(run=name)
+        return RunNotFound(run=name, why=f"did you mean {similar}?")
+
+    def similar_workflow(self, name: str) -> str | None:
+        """Return the workflow with runs in this database that *name* is most likely a misspelling
+        of; None if there are runs of *name*, or if no name is close."""
+        names = {
+            route.workflow
+            for route in self._store.runs.routes().values()
+            if self.namespace in (None, route.namespace)
+        }
+        if name in names:
+            return None
+        return nearest(name, names)
 
     def _find(self, **conditions: Any) -> list[RunRecord]:
         return self._store.runs.find(RunFilter(**conditions))

@@ -259,3 +259,6 @@ class ErrorInfo(msgspec.Struct):
     message: str
     traceback: str | None = None
     facts: dict[str, object] = {}
+    cause: str | None = None
+    """The exception at the bottom of a chain of ``raise ... from``, if it is another one: its type
+    and its message."""

@@ -3,6 +3,7 @@ characters."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -30,6 +31,12 @@ def is_one_of(value: object, known: Iterable[str]) -> bool:
     """Return whether a value of any type is one of the *known* words. Only texts are compared:
     ``==`` of other types may raise."""
     return isinstance(value, str) and plain_text(value) in known
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the *known* word that *word* is most likely a misspelling of; None if none is
+    close."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 
 def _is_unicode(text: str) -> bool:

@@ -3,7 +3,7 @@ parentheses. An error that passes on an exception of user code names that except
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 _TIMES = ("at", "until", "since", "deadline")
@@ -40,11 +40,45 @@ def with_facts(text: str, facts: Mapping[str, object]) -> str:
     return f"{text} ({details})" if details else text
 
 
-def cause_of(facts: Mapping[str, object]) -> str:
+def raised_of(facts: Mapping[str, object]) -> str:
     """Return the exception of user code that facts describe, as Python prints it: its type and its
     message."""
     words = [text_of(facts, name) for name in ("type", "message")]
     return ": ".join(word for word in words if word)
+
+
+def cause_first(facts: Mapping[str, object], places: Sequence[str], unknown: str = "") -> str:
+    """Return the root cause of an error, and its context in parentheses: ``ValueError: card expired
+    (raised as OrderFailed: order 7, in step charge)``.
+
+    The root cause is the exception at the bottom of a chain of ``raise ... from``, else the
+    exception itself, else *unknown*. *places* say where it was raised."""
+    raised = raised_of(facts)
+    cause = text_of(facts, "cause")
+    context = []
+    if cause and raised:
+        context.append(f"raised as {raised}")
+    if places:
+        context.append(f"in {', '.join(places)}")
+    text = cause or raised or unknown
+    if not context:
+        return text
+    return f"{text} ({', '.join(context)})"
+
+
+def places_of(facts: Mapping[str, object]) -> list[str]:
+    """Return the step that raised an exception, and the run, if that is a descendant of the run
+    that failed."""
+    named = [(word, text_of(facts, name)) for word, name in (("step", "step"), ("run", "origin"))]
+    return [f"{word} {name}" for word, name in named if name]
+
+
+def raised_at(facts: Mapping[str, object]) -> list[str]:
+    """Return the step and the run that raised the exception which a step or a child has passed on;
+    empty for other errors, whose facts are part of their message."""
+    if "attempts" not in facts and "origin" not in facts:
+        return []
+    return places_of(facts)
 
 
 def text_of(facts: Mapping[str, object], name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors.base import HoldfastError, UsageError
+from holdfast.errors.base import HoldfastError, UsageError, cause_first, places_of, raised_of
 
 
 class GraphRefused(UsageError):
@@ -76,6 +76,16 @@ class StageGone(UsageError):
 class GraphFailed(HoldfastError):
     """The graph did not complete: `holdfast graphs show` lists the members that failed or were
     skipped."""
+
+    def _text(self) -> str:
+        """Return the exception of the first failed member, and its place: ``ValueError: card
+        expired (in step charge, member a, graph g1); skipped: b``."""
+        facts = self.facts
+        if not raised_of(facts):
+            return super()._text()
+        places = [*places_of(facts), f"member {facts.get('member')}", f"graph {facts.get('graph')}"]
+        counts = [f"{name}: {facts[name]}" for name in ("failed", "skipped") if facts.get(name)]
+        return "; ".join([cause_first(facts, places), *counts])
 
 
 class GraphCancelled(GraphFailed):

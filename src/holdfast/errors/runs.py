@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.errors.base import HoldfastError, UsageError, cause_of, sentence_of, text_of
+from holdfast.errors.base import (
+    HoldfastError,
+    UsageError,
+    cause_first,
+    places_of,
+    raised_of,
+    sentence_of,
+    text_of,
+)
 
 
 class NamespaceBound(UsageError):
@@ -46,20 +54,12 @@ class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
 
-def _place(facts: Mapping[str, object]) -> str:
+def _places(facts: Mapping[str, object]) -> list[str]:
     """Return where the exception of a failed run was raised.
 
     *origin* is the run that raised it, if that is a descendant of the run.
     """
-    parts = []
-    step = text_of(facts, "step")
-    if step:
-        parts.append(f"step {step}")
-    origin = text_of(facts, "origin")
-    if origin:
-        parts.append(f"run {origin}")
-    parts.append(f"run {facts.get('run')}")
-    return f"in {', '.join(parts)}"
+    return [*places_of(facts), f"run {facts.get('run')}"]
 
 
 def _reasoned(error: RunFailed) -> str:
@@ -76,7 +76,7 @@ class RunFailed(HoldfastError):
     def _text(self) -> str:
         """Return the exception of user code, and its place: ``ValueError: card expired (in step
         charge, run order-7)``."""
-        return f"{cause_of(self.facts) or sentence_of(RunFailed)} ({_place(self.facts)})"
+        return cause_first(self.facts, _places(self.facts), sentence_of(RunFailed))
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -106,15 +106,19 @@ class RunStuck(RunFailed):
     def _text(self) -> str:
         run_id = self.facts.get("run")
         advice = f"run {run_id} is stuck: `holdfast why {run_id}` tells what to do"
-        return f"{cause_of(self.facts) or sentence_of(RunStuck)} ({advice})"
+        cause = text_of(self.facts, "cause") or raised_of(self.facts)
+        return f"{cause or sentence_of(RunStuck)} ({advice})"
 
 
 class ChildFailed(HoldfastError):
     """A child run did not complete."""
 
+    traceback: str | None = None
+    """The traceback of the exception in the child."""
+
     def _text(self) -> str:
         """Return the exception of the child's code, and its place, as RunFailed does."""
-        return f"{cause_of(self.facts) or sentence_of(ChildFailed)} ({_place(self.facts)})"
+        return cause_first(self.facts, _places(self.facts), sentence_of(ChildFailed))
 
 
 class TooManyFailures(HoldfastError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.errors.base import (
     HoldfastError,
     UsageError,
-    cause_of,
+    cause_first,
     sentence_of,
     text_of,
     with_facts,
@@ -19,11 +19,14 @@ class StepNotFound(UsageError):
 class StepFailed(HoldfastError):
     """A step failed and is not retried any more."""
 
+    traceback: str | None = None
+    """The traceback of the last attempt."""
+
     def _text(self) -> str:
         """Return the exception of the last attempt, and its place: ``ValueError: card expired (in
         step charge, attempt 3)``."""
-        place = f"in step {self.facts.get('step')}, attempt {self.facts.get('attempts')}"
-        return f"{cause_of(self.facts) or sentence_of(type(self))} ({place})"
+        places = [f"step {self.facts.get('step')}", f"attempt {self.facts.get('attempts')}"]
+        return cause_first(self.facts, places, sentence_of(type(self)))
 
 
 class StepTimeout(HoldfastError):

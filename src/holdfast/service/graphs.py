@@ -20,6 +20,7 @@ from holdfast.core.graphs.model import (
     GraphSnapshot,
     GraphStatus,
     MemberRecord,
+    MemberState,
     name_of,
     run_of,
 )
@@ -36,6 +37,7 @@ from holdfast.errors import (
     GraphCancelled,
     GraphFailed,
     GraphNotFound,
+    HoldfastError,
     MemberNotFound,
     RunNotFound,
 )
@@ -65,6 +67,9 @@ TRIES = 5
 
 ROOTS = 200
 """Members that one transaction puts back to work, at most."""
+
+CAUSE = ("type", "message", "cause", "step", "origin")
+"""The facts of an error that describe the exception of user code, and its place."""
 
 
 class GraphEnded(msgspec.Struct):
@@ -332,15 +337,7 @@ class GraphService:
         if graph.status is GraphStatus.CANCELLED:
             raise GraphCancelled(graph=graph.id, reason=graph.reason)
         if graph.status is not GraphStatus.COMPLETED:
-            whole = self._whole(graph.id)
-            lost = {
-                state: [member.name for member in whole.members.values() if member.state == state]
-                for state in sorted(LOST)
-            }
-            raise GraphFailed(
-                graph=graph.id,
-                **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names},
-            )
+            raise self._failure(graph)
         runs = self._store.graphs.last_runs([graph.id]) if last is None else last
         if not runs:
             raise RunNotFound(
@@ -348,6 +345,26 @@ class GraphService:
                 why="the graph has completed, and the runs of its last members were pruned",
             )
         return {name_of(run.id): self.client.value(run) for run in runs}
+
+    def _failure(self, graph: GraphRecord) -> GraphFailed:
+        """Return the error of a graph that has failed, with the exception of its first failed
+        member."""
+        whole = self._whole(graph.id)
+        lost = {
+            state: [member.name for member in whole.members.values() if member.state == state]
+            for state in sorted(LOST)
+        }
+        names = {state.value: ", ".join(lost[state][:5]) for state in lost if lost[state]}
+        failed = lost.get(MemberState.FAILED) or [""]
+        run = self._store.runs.get(f"{graph.id}{MARK}{failed[0]}")
+        if run is None or run.status is not Status.FAILED:
+            return GraphFailed(graph=graph.id, **names)
+        cause = {}
+        try:
+            self.client.value(run)
+        except HoldfastError as error:  # RunFailed, or the reason why its error cannot be opened
+            cause = {name: error.facts[name] for name in CAUSE if error.facts.get(name)}
+        return GraphFailed(graph=graph.id, member=failed[0], **names, **cause)
 
 
 def _graph_id(graph_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from holdfast.core.events import EventKind
 from holdfast.core.gates.model import Gate, GateEntry
-from holdfast.core.graphs.model import MemberRecord
+from holdfast.core.graphs.model import ENDED, MemberRecord, MemberState, name_of
 from holdfast.core.history import live_events
 from holdfast.core.runs import Route, RunRecord
 from holdfast.core.sessions import Session
@@ -20,6 +21,7 @@ from holdfast.core.why.claim import is_served
 from holdfast.core.why.explain import explain
 from holdfast.core.why.graphs import explain_member
 from holdfast.core.why.model import Blocker, LanePlace, RunFacts, Why
+from holdfast.core.why.waits import error_text
 from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerFacts, life_of, offer_of
 from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
@@ -34,6 +36,9 @@ DEEPEST = 4
 
 MOST = 3
 """Open children of a map that are explained."""
+
+UPSTREAMS = 200
+"""Members of a graph that are searched for the error that a skipped member comes from."""
 
 PAGE = 200
 """Open children that are counted, at most."""
@@ -54,7 +59,7 @@ def why(
     *only*, nothing outside that namespace is explained or named. Raises RunNotFound."""
     record = run if isinstance(run, RunRecord) else store.runs.get(storable_run_id(run))
     if record is None:
-        return _explain_member(store, str(run), only)
+        return _explain_member(store, str(run), only, sealer or PayloadSealer(store))
     if only is not None and record.namespace != only:
         raise RunNotFound(run=record.id)
     return _explain(
@@ -62,7 +67,7 @@ def why(
     )
 
 
-def _explain_member(store: Store, run_id: str, only: str | None) -> Why:
+def _explain_member(store: Store, run_id: str, only: str | None, sealer: PayloadSealer) -> Why:
     member = store.graphs.member(run_id) if isinstance(run_id, str) else None
     graph = None if member is None else store.graphs.get(member.graph_id)
     if member is None or graph is None or (only is not None and graph.namespace != only):
@@ -75,7 +80,29 @@ def _explain_member(store: Store, run_id: str, only: str | None) -> Why:
         upstream = store.graphs.member(needed.run_id)
         if upstream is not None:
             upstreams.setdefault(needed.number, []).append(upstream)
-    return explain_member(graph, member, store.graphs.groups_of_member(run_id), upstreams)
+    groups = store.graphs.groups_of_member(run_id)
+    cause = None
+    if member.state in ENDED:
+        cause = _failed_upstream(store, run_id, sealer)
+    return explain_member(graph, member, groups, upstreams, cause=cause)
+
+
+def _failed_upstream(store: Store, run_id: str, sealer: PayloadSealer) -> str | None:
+    """Return the error of the nearest failed member that a member depends on, with its name; None
+    if no such member has failed."""
+    seen = {run_id}
+    queue = deque([run_id])
+    while queue and len(seen) <= UPSTREAMS:
+        for needed in store.graphs.needed_by(queue.popleft()):
+            if needed.state is MemberState.FAILED:
+                run = store.runs.get(needed.run_id)
+                if run is not None and run.error is not None:
+                    shown = sealer.display.run(run)
+                    return f"{error_text(shown.error)} in member {name_of(run.id)}"
+            if needed.run_id not in seen:
+                seen.add(needed.run_id)
+                queue.append(needed.run_id)
+    return None
 
 
 def _damage_of(store: Store, graph_id: str) -> str | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.why import model as why
+from holdfast.errors.base import cause_first, raised_at
 from holdfast.views.values import as_json, micros
 
 
@@ -34,11 +35,12 @@ def payload(value: Any, longest: int = 60) -> str:
 
 
 def error_line(error: ErrorInfo | None, longest: int = 100) -> str:
-    """Return an error as one line of at most *longest* characters; empty for None."""
+    """Return an error as one line of at most *longest* characters, its root cause first; empty for
+    None."""
     if error is None:
         return ""
-    parts = [part for part in (error.type, error.message) if part]
-    return short(": ".join(parts), longest)
+    described = {"type": error.type, "message": error.message, "cause": error.cause}
+    return short(cause_first(described, raised_at(error.facts)), longest)
 
 
 def seconds(time: datetime | None) -> str:

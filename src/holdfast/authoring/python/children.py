@@ -155,11 +155,21 @@ def child_value(
     """Return the result of a child. Raises ChildFailed."""
     if error is not None:
         info = msgspec.json.decode(error, type=ErrorInfo)
-        place = {name: info.facts[name] for name in ("step", "origin") if name in info.facts}
-        raise ChildFailed(
-            workflow=workflow.name, run=run_id, type=info.type, message=info.message, **place
-        )
+        raise _child_failed(workflow, run_id, info)
     return workflow.signature.decode_result(program.codec, data or b"null")
+
+
+def _child_failed(workflow: ChildWorkflow, run_id: str, info: ErrorInfo) -> ChildFailed:
+    context: dict[str, object] = {
+        name: info.facts[name] for name in ("step", "origin") if name in info.facts
+    }
+    if info.cause is not None:
+        context["cause"] = info.cause
+    error = ChildFailed(
+        workflow=workflow.name, run=run_id, type=info.type, message=info.message, **context
+    )
+    error.traceback = info.traceback
+    return error
 
 
 def call_child(
@@ -283,7 +293,7 @@ def map_results(results: list[Any], on_error: str, min_success: int | None) -> l
     if min_success is not None and len(results) - len(errors) < min_success:
         raise TooManyFailures(
             needed=min_success, succeeded=len(results) - len(errors), first=str(errors[0])
-        )
+        ) from errors[0]
     if errors and on_error == "fail_fast" and min_success is None:
         raise errors[0]
     return results

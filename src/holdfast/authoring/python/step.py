@@ -254,10 +254,14 @@ async def _captured_async(
 def failed(event: Event) -> StepFailed:
     """Return the error that a workflow gets for a step whose last attempt has failed."""
     info = msgspec.json.decode(event.error or b"{}", type=ErrorInfo)
-    details = {"details": info.facts} if info.facts else {}
-    return StepFailed(
+    details: dict[str, object] = {"details": info.facts} if info.facts else {}
+    if info.cause is not None:
+        details["cause"] = info.cause
+    error = StepFailed(
         step=event.step, type=info.type, message=info.message, attempts=event.attempt, **details
     )
+    error.traceback = info.traceback
+    return error
 
 
 def info() -> StepInfo:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.paging import print_next
 from holdfast.cli.params import MOMENT, STATUSES, TAGS, many
+from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.status import Status
 from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
@@ -104,11 +104,18 @@ def runs(
             print_json(page.as_object())
             return
         if not page:
-            print("no runs")
+            print(_none(database, filters["workflow"]))
             return
         _print_page(page, database.now)
-        if page.next is not None:
-            print(f"more: {_next_page(page.next)}")
+        print_next(page.next)
+
+
+def _none(database: OpenDatabase, workflow: str | None) -> str:
+    """Return the line for an empty list; it names the workflow that may have been meant."""
+    similar = None if workflow is None else database.similar_workflow(workflow)
+    if similar is None:
+        return "no runs"
+    return f"no runs of workflow {workflow}: did you mean {similar}?"
 
 
 def _print_count(count: int) -> None:
@@ -140,7 +147,7 @@ def _elapsed(run: RunView, now: datetime) -> str:
 
 def _note(run: RunView, now: datetime) -> str:
     if run.error is not None:
-        return error_line(run.error, 70)
+        return error_line(run.error, 100)
     if run.status is Status.COMPLETED:
         return payload(run.result, 50)
     if run.wake_at is not None and not run.waits:
@@ -153,24 +160,3 @@ def _note(run: RunView, now: datetime) -> str:
 def _wait(wait: dict[str, Any], now: datetime) -> str:
     text = f"{wait.get('kind')} {wait.get('name') or wait.get('run') or wait.get('step')}"
     return text if wait.get("until") is None else f"{text} {away(wait['until'], now)}"
-
-
-def _next_page(cursor: str) -> str:
-    """Return the current command, with ``--after`` set to the place where this page ends."""
-    context = click.get_current_context()
-    words = ["holdfast", "runs"]
-    for option in context.command.params:
-        name = option.name or ""
-        is_explicit = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_explicit and name != "after" and name in context.params:
-            words += _option_words(option.opts[0], context.params[name])
-    return command_context().command(" ".join([*words, "--after", shlex.quote(cursor)]))
-
-
-def _option_words(option: str, value: Any) -> list[str]:
-    """Return an option with its value as words of a shell command."""
-    if value is True:
-        return [option]
-    values = value if isinstance(value, list) else [value]
-    texts = ["=".join(item) if isinstance(item, tuple) else str(item) for item in values]
-    return [word for text in texts for word in (option, shlex.quote(text))]

@@ -26,12 +26,15 @@ def explain_member(
     groups: Sequence[GroupRecord],
     upstreams: Mapping[int, Sequence[MemberRecord]],
     damage: str | None = None,
+    cause: str | None = None,
 ) -> Why:
     """Return what a member without a run waits for, or why it has none.
 
     *upstreams* are the upstream members of each group, by its number; *damage* is the fault of a
-    damaged row of the graph."""
+    damaged row of the graph; *cause* is the error of the failed member that it depends on."""
     blockers = _BY_STATE[member.state](graph, member, groups, upstreams)
+    if cause is not None:
+        blockers[0].text = f"{cause}; {blockers[0].text}"
     if damage is not None and member.state not in ENDED:
         text = f"its graph is not processed until a damaged row is repaired: {damage}"
         blockers.insert(0, Blocker(kind="damage", text=text, remedy="holdfast db check"))

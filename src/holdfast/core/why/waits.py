@@ -17,6 +17,7 @@ from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.model import APPROVE, CONTINUE, FAIL, REJECT, GateAction, GateStatus
 from holdfast.core.waits import WaitKind
 from holdfast.core.why.model import Blocker, RunFacts, Why, last_at, moment, until
+from holdfast.errors.base import cause_first, raised_at
 
 Wait = Mapping[str, Any]
 
@@ -380,5 +381,4 @@ def error_of(data: bytes | None) -> dict[str, Any]:
 def error_text(data: bytes | None) -> str:
     """Format a stored error in one line."""
     error = error_of(data)
-    text = f"{error.get('type', 'an error')}: {error.get('message', '')}".rstrip(": ")
-    return " ".join(text.split())
+    return " ".join(cause_first(error, raised_at(error["facts"]), "an error").split())

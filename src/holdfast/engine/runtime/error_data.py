@@ -14,17 +14,23 @@ from holdfast.core.stored_json import object_of
 from holdfast.core.text import readable
 from holdfast.errors import (
     ChildFailed,
+    Fail,
     HoldfastError,
+    Retry,
     RunCancelled,
     RunExpired,
     RunFailed,
     RunStuck,
     StepFailed,
+    TooManyFailures,
 )
-from holdfast.errors.base import safe_repr
+from holdfast.errors.base import raised_of, safe_repr, text_of
 
 LONGEST = 8000
 """Characters of a traceback that are kept, from its end."""
+
+DEEPEST = 100
+"""Exceptions of a chain that are looked at: user code may have tied one into a circle."""
 
 _RAISED: Mapping[Status, type[RunFailed]] = {
     Status.CANCELLED: RunCancelled,
@@ -45,21 +51,62 @@ def error_data(error: BaseException, **facts: object) -> bytes:
     if isinstance(error, StepFailed | ChildFailed) and "type" in kept:
         kind = str(kept.pop("type"))
         message = str(kept.pop("message", ""))
+        kept.pop("cause", None)
     if isinstance(error, ChildFailed):
         child = kept.pop("run", None)
         kept.setdefault("origin", child)
         kept.pop("workflow", None)
-    text = "".join(traceback.format_exception(error))[-LONGEST:]
     info = ErrorInfo(
         kind,
         message,
-        text,
+        _traceback(error),
         {name: _plain(value) for name, value in kept.items()},
+        _cause(error),
     )
     try:
         return msgspec.json.encode(info)
     except UnicodeEncodeError:  # surrogates, for example from the name of a file
         return msgspec.json.encode(_legible(msgspec.to_builtins(info)))
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the traceback of an exception. The error of a step or of a child has the traceback of
+    the code that raised the exception: ours would only show where it was passed on."""
+    if isinstance(error, StepFailed | ChildFailed) and error.traceback:
+        return error.traceback
+    return "".join(traceback.format_exception(error))[-LONGEST:]
+
+
+def _cause(error: BaseException) -> str | None:
+    """Return the exception at the bottom of a chain of ``raise ... from``, as its type and its
+    message; None if that is *error* itself.
+
+    The chain ends at an error that Holdfast raises to explain another one, such as BadOption."""
+    bottom = error
+    for _ in range(DEEPEST):
+        below = _below(bottom)
+        if below is None:
+            break
+        bottom = below
+    facts: Mapping[str, object] = {}
+    if isinstance(bottom, StepFailed | ChildFailed):
+        facts = bottom.facts
+    cause = text_of(facts, "cause")
+    if bottom is error:
+        return cause or None
+    return (
+        cause
+        or raised_of(facts)
+        or raised_of({"type": type(bottom).__name__, "message": _message(bottom)})
+    )
+
+
+def _below(error: BaseException) -> BaseException | None:
+    if isinstance(error, HoldfastError) and not isinstance(error, Fail | Retry | TooManyFailures):
+        return None
+    if isinstance(error, BaseExceptionGroup):  # an asyncio.TaskGroup raises one
+        return error.exceptions[0]
+    return error.__cause__
 
 
 def _message(error: BaseException) -> str:
@@ -107,6 +154,8 @@ def error_from_data(run: RunRecord) -> RunFailed:
         info = object_of(run.error, f"the error of run {run.id}")
         facts |= {"type": info.get("type"), "message": info.get("message")}
         facts |= _place(info.get("facts"))
+        if info.get("cause") is not None:
+            facts["cause"] = info["cause"]
         raised = _RAISED.get(run.status, RunFailed)(**facts)
         raised.facts["error"] = info
         return raised

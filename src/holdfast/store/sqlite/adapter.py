@@ -70,7 +70,7 @@ from holdfast.store.sqlite.connection import (
     WriteLockBusy,
     translate,
 )
-from holdfast.store.sqlite.dialect import SQL, as_list, large_of, numbered, without_large
+from holdfast.store.sqlite.dialect import SQL, as_list, large_of, positional, without_large
 from holdfast.store.sqlite.file_check import OpenFiles
 from holdfast.store.sqlite.liveness import liveness_locks_of
 from holdfast.store.sqlite.reader import DIALECT, SqliteReader, SqliteSnapshot
@@ -124,21 +124,21 @@ class SqliteTransaction:
         self.new_routes: dict[Route, int] = {}
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        sql, in_order = numbered(query)
+        sql, in_order = positional(query)
         return checked(sql, self._db.rows(sql, in_order(values)), values)
 
     def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
-        sql, in_order = numbered(query)
+        sql, in_order = positional(query)
         return sound_rows(sql, self._db.rows(sql, in_order(values)), values)
 
     def change(self, query: str, **values: object) -> int:
-        sql, in_order = numbered(query)
+        sql, in_order = positional(query)
         return self._db.change(sql, in_order(values))
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         if not values:
             return 0
-        sql, in_order = numbered(query)
+        sql, in_order = positional(query)
         return self._db.many(sql, map(in_order, values))
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
@@ -293,7 +293,7 @@ class SqliteDatabase:
         A statement outside a transaction is a transaction by itself.
         """
         now = self._now()
-        sql, in_order = numbered("append_guarded")
+        sql, in_order = positional("append_guarded")
         values = in_order(guarded_row(op, op.events[0], now))
         try:
             written = self._db.change(sql, values)

@@ -22,17 +22,21 @@ def spelled(sql: str) -> str:
     return sql_files.in_dialect(sql, "sqlite").replace("holdfast.", "holdfast_")
 
 
+_PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
+
 SQL = {name: spelled(text) for name, text in sql_files.load("sqlite").items()}
 LAWS = {name: spelled(text) for name, text in sql_files.laws().items()}
 
 
 @cache
-def numbered(name: str) -> tuple[str, Callable[[Any], Any]]:
-    """Return a query with numbered parameters, and a function that orders values for it. That saves
-    SQLite the lookup of each name for each row."""
+def positional(name: str) -> tuple[str, Callable[[Any], Any]]:
+    """Return a query with parameters by position, and a function that orders values for it. That
+    saves SQLite the lookup of each name for each row.
+
+    A parameter that occurs twice has two positions: some versions of Python warn of ``?1``."""
     text = SQL[name]
-    names = sql_files.parameters(text)
-    sql = re.sub(r"(?<!:):([a-z_][a-z0-9_]*)", lambda match: f"?{names.index(match[1]) + 1}", text)
+    names = _PARAMETER.findall(text)
+    sql = _PARAMETER.sub("?", text)
     if len(names) > 1:
         return sql, itemgetter(*names)
     return sql, lambda row: tuple(row[name] for name in names)

@@ -1,4 +1,4 @@
-"""Open a SQLite file for writing: settings, numbered forward migrations with checksums, and
+"""Open a SQLite file for writing: settings, positional forward migrations with checksums, and
 refusals."""
 
 from __future__ import annotations
