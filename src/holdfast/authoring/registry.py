@@ -1,13 +1,19 @@
 """The registry of the definitions that this process knows, of every kind, by name.
 
-A front end registers each definition together with its source. Two sources may define workflows of
-the same name, as test modules do. Such a name is ambiguous: a lookup by name finds neither of them,
-but a caller that has the definition itself can start it.
+A front end registers each definition together with its source. If two sources define workflows of
+the same name, the worker of the process refuses to start: runs are stored by name, so it could
+execute the one with the code of the other.
+
+A test process is the exception, because pytest imports test modules that never run together. There
+such a name is ambiguous: a lookup by name finds neither of them, but a caller that has the
+definition itself can start it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.core.program import Definition
@@ -21,6 +27,8 @@ class DefinitionSource(NamedTuple):
     line: int
     name: str
     """Unique within the file; a local function has ``<locals>`` in it."""
+    module: str = ""
+    """The name of the module, as it was loaded."""
 
     @property
     def is_local(self) -> bool:
@@ -35,6 +43,9 @@ class _Registration(NamedTuple):
     definition: Definition
     source: DefinitionSource
 
+
+PYTEST_PLUGIN = "holdfast.testing.plugin"
+"""The module that pytest loads at its start, if Holdfast is installed."""
 
 _registered: dict[str, list[_Registration]] = {}
 """All definitions by name. It is replaced, never changed, because other threads may be reading."""
@@ -87,6 +98,41 @@ def check_name(name: str) -> None:
         raise WorkflowExists(name=name, first=str(first.source), second=str(second.source))
 
 
+def require_unique(name: str | None = None) -> None:
+    """Raise WorkflowExists if several definitions have this name, or any name if None is given;
+    never in a test process."""
+    if PYTEST_PLUGIN in sys.modules:
+        return
+    for checked in ambiguous() if name is None else (name,):
+        check_name(checked)
+
+
+def place_of(definition: Definition) -> str:
+    """Return the place that defines a workflow; its description if that is not registered."""
+    for registration in _registered.get(definition.name, ()):
+        if registration.definition is definition:
+            return str(registration.source)
+    return repr(definition)
+
+
+def by_name(workflows: Iterable[Definition]) -> dict[str, Definition]:
+    """Return workflows by name. Raises WorkflowExists if two of them have the same name."""
+    by_name: dict[str, Definition] = {}
+    for workflow in workflows:
+        other = by_name.setdefault(workflow.name, workflow)
+        if _without_options(other) is not _without_options(workflow):
+            raise WorkflowExists(
+                name=workflow.name,
+                first=place_of(other),
+                second=place_of(workflow),
+            )
+    return by_name
+
+
+def _without_options(workflow: Definition) -> object:
+    return getattr(workflow, "workflow", workflow)
+
+
 def ambiguous() -> dict[str, list[str]]:
     """Return each name that several definitions have, with the places that define them."""
     return {
@@ -100,6 +146,13 @@ def _is_replaced(old: DefinitionSource, new: DefinitionSource) -> bool:
     """Return whether *new* is a later definition of *old*.
 
     A module may be loaded twice, as ``__main__`` and by its name, so file and name are compared;
-    two functions of one module are different workflows.
+    two functions of one module are different workflows. In a notebook each version of a cell has a
+    file of its own, but all of them are ``__main__``.
     """
-    return old.is_local or (old.file == new.file and old.name == new.name)
+    if old.is_local:
+        return True
+    if old.name != new.name:
+        return False
+    if old.module == new.module == "__main__":
+        return True
+    return os.path.realpath(old.file) == os.path.realpath(new.file)

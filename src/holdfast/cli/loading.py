@@ -161,3 +161,8 @@ def _is_machinery(filename: str) -> bool:
 def known_workflows() -> Mapping[str, Definition]:
     """Return the workflows that this process has imported, by name."""
     return registry.unique_definitions()
+
+
+def require_unique_names() -> None:
+    """Raise WorkflowExists if two of the imported workflows have the same name."""
+    registry.require_unique()

@@ -47,6 +47,7 @@ COMMANDS = {
     "workers": "workers",
     "events": "events",
     "db": "db",
+    "check": "check",
     "bench": "bench",
     "doctor": "doctor",
 }

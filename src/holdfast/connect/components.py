@@ -106,7 +106,7 @@ class EngineOptions:
         self.workflows: dict[str, Definition] | None = None
         if workflows is not None:
             checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
-            self.workflows = {workflow.name: workflow for workflow in checked}
+            self.workflows = registry.by_name(checked)
         self.settings: WorkerSettings = settings_from(
             {**options, "namespace": checked_text("namespace", namespace)}
         )
@@ -306,21 +306,21 @@ class Components:
             registry.check_name(workflow)
 
     def learn(self, workflow: Any) -> None:
-        """Register a workflow, in place of another definition with the same name."""
+        """Register a workflow, in place of another one of that name. Raises WorkflowExists."""
         name = getattr(workflow, "name", None)
         if name is not None and self.definitions().get(name) is not workflow:
+            if self._workflows is None:
+                registry.require_unique(name)  # the other module may have been imported since then
             self._started[name] = workflow
 
     def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
         """Create the worker of this engine, not yet started. Async user code runs on
-        *program_loop*, if that is given."""
+        *program_loop*, if that is given. Raises WorkflowExists if the process defines several
+        workflows of one name, and the engine was given none."""
         if self._workflows is None:
+            registry.require_unique()
             for name, places in registry.ambiguous().items():
-                log.info(
-                    "workflow %s is defined more than once and not served by its name: %s",
-                    name,
-                    ", ".join(places),
-                )
+                log.info("workflow %s is not served by its name: %s", name, ", ".join(places))
         self.worker = Worker(
             self.store,
             self.writer,

@@ -7,7 +7,7 @@ here are replaced by a text that says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -17,12 +17,15 @@ import msgspec
 from holdfast.connect import run_views
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.components import Components
+from holdfast.connect.dry_replay import DryReplay
 from holdfast.connect.open_store import file_of, open_store
 from holdfast.core import associated_data
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.codec import Codec, JsonCodec
+from holdfast.core.duration import Duration
 from holdfast.core.events import EventKind
 from holdfast.core.gates.model import GateStatus
+from holdfast.core.program import Definition
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import Progress
@@ -89,6 +92,10 @@ class OpenDatabase:
         self._parts: Components = engine._calls.open()
         self._store: Store = self._parts.store
         self._sealer: PayloadSealer = self._parts.sealer
+
+    def dry_replay(self, definitions: Mapping[str, Definition], *, limit: Duration) -> DryReplay:
+        """Return a dry replay of the runs of this database with the code of *definitions*."""
+        return DryReplay(self._parts, definitions, namespace=self.namespace, limit=limit)
 
     @property
     def now(self) -> datetime:

@@ -20,6 +20,8 @@ _SERVER = re.compile(
 """Matches misspelt server URLs and keywords of libpq. Taken as a path, such a text would create a
 file whose name contains the password."""
 
+_SQLITE_HEADER = b"SQLite format 3\0"
+
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -99,6 +101,15 @@ def file_of(url: str | os.PathLike[str]) -> str | None:
             why="this looks like the address of a server: write postgresql://user:password@host/name",
         )
     return _sqlite_path(text)
+
+
+def is_database_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether *path* is a file that begins as a SQLite database does."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
+    except OSError:
+        return False
 
 
 def _scheme(text: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -28,7 +28,7 @@ from holdfast.core.schedules.model import ScheduleDeclaration
 from holdfast.core.signature import Signature
 from holdfast.core.step_info import current_step
 from holdfast.core.streams.model import OutputSink
-from holdfast.errors import NotInWorkflow
+from holdfast.errors import Diverged, NotInWorkflow
 
 
 class ProgramContext(Protocol):
@@ -96,7 +96,8 @@ class OfflineContext:
         return None
 
     def wait_token(self, wait_id: str, key_id: str) -> str:
-        raise NotInWorkflow(call="token", wait=wait_id)
+        """Return a text in place of the token: no key signs anything outside an engine."""
+        return f"{wait_id}.{key_id}.offline"
 
     def lease_is_certain(self) -> bool:
         return False
@@ -130,6 +131,15 @@ class Program(Protocol):
     def close(self) -> None:
         """Release the memory of the program. Nothing is recorded; the run can continue
         elsewhere."""
+
+
+@runtime_checkable
+class ForesightedProgram(Protocol):
+    """A program that can tell after ``begin`` that it will diverge, before it comes to that point.
+    A dry replay asks for it; the engine does not."""
+
+    def foreseen_divergence(self) -> Diverged | None:
+        """Return the divergence that is certain once the program continues; None if none is."""
 
 
 class StepRecord(msgspec.Struct, frozen=True):

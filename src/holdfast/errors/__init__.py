@@ -10,6 +10,7 @@ HoldfastError
 │   ├── NotInWorkflow          called outside a running workflow
 │   ├── UnknownWorkflow        this process knows no such workflow
 │   ├── WorkflowExists         two workflows have the same name
+│   ├── NotCheckable           `holdfast check` does not know this kind of file
 │   ├── NamespaceBound         the engine is bound to a namespace, and the request is outside it
 │   ├── RunNotFound            no such run
 │   ├── RunExists              the id or key belongs to a run with another input
@@ -241,6 +242,7 @@ from holdfast.errors.waits import WaitExpired as WaitExpired
 from holdfast.errors.waits import WaitNotFound as WaitNotFound
 from holdfast.errors.waits import WaitTimeout as WaitTimeout
 from holdfast.errors.workflows import Diverged as Diverged
+from holdfast.errors.workflows import NotCheckable as NotCheckable
 from holdfast.errors.workflows import NotInWorkflow as NotInWorkflow
 from holdfast.errors.workflows import UnknownWorkflow as UnknownWorkflow
 from holdfast.errors.workflows import WorkflowExists as WorkflowExists

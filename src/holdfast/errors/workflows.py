@@ -17,6 +17,11 @@ class WorkflowExists(UsageError):
     """Two workflows have the same name: give one of them name=... in its decorator."""
 
 
+class NotCheckable(UsageError):
+    """This is not a kind of definition that this version checks: name a Python file or module with
+    workflows, or a database file that `holdfast db export` has written."""
+
+
 class Diverged(HoldfastError):
     """The code no longer matches the recorded history: deploy code that matches, then resume the
     run."""

@@ -101,6 +101,11 @@ class Reader:
             self.report(damage)
         return sound, damaged
 
+    @property
+    def left_out(self) -> list[str]:
+        """The damaged rows that were left out so far, as texts."""
+        return sorted(self._reported)
+
     def report(self, damage: RowDamaged) -> None:
         """Log, once per row, that a damaged row is left out."""
         if str(damage) not in self._reported:

@@ -66,6 +66,11 @@ class View:
         self.flows: FlowQueries = FlowQueries(reader)
         self.keys: KeyQueries = KeyQueries(reader)
 
+    @property
+    def left_out(self) -> list[str]:
+        """The damaged rows that lists of this view have left out so far, as texts."""
+        return self._reader.left_out
+
 
 class Store(View):
     """All operations and queries on one database. The verbs of the database are its own."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.testing.clock import VirtualClock
     from holdfast.testing.crash import BrokenPromise, CrashReport, crash_everywhere
+    from holdfast.testing.dry_replay import DoesNotFit, replay
     from holdfast.testing.engine_internals import internals
     from holdfast.testing.idle import NotIdle
     from holdfast.testing.lab import Lab, NeverEnds
@@ -19,23 +20,27 @@ if TYPE_CHECKING:
 _HOMES = {
     "BrokenPromise": "crash",
     "CrashReport": "crash",
+    "DoesNotFit": "dry_replay",
     "Lab": "lab",
     "NeverEnds": "lab",
     "NotIdle": "idle",
     "VirtualClock": "clock",
     "crash_everywhere": "crash",
     "internals": "engine_internals",
+    "replay": "dry_replay",
 }
 
 __all__ = [
     "BrokenPromise",
     "CrashReport",
+    "DoesNotFit",
     "Lab",
     "NeverEnds",
     "NotIdle",
     "VirtualClock",
     "crash_everywhere",
     "internals",
+    "replay",
 ]
 
 

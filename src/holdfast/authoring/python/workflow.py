@@ -156,8 +156,10 @@ def source_of(fn: Callable[..., Any]) -> DefinitionSource:
     """Return the place that defines a function."""
     code = getattr(fn, "__code__", None)
     if code is None:
-        return DefinitionSource(fn.__module__, 0, fn.__qualname__)
-    return DefinitionSource(code.co_filename, code.co_firstlineno, fn.__qualname__)
+        return DefinitionSource(fn.__module__, 0, fn.__qualname__, fn.__module__)
+    return DefinitionSource(
+        code.co_filename, code.co_firstlineno, fn.__qualname__, fn.__module__ or ""
+    )
 
 
 @overload

@@ -154,6 +154,23 @@ class ReplayProgram(ABC):
             await self._process(event)
         return self._take_commands()
 
+    def foreseen_divergence(self) -> Diverged | None:
+        """Return the divergence of code that waits, if it can no longer ask for a recorded outcome.
+
+        The engine need not know yet: until the code asks for something new, nothing is done that
+        does not fit.
+        """
+        required = [
+            event for event in self._leftovers.required() if event.role != EventRole.COMPENSATION
+        ]
+        if not required or not self._pending:
+            return None
+        unreachable = self._source.find_unreachable(self._live_frames(), required)
+        if unreachable is not None:
+            command, waiter = next(iter(self._pending.values()))
+            self._diverge(unreachable, command, waiter)
+        return self._divergence
+
     def close(self) -> None:
         """Leave memory; nothing is recorded."""
         self.closing = True

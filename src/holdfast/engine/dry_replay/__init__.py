@@ -1,0 +1,1 @@
+"""Dry replay: run the code of definitions against recorded histories, and do nothing else."""
