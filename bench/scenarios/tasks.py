@@ -111,7 +111,7 @@ def holdfast_holder(place: Place) -> None:
             say("suspended")
             (lease,) = leases.claim(wait="60s")
             now = time.monotonic()
-            check([signal.payload for signal in lease.signals], [str(number).encode()])
+            check([signal.payload for signal in lease.signals], [number])
             say(f"resumed {now}")
         lease.complete()
 

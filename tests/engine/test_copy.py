@@ -313,7 +313,7 @@ def test_what_a_dead_worker_held_goes_on_there(places):
     with closing(open_store(source)) as store:
         (session,) = store.runs.sessions()
         wait_until(
-            lambda: store.is_alive(session) is False
+            lambda: store.liveness.is_alive(session) is False
         )  # a server takes a moment to see that somebody is gone
 
     moved = copy(source, target)

@@ -103,7 +103,7 @@ def die(engine):
     async def vanish():
         for job in worker._jobs:
             job.cancel()
-        worker.store.release_liveness(worker.session.slot)
+        worker.store.liveness.release(worker.session.slot)
 
     import asyncio
 

@@ -51,18 +51,18 @@ class TestLostLocks:
     def test_a_live_process_is_not_dead_and_restores_its_lock(self, store, path, how, locks):
         with processes(locks, path, "sqlite3", 1, how) as (process,):
             session = only_session(store)
-            assert store.is_alive(session) is not False
+            assert store.liveness.is_alive(session) is not False
 
             assert go_on(process) is True
 
-            assert store.is_alive(session) is True
+            assert store.liveness.is_alive(session) is True
 
     def test_a_killed_process_is_dead_at_once(self, store, path, how, locks):
         with processes(locks, path, "sqlite3", 1, how) as (process,):
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-            assert store.is_alive(only_session(store)) is False
+            assert store.liveness.is_alive(only_session(store)) is False
 
 
 def test_a_zombie_is_dead(store, path):
@@ -72,48 +72,48 @@ def test_a_zombie_is_dead(store, path):
             os.P_PID, process.pid, os.WEXITED | os.WNOWAIT
         )  # it is dead, and its parent has not asked
 
-        assert store.is_alive(only_session(store)) is False
+        assert store.liveness.is_alive(only_session(store)) is False
 
 
 def test_a_forked_child_does_not_keep_the_lock_of_its_parent(store, path):
     with processes("lose", path, "sqlite3", 1, "fork") as (process,):
         session = only_session(store)
-        assert store.is_alive(session) is True
+        assert store.liveness.is_alive(session) is True
 
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-        assert store.is_alive(session) is False
+        assert store.liveness.is_alive(session) is False
 
 
 def test_two_engines_of_one_process_keep_their_slots_when_the_file_is_deleted(store, path):
     with processes("live", path, "sqlite3", 1):
-        one, two = store.acquire_liveness(), store.acquire_liveness()
+        one, two = store.liveness.acquire(), store.liveness.acquire()
         os.remove(f"{path}-sessions")
 
-        assert store.keep_liveness(one) is True
+        assert store.liveness.keep(one) is True
 
         other = liveness.LivenessLocks(f"{os.path.realpath(path)}-sessions")
         assert [other.is_alive(slot, os.getpid()) for slot in (one, two)] == [True, True]
-        store.release_liveness(one)
+        store.liveness.release(one)
         assert [other.is_alive(slot, os.getpid()) for slot in (one, two)] == [False, True]
-        store.release_liveness(two)
+        store.liveness.release(two)
 
 
 def test_a_folder_that_cannot_be_written_leaves_the_heartbeat(store, path):
-    slot = store.acquire_liveness()
+    slot = store.liveness.acquire()
     file = f"{path}-sessions"
     os.remove(file)
     os.mkdir(file)
 
-    assert store.keep_liveness(slot) is False
+    assert store.liveness.keep(slot) is False
     os.rmdir(file)
-    assert store.keep_liveness(slot) is True
-    store.release_liveness(slot)
+    assert store.liveness.keep(slot) is True
+    store.liveness.release(slot)
 
 
 def test_the_sessions_file_is_for_its_owner_alone(store, path):
-    slot = store.acquire_liveness()
+    slot = store.liveness.acquire()
 
     assert os.stat(f"{path}-sessions").st_mode & 0o777 == 0o600
-    store.release_liveness(slot)
+    store.liveness.release(slot)

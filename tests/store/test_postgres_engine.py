@@ -162,11 +162,11 @@ def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_
     with Engine(url, workflows=[patient]) as engine, closing(Store(PostgresDatabase(url))) as other:
         (session,) = internals(engine).store.runs.sessions()
         listener = internals(engine).store.database._notifier
-        assert other.is_alive(session) is True
+        assert other.liveness.is_alive(session) is True
         postgres_server.execute(f"SELECT pg_terminate_backend({listener._db.pid}, 5000)")
 
-        seen = [other.is_alive(session)]
-        wait_until(lambda: seen.append(other.is_alive(session)) or seen[-1])
+        seen = [other.liveness.is_alive(session)]
+        wait_until(lambda: seen.append(other.liveness.is_alive(session)) or seen[-1])
         assert False not in seen
         assert internals(engine).store.runs.sessions() == [session]
 

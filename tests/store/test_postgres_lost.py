@@ -18,7 +18,7 @@ from holdfast.store.database import Started
 from holdfast.store.graphs.operations import ResolvedGraphs, StagedGraph
 from holdfast.store.liveness import session_is_dead
 from holdfast.store.postgres import PostgresDatabase, reader
-from holdfast.store.postgres import adapter as postgres_store
+from holdfast.store.postgres import liveness as postgres_liveness
 from holdfast.store.runs.operations import (
     Advanced,
     Body,
@@ -317,38 +317,38 @@ class TestKilled:
         wait_until(store.changed)
 
     def test_who_was_alive_is_alive(self, store, other, postgres_server):
-        slot = store.acquire_liveness()
+        slot = store.liveness.acquire()
         watched = session(other, slot=slot)
-        assert other.is_alive(watched) is True
+        assert other.liveness.is_alive(watched) is True
         kill(postgres_server, store.database._notifier._db.pid)
 
-        assert other.is_alive(watched) is not False
-        wait_until(lambda: other.is_alive(watched))
-        store.release_liveness(slot)
-        wait_until(lambda: other.is_alive(watched) is False)
+        assert other.liveness.is_alive(watched) is not False
+        wait_until(lambda: other.liveness.is_alive(watched))
+        store.liveness.release(slot)
+        wait_until(lambda: other.liveness.is_alive(watched) is False)
 
     def test_who_beats_without_a_lock_is_alive(self, store):
         silent = session(store, slot=4711)  # locked by no connection
-        wait_until(lambda: store.is_alive(silent) is False)
+        wait_until(lambda: store.liveness.is_alive(silent) is False)
 
         beating = msgspec.structs.replace(silent, beat_at=silent.beat_at + 1)
 
-        assert store.is_alive(beating) is None
-        wait_until(lambda: store.is_alive(beating) is False)
+        assert store.liveness.is_alive(beating) is None
+        wait_until(lambda: store.liveness.is_alive(beating) is False)
 
     def test_a_lock_that_is_missing_after_the_server_was_lost_shows_no_death(
         self, other, postgres_server, monkeypatch
     ):
         absent = session(other, slot=4711)  # locked by no connection
-        assert other.is_alive(absent) is None
+        assert other.liveness.is_alive(absent) is None
         for idle in other.database._reader.idle:
             kill(postgres_server, idle.pid)
-        monkeypatch.setattr(postgres_store, "GRACE", 0.0)
-        monkeypatch.setattr(postgres_store, "SEEN", -1.0)
+        monkeypatch.setattr(postgres_liveness, "GRACE", 0.0)
+        monkeypatch.setattr(postgres_liveness, "SEEN", -1.0)
 
-        assert other.is_alive(absent) is None
-        monkeypatch.setattr(postgres_store, "RETURN", 0.0)
-        wait_until(lambda: other.is_alive(absent) is False)
+        assert other.liveness.is_alive(absent) is None
+        monkeypatch.setattr(postgres_liveness, "RETURN", 0.0)
+        wait_until(lambda: other.liveness.is_alive(absent) is False)
 
     def test_a_heartbeat_that_is_overdue_after_the_server_was_lost_shows_no_death(
         self, other, postgres_server, monkeypatch
@@ -363,21 +363,21 @@ class TestKilled:
 
         assert not session_is_dead(other, late, other.now())
         assert session_is_dead(other, holder, other.now()), "leases end at their time"
-        monkeypatch.setattr(postgres_store, "GRACE", 0.0)
-        monkeypatch.setattr(postgres_store, "RETURN", 0.0)
+        monkeypatch.setattr(postgres_liveness, "GRACE", 0.0)
+        monkeypatch.setattr(postgres_liveness, "RETURN", 0.0)
         assert session_is_dead(other, late, other.now())
 
     def test_a_lost_lock_is_taken_again(self, store, other):
-        slot = store.acquire_liveness()
+        slot = store.liveness.acquire()
         watched = session(other, slot=slot)
         notifier = store.database._notifier
         notifier._run_job(lambda db: notifier._unlock(db, slot), 10.0)
 
-        wait_until(lambda: store.keep_liveness(slot))
+        wait_until(lambda: store.liveness.keep(slot))
 
-        wait_until(lambda: other.is_alive(watched))
-        store.release_liveness(slot)
-        wait_until(lambda: other.is_alive(watched) is False)
+        wait_until(lambda: other.liveness.is_alive(watched))
+        store.liveness.release(slot)
+        wait_until(lambda: other.liveness.is_alive(watched) is False)
 
 
 class TestRestarted:

@@ -92,7 +92,7 @@ class TestMakingItReady:
 
         with furnished(role) as store:
             assert store.info()["schema"] == MIGRATIONS[-1][0]
-            assert store.acquire_liveness() >= 0
+            assert store.liveness.acquire() >= 0
 
     def test_a_schema_that_was_made_for_it_suffices(self, role, postgres_server):
         postgres_server.execute(

@@ -406,7 +406,7 @@ class TestListening:
             store.database._notifier._run_job(lambda db: given_up.wait(60), 0.01)
             given_up.set()
 
-            assert store.acquire_liveness() >= 0
+            assert store.liveness.acquire() >= 0
 
     def test_one_that_hears_nothing_looks_now_and_then(self, url, monkeypatch):
         monkeypatch.setattr(notifier, "LOOK_EVERY", 0.02)
@@ -490,7 +490,7 @@ class TestForking:
 
             assert start(store, "after").created
             assert {run.id for run in store.runs.find(RunFilter())} == {"before", "after", "child"}
-            assert store.acquire_liveness() >= 0
+            assert store.liveness.acquire() >= 0
 
     def in_the_child(self, store, url):
         try:
@@ -624,8 +624,8 @@ class TestBehindAPooler(
         monkeypatch.setattr(connection.Connection, "_configure", meet_a_pooler)
 
     def test_who_lives_is_known_by_its_heartbeat_alone(self, store):
-        assert store.acquire_liveness() == -1
-        assert store.is_alive(session(store)) is None
+        assert store.liveness.acquire() == -1
+        assert store.liveness.is_alive(session(store)) is None
 
     def test_many_routes(self, store):
         for number in range(3):

@@ -1,4 +1,7 @@
-"""Requests that start runs: one, many, or one that absorbs further starts of its key."""
+"""Requests that start a run, many runs, or a debounced run.
+
+A debounced run takes in the further starts of its key until it begins.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ class StartService:
     def _debounce(
         self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions
     ) -> StartRequest:
-        """Start a run that absorbs further starts of its key until it begins."""
+        """Start a debounced run: it takes in the further starts of its key until it begins."""
         debounce = debounce_options(options)
         if debounce.size is not None:
             if len(args) != 1 or kwargs:

@@ -123,7 +123,7 @@ def look_at_workers(store: Store, only: str | None = None) -> list[WorkerFacts]:
 
 
 def _worker(store: Store, session: Session, now: int) -> WorkerFacts:
-    life = life_of(session, process=store.is_alive(session), now=now)
+    life = life_of(session, process=store.liveness.is_alive(session), now=now)
     return WorkerFacts(session=session, offer=offer_of(session), life=life)
 
 

@@ -242,6 +242,27 @@ class RowSource(Protocol):
         name."""
 
 
+class ProcessLiveness(Protocol):
+    """Shows which processes are alive. Each worker holds a slot, which its death releases."""
+
+    def is_alive(self, session: Session) -> bool | None:
+        """Return whether the process of a session is alive; None if that cannot be determined."""
+
+    def was_away(self) -> bool:
+        """Return whether the database was unreachable until a moment ago, so that heartbeats of
+        live processes may be overdue."""
+
+    def acquire(self) -> int:
+        """Take a slot by which other processes can see that this process is alive."""
+
+    def keep(self, slot: int) -> bool:
+        """Take the slot again if it was lost. Return whether other processes can see by it that
+        this process is alive; while they cannot, the worker sends heartbeats more often. Cheap."""
+
+    def release(self, slot: int) -> None:
+        """Release the slot."""
+
+
 class Database(RowSource, Protocol):
     """A database that holds runs."""
 
@@ -253,6 +274,10 @@ class Database(RowSource, Protocol):
     def overlaps_commits(self) -> bool:
         """Whether a commit mostly waits for I/O outside this process, so that Python can do other
         work meanwhile."""
+
+    @property
+    def liveness(self) -> ProcessLiveness:
+        """The slots by which processes see each other."""
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
         """Apply all operations in one transaction, and return one answer per operation: its result,
@@ -284,23 +309,6 @@ class Database(RowSource, Protocol):
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
         """Create runs in the caller's open transaction on the same database. Raises what StartRuns
         raises."""
-
-    def is_alive(self, session: Session) -> bool | None:
-        """Return whether the process of a session is alive; None if that cannot be determined."""
-
-    def was_away(self) -> bool:
-        """Return whether the database was unreachable until a moment ago, so that heartbeats of
-        live processes may be overdue."""
-
-    def acquire_liveness(self) -> int:
-        """Take a slot by which other processes can see that this process is alive."""
-
-    def keep_liveness(self, slot: int) -> bool:
-        """Take the slot again if it was lost. Return whether other processes can see by it that
-        this process is alive; while they cannot, the worker sends heartbeats more often. Cheap."""
-
-    def release_liveness(self, slot: int) -> None:
-        """Release the slot."""
 
     def keep_routes(self, numbers: Collection[int]) -> None:
         """Forget the cached numbers of routes that are not among *numbers*: their rows are gone, so

@@ -8,7 +8,7 @@ from holdfast.store.store import Store
 
 def session_is_dead(store: Store, session: Session, now: int) -> bool:
     """Return whether the process of a session is gone, or its heartbeat has stopped."""
-    return store.is_alive(session) is False or heartbeat_is_overdue(store, session, now)
+    return store.liveness.is_alive(session) is False or heartbeat_is_overdue(store, session, now)
 
 
 def heartbeat_is_overdue(store: Store, session: Session, now: int) -> bool:
@@ -17,4 +17,4 @@ def heartbeat_is_overdue(store: Store, session: Session, now: int) -> bool:
     at their time."""
     if session.expires_at >= now:
         return False
-    return session.pid == 0 or not store.was_away()
+    return session.pid == 0 or not store.liveness.was_away()

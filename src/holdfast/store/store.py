@@ -12,12 +12,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.core.runs import NewRun
-from holdfast.core.sessions import Session
 from holdfast.store import check
 from holdfast.store.budgets.queries import BudgetQueries
 from holdfast.store.clock import Clock
 from holdfast.store.damage import DamageQueries
-from holdfast.store.database import CheckProgress, Database, Hints, Operation, RowSource, Started
+from holdfast.store.database import (
+    CheckProgress,
+    Database,
+    Hints,
+    Operation,
+    ProcessLiveness,
+    RowSource,
+    Started,
+)
 from holdfast.store.flows.queries import FlowQueries
 from holdfast.store.gates.queries import GateQueries
 from holdfast.store.graphs.queries import GraphQueries
@@ -80,17 +87,13 @@ class Store(View):
         self.database: Database = database
         self.url: str = database.url
         self.overlaps_commits: bool = database.overlaps_commits
+        self.liveness: ProcessLiveness = database.liveness
         # Bound methods of the database: a wrapper would cost the hot path a call per commit.
         self.apply: Callable[[Sequence[Operation]], list[Any]] = database.apply
         self.hints: Callable[[], Hints] = database.hints
         self.changed: Callable[[], bool] = database.changed
         self.listen: Callable[[str, Callable[[str | None], None]], bool] = database.listen
         self.start_within: Callable[[Any, Sequence[NewRun]], list[Started]] = database.start_within
-        self.is_alive: Callable[[Session], bool | None] = database.is_alive
-        self.was_away: Callable[[], bool] = database.was_away
-        self.acquire_liveness: Callable[[], int] = database.acquire_liveness
-        self.keep_liveness: Callable[[int], bool] = database.keep_liveness
-        self.release_liveness: Callable[[int], None] = database.release_liveness
         self.info: Callable[[], dict[str, object]] = database.info
         self.close: Callable[[], None] = database.close
 

@@ -28,7 +28,7 @@ AFTER = "after"
 ZOMBIE = "zombie"
 
 _OF_THE_DEAD = frozenset(
-    {"url", "close", "release_liveness", "hints", "now", "overlaps_commits", "database"}
+    {"url", "close", "liveness", "hints", "now", "overlaps_commits", "database"}
 )
 """The methods that work after the simulated death of the process: cleanup that an operating system
 would do."""

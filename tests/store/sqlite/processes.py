@@ -93,7 +93,7 @@ def hammer(store: SqliteDatabase) -> None:
 
 def live(store: SqliteDatabase) -> None:
     """Hold a slot and a run until a line is read or the process is killed."""
-    session = open_session(store, store.acquire_liveness())
+    session = open_session(store, store.liveness.acquire())
     store.apply([StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
     say(session.id)
     sys.stdin.readline()
@@ -104,7 +104,7 @@ def lose(store: SqliteDatabase, how: str) -> None:
 
     When a line is read, restore the slot and write whether that succeeded; end at the next line.
     """
-    slot = store.acquire_liveness()
+    slot = store.liveness.acquire()
     open_session(store, slot)
     path = store.database.path + "-sessions"
     {
@@ -116,7 +116,7 @@ def lose(store: SqliteDatabase, how: str) -> None:
     }[how](path)
     say("lost")
     sys.stdin.readline()
-    say(store.keep_liveness(slot))
+    say(store.liveness.keep(slot))
     sys.stdin.readline()
 
 

@@ -128,24 +128,24 @@ class TestProcesses:
     def test_a_killed_process_is_noticed_at_once(self, store, path, driver):
         with processes("live", path, driver, 1) as (process,):
             (session,) = store.runs.sessions()
-            assert (session.id, store.is_alive(session)) == (process.said, True)
+            assert (session.id, store.liveness.is_alive(session)) == (process.said, True)
 
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-            assert store.is_alive(session) is False
+            assert store.liveness.is_alive(session) is False
 
     def test_a_process_of_another_host_cannot_be_seen(self, store):
-        (session,) = (open_session(store, slot=store.acquire_liveness()), store.runs.sessions())[1]
+        (session,) = (open_session(store, slot=store.liveness.acquire()), store.runs.sessions())[1]
 
-        assert store.is_alive(session) is None
+        assert store.liveness.is_alive(session) is None
 
     def test_nobody_gets_the_place_of_another(self, store, path, driver):
-        places = [store.acquire_liveness() for _ in range(50)]
+        places = [store.liveness.acquire() for _ in range(50)]
 
         assert len(set(places)) == 50
         for place in places:
-            store.release_liveness(place)
+            store.liveness.release(place)
 
     def test_threads_do_not_take_each_others_places(self, path):
         mine = liveness.LivenessLocks(str(path))
@@ -164,7 +164,7 @@ class TestProcesses:
     def test_a_system_without_locks_cannot_tell(self, store, monkeypatch):
         monkeypatch.setattr(liveness, "fcntl", None)
 
-        assert store.acquire_liveness() == -1
+        assert store.liveness.acquire() == -1
 
     def test_a_forked_child_opens_its_own(self, path, driver):
         with processes("fork", path, driver, 1, waits=False) as (process,):

@@ -20,6 +20,7 @@ from holdfast.core.commands import AwaitCondition, CreateWait
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import validation as condition_validation
 from holdfast.core.conditions.model import (
+    ON_TIMEOUT,
     AllOf,
     AnyOf,
     Condition,
@@ -35,8 +36,6 @@ from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitTimeout
 from holdfast.errors.base import safe_repr
 
 __all__ = ["Received", "Wait", "Waited", "all_of", "any_of", "count", "matching"]
-
-ON_TIMEOUT = tuple(choice.value for choice in OnTimeout)
 
 
 class Wait:

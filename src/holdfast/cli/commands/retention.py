@@ -74,7 +74,7 @@ def retention(ctx: click.Context) -> None:
     "--target",
     metavar="PART",
     help=(
-        "What is deleted: runs, or only their events or frames; default: runs. E.g. --target events"
+        "The data that the rule deletes: runs (the default), events or frames. E.g. --target events"
     ),
 )
 @click.option(

@@ -13,11 +13,11 @@ from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
 from holdfast.connect.blocking.lease import Lease
 from holdfast.connect.blocking.tasks import TaskWorker
 from holdfast.connect.open_database import OpenDatabase
+from holdfast.core.conditions.model import ON_TIMEOUT
 from holdfast.core.signature import GivenArguments
 from holdfast.core.streams.model import StreamMode
 from holdfast.core.streams.rules import null
 from holdfast.core.tasks.policy import FailureKind
-from holdfast.core.tasks.suspension import ON_TIMEOUT
 from holdfast.errors import HoldfastError
 from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
 from holdfast.views import tasks as views

@@ -72,6 +72,10 @@ class OnTimeout(StrEnum):
     ESCALATE = "escalate"
 
 
+ON_TIMEOUT = tuple(choice.value for choice in OnTimeout)
+"""The words that users write for ``OnTimeout``."""
+
+
 class SignalEffect(StrEnum):
     """The effect of a signal at its delivery."""
 

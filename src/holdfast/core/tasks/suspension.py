@@ -15,6 +15,7 @@ from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import model as condition_model
 from holdfast.core.conditions import validation as condition_validation
 from holdfast.core.conditions.model import (
+    ON_TIMEOUT,
     AllOf,
     AnyOf,
     Condition,
@@ -33,8 +34,6 @@ from holdfast.errors.base import safe_repr
 
 HORIZON = 366 * 86_400 * 1_000_000
 """The default limit of how far in the future a wait may end, in microseconds."""
-
-ON_TIMEOUT = tuple(choice.value for choice in OnTimeout)
 
 ENDS = {
     OnTimeout.FAIL: (Status.FAILED, EventKind.RUN_FAILED),

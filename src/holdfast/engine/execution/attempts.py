@@ -16,6 +16,7 @@ from holdfast.core.events import Event
 from holdfast.core.exits import as_exception
 from holdfast.core.step_info import StepInfo
 from holdfast.engine.execution.attempt_spending import AttemptSpending
+from holdfast.engine.execution.feeding import note_fed, right_to_feed
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.step_outcomes import completed, encode_result
 from holdfast.engine.execution.pending.steps import PendingStep
@@ -162,7 +163,7 @@ class RemoteAttempt:
     def _fed(self, event: Event, commands: list[Command], error: BaseException | None) -> None:
         run = self._execution
         self._let_go()
-        run.note_fed(event, commands, error, self._spending)
+        note_fed(run, event, commands, error, self._spending)
 
     def _end(self, value: Any, raised: BaseException | None) -> None:
         run = self._execution
@@ -246,7 +247,7 @@ def begin_remotely(run: Execution, step: PendingStep) -> asyncio.Task[None] | Re
     program_loop = context.program_loop
     assert program_loop is not None
     if context.session_is_certain():
-        remote = RemoteAttempt(run, step, program_loop, run.feed_ahead())
+        remote = RemoteAttempt(run, step, program_loop, right_to_feed(run))
         remote.post()
         return remote
     return context.eager_tasks.start(_begin_when_sure(run, step, program_loop))
@@ -258,7 +259,7 @@ async def _begin_when_sure(run: Execution, step: PendingStep, program_loop: Prog
     except EngineClosed:
         return
     if run.expects(step):
-        step.task = remote = RemoteAttempt(run, step, program_loop, run.feed_ahead())
+        step.task = remote = RemoteAttempt(run, step, program_loop, right_to_feed(run))
         remote.post()
 
 

@@ -29,7 +29,6 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.history import LoadedHistory
 from holdfast.core.program import Definition, Program
 from holdfast.core.runs import RunRecord
-from holdfast.core.tokens import SigningKey, wait_token
 from holdfast.core.waits import Signal
 from holdfast.engine.execution import commits, updates
 from holdfast.engine.execution.ahead import (
@@ -58,6 +57,7 @@ from holdfast.engine.execution.pending.base import PendingCommands
 from holdfast.engine.execution.pending.budgets import (
     block_step,
     record_spending,
+    repeat_attempt,
 )
 from holdfast.engine.execution.pending.children import start_more, unstarted_maps
 from holdfast.engine.execution.pending.graph_growth import is_large_growth
@@ -70,12 +70,13 @@ from holdfast.engine.execution.pending.steps import (
 from holdfast.engine.execution.program_context import ExecutionServices
 from holdfast.engine.execution.recording import record_progress
 from holdfast.engine.execution.signal_buffer import SignalBuffer
+from holdfast.engine.execution.signing_keys import SigningKeys
 from holdfast.engine.execution.spending_commits import commit_spending
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.group_commit import TEMPORARY
 from holdfast.engine.runtime.ids import offered_key
-from holdfast.engine.runtime.program_loop import FeedAhead, PlacedProgram
+from holdfast.engine.runtime.program_loop import FeedAhead
 from holdfast.errors import (
     EngineClosed,
     LeaseLost,
@@ -96,9 +97,6 @@ log = logging.getLogger("holdfast")
 NOTHING = LoadedHistory()
 """The history of a run that begins; it is never changed."""
 
-REPEAT_AFTER = 0.5
-"""Seconds after which an attempt is repeated that the store has interrupted."""
-
 
 def notify_all(store: Store, executions: Sequence[RunExecution]) -> None:
     """Notify executions that something has reached their runs. What there is to see is read
@@ -118,14 +116,13 @@ class RunExecution:
     __slots__ = (
         "__weakref__",
         "_definition",
-        "_reads_keys_ahead",
-        "_signing_keys",
         "ahead",
         "blocking",
         "budget",
         "commit",
         "context",
         "follows_signal",
+        "keys",
         "mailbox",
         "output",
         "pending",
@@ -146,6 +143,7 @@ class RunExecution:
         self.pending: PendingCommands = PendingCommands()
         self.commit: CommitBuffer = CommitBuffer()
         self.budget: BudgetGuard = BudgetGuard(self.state, context)
+        self.keys: SigningKeys = SigningKeys(context)
         self.output: OutputBuffer = OutputBuffer(run, context)
         self.program: Program | None = None
         self.services: ExecutionServices | None = None
@@ -154,10 +152,6 @@ class RunExecution:
         self.ahead: FeedAhead | None = None
         self.follows_signal: bool = False
         self._definition: Definition = definition
-        self._signing_keys: list[SigningKey] | None = None
-        """The keys as of the last turn, for code on the program's loop, which must not read the
-        store; otherwise None."""
-        self._reads_keys_ahead: bool = False
 
     @property
     def run(self) -> RunRecord:
@@ -248,16 +242,14 @@ class RunExecution:
             self.budget,
             self.output,
             report=self.report,
-            wait_token=self.token_of,
+            wait_token=self.keys.token,
         )
         program = self._definition.program(self.run, self.services)
         if context.program_loop is not None and not self._definition.needs_thread:
-            # Code on the program's loop must not read the store: it finds the keys in memory.
-            self._reads_keys_ahead = True
-            if loaded.state is not None or any(
-                event.kind == EventKind.WAIT_CREATED for event in loaded.events
-            ):
-                self._signing_keys = context.store.keys.all()
+            self.keys.keep(
+                at_once=loaded.state is not None
+                or any(event.kind == EventKind.WAIT_CREATED for event in loaded.events)
+            )
             program = context.program_loop.place(program)
         self.output.fed_before_commit = program.feeds_before_commit
         self.program = program
@@ -284,8 +276,8 @@ class RunExecution:
             and events[0].kind == EventKind.SIGNAL_RECEIVED
             and follows_from_signal(self)
         )
-        if self._signing_keys is not None:
-            self._signing_keys = self.context.store.keys.all()  # they may have been rotated
+        if self.keys.kept is not None:
+            self.keys.refresh()
         if self.follows_signal and may_begin_ahead(self):
             return await feed_and_begin(self, outcomes)
         if self.ahead is None:
@@ -331,7 +323,7 @@ class RunExecution:
         asks for then."""
         program = self.program
         assert program is not None
-        if CreateWait in map(type, commands) and tokens.current(self.read_keys()) is None:
+        if CreateWait in map(type, commands) and tokens.current(self.keys.read()) is None:
             await self.context.writer.submit(NeedKey(offered_key(self.context.sealer)))
         outcomes: list[Event] = []
         recorded = 0
@@ -490,7 +482,7 @@ class RunExecution:
         now = self.state.now
         if isinstance(pending, PendingStep):
             if error is not None and spending is not None and error is spending.store_error:
-                self._repeat(pending, spending)
+                repeat_attempt(self, pending, spending)
                 return
             event = event_of(pending, value, error, started_at, codec=self.context.codec, now=now)
             # When the attempt ended, not when it is processed: a timer may be due in between.
@@ -501,18 +493,6 @@ class RunExecution:
             self.pending.early[step] = (value, error, started_at, spending)
         elif spending is not None and not self.state.is_over:
             record_dropped_spending(self, step, spending)
-            self.mailbox.wake()
-
-    def _repeat(self, pending: PendingStep, spending: AttemptSpending) -> None:
-        """Make an attempt again soon, because the store failed when it reserved amounts. Nothing of
-        it is recorded but the facts that it has spent."""
-        record_spending(self, pending.command.id, spending)
-        self.context.loop.call_later(REPEAT_AFTER, self._launch_again, pending)
-        self.mailbox.wake()
-
-    def _launch_again(self, pending: PendingStep) -> None:
-        if self.expects(pending):
-            self.pending.launches.append(pending)
             self.mailbox.wake()
 
     def report(
@@ -547,50 +527,6 @@ class RunExecution:
                 role=pending.command.role,
             )
             self.mailbox.add_outcome(event, None)
-
-    def feed_ahead(self) -> FeedAhead | None:
-        """Return the right to feed the program on its own loop, if the step that begins is all that
-        the run waits for. The keys must not be needed: they are read before each turn."""
-        program = self.program
-        if self._signing_keys is not None or self.state.run.budgets:
-            return None
-        if len(self.pending.by_step) > 1 or self.pending.launches or self.mailbox.is_busy():
-            return None
-        if not isinstance(program, PlacedProgram) or not program.feeds_before_commit:
-            return None
-        self.ahead = program.feed_ahead()
-        return self.ahead
-
-    def note_fed(
-        self,
-        event: Event,
-        commands: Sequence[Command],
-        error: BaseException | None,
-        spending: Any,
-    ) -> None:
-        """Report an outcome that the program's own loop has fed already."""
-        ahead = self.ahead
-        assert ahead is not None, "the worker gives up the right when it has recorded the outcome"
-        ahead.event = event
-        ahead.commands = commands
-        ahead.error = error
-        self.mailbox.add_outcome(event, spending)
-
-    # Keys
-
-    def read_keys(self) -> list[SigningKey]:
-        """Return the signing keys as they are stored now."""
-        keys = self.context.store.keys.all()
-        if self._reads_keys_ahead:
-            self._signing_keys = keys
-        return keys
-
-    def token_of(self, wait_id: str, kid: str) -> str:
-        """Return the token of a wait, for the code of the workflow."""
-        keys = self._signing_keys
-        if keys is None:
-            keys = self.context.store.keys.all()
-        return wait_token(keys, wait_id, self.context.sealer.secrets.reveal)
 
     # Budgets
 

@@ -242,7 +242,7 @@ class OutputBuffer:
         if len(self._frames) < FULL or mode == StreamMode.BEST_EFFORT:
             return
         if threading.get_ident() in (self._thread, self._loop_thread):
-            return  # a loop must never block: it is the one that makes room
+            return  # the loops write the frames, so a loop that waits would wait for itself
         with self._guard:
             room = self._room = self._room or threading.Event()
         # Checked again: if the frames were taken before the event existed, it is not set.

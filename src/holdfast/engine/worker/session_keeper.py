@@ -84,7 +84,7 @@ class SessionKeeper:
         due = self._context.loop.time() + interval
         while True:
             await asyncio.sleep(min(interval, KEEP_EVERY))
-            if self._context.store.keep_liveness(self.slot) and self._context.loop.time() < due:
+            if self._context.store.liveness.keep(self.slot) and self._context.loop.time() < due:
                 continue  # without the lock only heartbeats show that this process is alive
             due = self._context.loop.time() + interval
             await self.beat()

@@ -151,7 +151,7 @@ class Worker:
         self.writer.closing.append(self.graph_resolver.closing_operation)
         self.writer.capacity = self.capacity
         # Before the session exists: other processes check the lock of every session they find.
-        self.session.slot = self.store.acquire_liveness()
+        self.session.slot = self.store.liveness.acquire()
         try:
             await self.session.open()
             await self.declare_all()
@@ -237,7 +237,7 @@ class Worker:
             self.writer.closing.remove(self.graph_resolver.closing_operation)
         if self.writer.capacity is self.capacity:
             self.writer.capacity = None
-        self.store.release_liveness(self.session.slot)
+        self.store.liveness.release(self.session.slot)
         self.timers.close()
         self.eager_tasks.close()
         self.threads.close()

@@ -32,8 +32,8 @@ class RepeatedCalls:
         self._terms: LeaseTerms = terms
 
     def explain(self, held: LeaseState, request: Request[Any], refused: LeaseLost) -> Any:
-        """Return the first answer if a refused write repeats one that was committed; else raise
-        LeaseLost with the reason."""
+        """Return the first answer if the holder has repeated a committed write; raise LeaseLost
+        with the reason otherwise."""
         op = request.op
         assert isinstance(op, Advance)
         run = self._terms.find_run(held.proof)

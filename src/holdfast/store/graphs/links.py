@@ -74,7 +74,7 @@ class MemberLinks:
         """Keep the links of rows that have all that is needed of the ended members."""
         states = {}
         for row in rows:
-            # Checked: a damaged state must not be taken for one that has already ended.
+            # Checked, because a member with a damaged state would count as ended.
             states[row["upstream"]] = state_of(row["own_state"], row["upstream"])
             if row["own_missing"] and states[row["upstream"]] is MemberState.STARTED:
                 self._read.discard(row["upstream"])  # its previous end is still being taken back

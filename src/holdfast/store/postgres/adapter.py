@@ -18,13 +18,12 @@ import msgspec
 import psycopg
 
 from holdfast.core.runs import NewRun, Route
-from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import process_fork
 from holdfast.store.batch import CollectedHints, forget_missing_routes
 from holdfast.store.clock import Clock
 from holdfast.store.damage import DamageBypass
-from holdfast.store.database import Database, Hints, Operation, Started
+from holdfast.store.database import Database, Hints, Operation, ProcessLiveness, Started
 from holdfast.store.instants import newest
 from holdfast.store.postgres import address, claim, migrate
 from holdfast.store.postgres.batch import BatchAttempt, ResolutionFailed
@@ -39,7 +38,8 @@ from holdfast.store.postgres.errors import (
     RetryTransaction,
     translate_error,
 )
-from holdfast.store.postgres.notifier import SPACE, Notifier
+from holdfast.store.postgres.liveness import PostgresLiveness
+from holdfast.store.postgres.notifier import Notifier
 from holdfast.store.postgres.one_statement_signal import (
     Announcer,
     OutgoingSignal,
@@ -66,17 +66,6 @@ FORK_PATIENCE = 5.0
 
 TERMINATE_PATIENCE = 5.0
 """Seconds for which the end of the session of a lost connection is awaited."""
-
-GRACE = 1.0
-"""Seconds for which a lock must be missing before its holder counts as dead: the holder may have
-lost its connection and reconnect soon."""
-
-RETURN = 2.0
-"""Seconds that processes get to reconnect after the server was lost. No lock survives the
-server, so a missing lock says nothing about its holder during that time."""
-
-SEEN = 0.1
-"""Seconds for which the set of live slots is cached."""
 
 REMEMBERED = 10_000
 """How many answers are kept for callers that got a StoreError and may ask again."""
@@ -140,6 +129,7 @@ class PostgresDatabase:
         self._hints = CollectedHints()
         self.hints: Callable[[], Hints] = self._hints.take
         self._notifier = Notifier(self.address)
+        self.liveness: ProcessLiveness = PostgresLiveness(self._reader, self._notifier)
         self._uncertain: UncertainWrite | None = None
         self._markers = CommitMarkers()
         self._expects_work = False
@@ -149,8 +139,6 @@ class PostgresDatabase:
         self._losses: Counter[int] = Counter()
         """How often the connection was lost after user code of an operation was called, by its
         id()."""
-        self._missing_locks: dict[int, tuple[int, float]] = {}
-        self._live_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
         self._writer, self.identity = migrate.open_writer(
             self._reader.connect, codec, create=create
         )
@@ -413,33 +401,11 @@ class PostgresDatabase:
         """Return the writing connection, reconnected if it was lost, with no uncertain write
         left."""
         if self._writer.raw.closed:
-            self._reconnect()
+            self._writer = _reconnect(self._reader, self._writer)
         self._resolve_uncertain(self._writer)
         if isinstance(self.clock, DatabaseClock) and self.clock.is_stale():
             self.clock.measure(self._writer)
         return self._writer
-
-    def _reconnect(self) -> None:
-        db = self._reader.connect()
-        try:
-            db.must_be_writable()
-            db.find_by_index()
-            self._terminate_session(db, self._writer)
-        except BaseException:
-            db.close()
-            raise
-        self._writer = db
-
-    def _terminate_session(self, db: Connection, old: Connection) -> None:
-        """End the session of a lost connection: it may hold locks, or be about to commit.
-
-        Raises ConnectionLost if it does not end in time.
-        """
-        deadline = time.monotonic() + TERMINATE_PATIENCE
-        while old.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
-            if time.monotonic() > deadline:
-                raise ConnectionLost("the session that was lost has not ended yet")
-            time.sleep(0.002)
 
     def _resolve_uncertain(self, db: Connection) -> None:
         """Find out whether the uncertain write was committed, and record its answers if so."""
@@ -516,57 +482,6 @@ class PostgresDatabase:
         ) as tx:
             return start_runs(tx, StartRuns(unleased))
 
-    # Liveness
-
-    def is_alive(self, session: Session) -> bool | None:
-        """Return whether the process of a session is alive, by the advisory lock that it holds;
-        None if unknown.
-
-        A process whose lock is missing but whose heartbeat continues may be unable to open another
-        connection: it is alive.
-        """
-        slot = session.slot
-        if slot < 0:
-            return None
-        if slot in self._notifier.slots or slot in self._locked_slots():
-            self._missing_locks.pop(slot, None)
-            return True
-        beat_at, since = self._missing_locks.get(slot, (None, 0.0))
-        if beat_at != session.beat_at:
-            since = time.monotonic()
-            self._missing_locks[slot] = (session.beat_at, since)
-        missing_since = max(since, self._reader.lost_at + RETURN)
-        return False if time.monotonic() - missing_since > GRACE else None
-
-    def was_away(self) -> bool:
-        """Return whether the server was lost until a moment ago. Sessions that missed heartbeats
-        meanwhile are about to reconnect."""
-        return time.monotonic() - self._reader.lost_at < RETURN + GRACE
-
-    def _locked_slots(self) -> frozenset[int]:
-        """Return the slots of all live processes, cached for SEEN seconds: one query for many
-        sessions."""
-        asked, slots = self._live_slots
-        if time.monotonic() - asked > SEEN:
-            slots = frozenset(
-                row["slot"] for row in self.fetch(SQL["locked_slots"], {"space": SPACE})
-            )
-            self._live_slots = (time.monotonic(), slots)
-        return slots
-
-    def acquire_liveness(self) -> int:
-        """Lock a slot by which others see that this process is alive."""
-        return self._notifier.take_slot()
-
-    def keep_liveness(self, slot: int) -> bool:
-        """Return whether a slot is locked; if not, lock it soon."""
-        return self._notifier.keep_slot(slot)
-
-    def release_liveness(self, slot: int) -> None:
-        """Unlock a slot."""
-        self._notifier.free_slot(slot)
-        self._live_slots = (-SEEN, frozenset())
-
     def close(self) -> None:
         """Close all connections and stop the notifier."""
         if self._reader.closed is not None:
@@ -591,6 +506,31 @@ class PostgresDatabase:
             self._notifier.abandon()
         if self._quiet:
             self._lock.release()
+
+
+def _reconnect(reader: PostgresReader, lost: Connection) -> Connection:
+    """Return a new writing connection, after the session of the lost one has ended."""
+    db = reader.connect()
+    try:
+        db.must_be_writable()
+        db.find_by_index()
+        _terminate_session(db, lost)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _terminate_session(db: Connection, old: Connection) -> None:
+    """End the session of a lost connection: it may hold locks, or be about to commit.
+
+    Raises ConnectionLost if it does not end in time.
+    """
+    deadline = time.monotonic() + TERMINATE_PATIENCE
+    while old.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
+        if time.monotonic() > deadline:
+            raise ConnectionLost("the session that was lost has not ended yet")
+        time.sleep(0.002)
 
 
 def _worth_announcing(hints: Hints) -> bool:

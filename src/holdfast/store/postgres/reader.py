@@ -113,8 +113,12 @@ class PostgresReader:
     def _begun(self) -> Connection:
         """Return a connection with a transaction that reads one snapshot."""
         db = self._borrow()
-        # The server takes the snapshot at the first read, not at BEGIN.
-        db.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
+        try:
+            # The server takes the snapshot at the first read, not at BEGIN.
+            db.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _borrow(self) -> Connection:

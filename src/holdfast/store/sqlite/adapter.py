@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import groupby
@@ -22,9 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from holdfast.core.payload import Seal
 from holdfast.core.runs import NewRun, Route
-from holdfast.core.sessions import Session
 from holdfast.errors import (
     HoldfastError,
     LeaseLost,
@@ -44,7 +41,7 @@ from holdfast.store.batch import (
 )
 from holdfast.store.clock import Clock, WallClock
 from holdfast.store.damage import DamageBypass
-from holdfast.store.database import Database, Hints, MemberOutcome, Operation, Started
+from holdfast.store.database import Database, Hints, Operation, ProcessLiveness, Started
 from holdfast.store.instants import newest
 from holdfast.store.runs.advance import (
     append_single_events,
@@ -54,11 +51,8 @@ from holdfast.store.runs.advance import (
     is_one_event,
 )
 from holdfast.store.runs.operations import Advance, Advanced, StartRuns
-from holdfast.store.runs.queries import route_values
 from holdfast.store.runs.start import start_runs
-from holdfast.store.sealing import refusal
-from holdfast.store.soundness import checked, sound_rows
-from holdfast.store.sqlite import clear_values, inspection, library_check, migrate, sealing
+from holdfast.store.sqlite import inspection, library_check, migrate
 from holdfast.store.sqlite.connection import (
     COMMIT,
     RELEASE,
@@ -70,10 +64,11 @@ from holdfast.store.sqlite.connection import (
     WriteLockBusy,
     translate,
 )
-from holdfast.store.sqlite.dialect import SQL, as_list, large_of, positional, without_large
+from holdfast.store.sqlite.dialect import SQL, positional
 from holdfast.store.sqlite.file_check import OpenFiles
-from holdfast.store.sqlite.liveness import liveness_locks_of
+from holdfast.store.sqlite.liveness import SqliteLiveness
 from holdfast.store.sqlite.reader import DIALECT, SqliteReader, SqliteSnapshot
+from holdfast.store.sqlite.transaction import FEW, SqliteTransaction
 from holdfast.store.sqlite.user_connection import LoanBroken
 from holdfast.store.sqlite.user_transaction import SqliteUserTransaction
 from holdfast.store.unstorable import translate_error
@@ -81,10 +76,6 @@ from holdfast.store.wakeup import write_outbox
 
 LOCK_PATIENCE = 30.0
 """Seconds for which a process tries to get the write lock before it raises StoreBusy."""
-
-FEW = 8
-"""Below this number, rows are written one by one, which tells for each of them whether it is new.
-From this number on, one statement for all of them within a savepoint is faster."""
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -97,104 +88,6 @@ def _kind(op: Operation) -> int:
     if is_end(op):
         return _END
     return _EVENT if is_one_event(op) else _OTHER
-
-
-class SqliteTransaction:
-    """An open transaction of the writing connection, as operations see it."""
-
-    __slots__ = (
-        "_db",
-        "_known_routes",
-        "graphs",
-        "hints",
-        "member_outcomes",
-        "new_routes",
-        "now",
-        "woken_parents",
-    )
-
-    def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
-        self._db: Connection = db
-        self.now: int = now
-        self._known_routes: dict[Route, int] = known_routes
-        self.hints: Hints = Hints()
-        self.member_outcomes: list[MemberOutcome] = []
-        self.woken_parents: set[str] = set()
-        self.graphs: dict[str, Any] = {}
-        self.new_routes: dict[Route, int] = {}
-
-    def rows(self, query: str, **values: object) -> list[Any]:
-        sql, in_order = positional(query)
-        return checked(sql, self._db.rows(sql, in_order(values)), values)
-
-    def sound_rows(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
-        sql, in_order = positional(query)
-        return sound_rows(sql, self._db.rows(sql, in_order(values)), values)
-
-    def change(self, query: str, **values: object) -> int:
-        sql, in_order = positional(query)
-        return self._db.change(sql, in_order(values))
-
-    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
-        if not values:
-            return 0
-        sql, in_order = positional(query)
-        return self._db.many(sql, map(in_order, values))
-
-    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
-        for query, values in changes.items():
-            self.many(query, values)
-
-    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        new = rows
-        if len(rows) < FEW or not self._insert_all(rows):
-            new = [row for row in rows if self.change("insert_run", **without_large(row))]
-        self.many("keep_input", large_of(new))
-        return {str(row["id"]) for row in new}
-
-    def _insert_all(self, rows: Sequence[dict[str, object]]) -> bool:
-        """Create all of these runs and return True; create none and return False if one of them
-        exists."""
-        self._db.change(SAVEPOINT % "holdfast_many")
-        all_new = self.many("insert_run", list(map(without_large, rows))) == len(rows)
-        self._db.change(RELEASE % "holdfast_many" if all_new else ROLLBACK_TO % "holdfast_many")
-        return all_new
-
-    def route_id(self, route: Route) -> int:
-        known = self._known_routes.get(route) or self.new_routes.get(route)
-        if known is not None:
-            return known
-        values = route_values(route)
-        if self._db.change(SQL["insert_route"], values):
-            self._db.change(SQL["note_last_route"])
-        number: int = self._db.rows(SQL["find_route"], values)[0]["id"]
-        self.new_routes[route] = number
-        self.hints.routes = True
-        return number
-
-    def as_list(self, items: Iterable[object]) -> object:
-        return as_list(items)
-
-    def call(self, body: Callable[[Any], bytes]) -> bytes:
-        data = self._db.call(body)
-        if not self._db.in_transaction():  # rolled back by the database, such as on a full disk
-            raise StoreError(
-                reason="the transaction was rolled back while a transactional step was running"
-            )
-        return data
-
-    def lock_tables(self) -> None:
-        """Do nothing: BEGIN IMMEDIATE has locked out all other writers."""
-
-    def seal(self, seal: Seal) -> None:
-        sealing.seal(self._db, refusal(seal))
-
-    def unseal(self) -> None:
-        sealing.unseal(self._db)
-
-    def refuse_clear_values(self) -> bool:
-        clear_values.refuse_clear_values(self._db)
-        return True
 
 
 class SqliteDatabase:
@@ -214,6 +107,7 @@ class SqliteDatabase:
     ) -> None:
         self.path: str = os.path.abspath(path)
         self.url: str = f"sqlite:///{self.path}"
+        self.liveness: ProcessLiveness = SqliteLiveness(self.path)
         self.commits: int = 0
         self.clock: Clock = clock or WallClock()
         self._now: Callable[[], int] = self.clock.now
@@ -503,28 +397,6 @@ class SqliteDatabase:
         self._refuse_when_gone()
         with SqliteUserTransaction(connection, self._db, self._now()) as tx:
             return start_runs(tx, StartRuns(unleased))
-
-    def is_alive(self, session: Session) -> bool | None:
-        """Return whether the process of a session is alive; None if it is on another host."""
-        if session.host != socket.gethostname():
-            return None
-        return liveness_locks_of(self.path).is_alive(session.slot, session.pid)
-
-    def was_away(self) -> bool:
-        """Return False: a file is always in reach."""
-        return False
-
-    def acquire_liveness(self) -> int:
-        """Lock a byte by which other processes see that this process is alive."""
-        return liveness_locks_of(self.path).take()
-
-    def keep_liveness(self, slot: int) -> bool:
-        """Lock the byte again if its lock or the file is gone; return whether it is locked."""
-        return liveness_locks_of(self.path).keep(slot)
-
-    def release_liveness(self, slot: int) -> None:
-        """Unlock the byte."""
-        liveness_locks_of(self.path).free(slot)
 
     def close(self) -> None:
         """Close all connections, unless SQLite would delete the files of another database."""

@@ -19,11 +19,14 @@ from __future__ import annotations
 import errno
 import os
 import random
+import socket
 import struct
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from holdfast.core.sessions import Session
 
 try:
     import fcntl
@@ -156,6 +159,35 @@ class LivenessLocks:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, slot)
         else:
             fcntl.fcntl(self._fd, _SET_LOCK, _flock(fcntl.F_UNLCK, slot))
+
+
+class SqliteLiveness:
+    """The liveness of the processes that share one database file."""
+
+    def __init__(self, path: str) -> None:
+        self._path: str = path
+
+    def is_alive(self, session: Session) -> bool | None:
+        """Return whether the process of a session is alive; None if it is on another host."""
+        if session.host != socket.gethostname():
+            return None
+        return liveness_locks_of(self._path).is_alive(session.slot, session.pid)
+
+    def was_away(self) -> bool:
+        """Return False: a file is always in reach."""
+        return False
+
+    def acquire(self) -> int:
+        """Lock a byte by which other processes see that this process is alive."""
+        return liveness_locks_of(self._path).take()
+
+    def keep(self, slot: int) -> bool:
+        """Lock the byte again if its lock or the file is gone; return whether it is locked."""
+        return liveness_locks_of(self._path).keep(slot)
+
+    def release(self, slot: int) -> None:
+        """Unlock the byte."""
+        liveness_locks_of(self._path).free(slot)
 
 
 def is_gone(pid: int) -> bool:

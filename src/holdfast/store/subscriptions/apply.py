@@ -114,7 +114,7 @@ def _inserted(
     secret: str | None = None,
     attempt_limit: int = 0,
 ) -> Subscription:
-    """Insert a subscription and return it, or the one that another process has just inserted."""
+    """Insert a subscription if it does not exist, and return the stored one."""
     place = place_for(tx, start)
     tx.change(
         "insert_subscription",

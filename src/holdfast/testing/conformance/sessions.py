@@ -320,9 +320,9 @@ class SessionConformance(StoreFixture):
         assert self.get(store).crashes == 1
 
     def test_a_process_is_alive_as_long_as_it_has_its_place(self, store: Store) -> None:
-        slot = store.acquire_liveness()
+        slot = store.liveness.acquire()
         session = self.open(store, slot=slot)
 
-        assert store.is_alive(session) in (True, None)
-        store.release_liveness(slot)
-        assert store.is_alive(session) in (False, None)
+        assert store.liveness.is_alive(session) in (True, None)
+        store.liveness.release(slot)
+        assert store.liveness.is_alive(session) in (False, None)

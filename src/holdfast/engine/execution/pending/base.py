@@ -15,13 +15,13 @@ from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import Command
 from holdfast.core.events import Event
 from holdfast.core.program import Program
-from holdfast.core.tokens import SigningKey
 from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.commit_buffer import CommitBuffer
 from holdfast.engine.execution.mailbox import Mailbox
 from holdfast.engine.execution.output_buffer import OutputBuffer
 from holdfast.engine.execution.program_context import ExecutionServices
 from holdfast.engine.execution.signal_buffer import SignalBuffer
+from holdfast.engine.execution.signing_keys import SigningKeys
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.program_loop import FeedAhead
@@ -184,6 +184,7 @@ class Execution(Protocol):
     pending: PendingCommands
     commit: CommitBuffer
     budget: BudgetGuard
+    keys: SigningKeys
     output: OutputBuffer
     program: Program | None
     services: ExecutionServices | None
@@ -205,26 +206,11 @@ class Execution(Protocol):
     ) -> None:
         """Report the outcome of an attempt at a step."""
 
-    def read_keys(self) -> list[SigningKey]:
-        """Return the signing keys as they are stored now."""
-
     def set_breach(self, breach: Breach | None) -> None:
         """Let no new step begin while a hard limit is passed."""
 
     def expects(self, pending: Any) -> bool:
         """Return whether the run waits for this attempt."""
-
-    def feed_ahead(self) -> FeedAhead | None:
-        """Return the right to feed the program on its own loop, if it may."""
-
-    def note_fed(
-        self,
-        event: Event,
-        commands: Sequence[Command],
-        error: BaseException | None,
-        spending: Any,
-    ) -> None:
-        """Report an outcome that the program's own loop has fed already."""
 
     def accept(self, event: Event, spending: Any, events: list[Event]) -> None:
         """Process the outcome of an attempt; append it to *events* unless it must wait."""

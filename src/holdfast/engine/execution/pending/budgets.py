@@ -31,6 +31,9 @@ from holdfast.store.runs.operations import Advance, CancelOtherRun
 CHECK_AGAIN = 1_000_000
 """Microseconds after which a branch without room checks again while other branches are at work."""
 
+REPEAT_AFTER = 0.5
+"""Seconds after which an attempt is repeated that the store has interrupted."""
+
 
 class PendingSpend(Pending):
     """A spending or reservation that the code of the workflow asks for."""
@@ -131,6 +134,20 @@ def block_step(run: Execution, pending: PendingStep, event: Event) -> None:
     data = msgspec.json.decode(event.data or b"{}")
     pending.task = None
     block(run, pending, msgspec.convert(data["breach"], Breach), data["wanted"])
+
+
+def repeat_attempt(run: Execution, pending: PendingStep, spending: AttemptSpending) -> None:
+    """Make an attempt again soon, because the store failed when it reserved amounts. Nothing of it
+    is recorded but the facts that it has spent."""
+    record_spending(run, pending.command.id, spending)
+    run.context.loop.call_later(REPEAT_AFTER, _launch_again, run, pending)
+    run.mailbox.wake()
+
+
+def _launch_again(run: Execution, pending: PendingStep) -> None:
+    if run.expects(pending):
+        run.pending.launches.append(pending)
+        run.mailbox.wake()
 
 
 def unblock(run: Execution) -> None:

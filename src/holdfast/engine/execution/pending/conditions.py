@@ -252,7 +252,7 @@ def _await_condition(run: Execution, command: AwaitCondition) -> None:
 def _create_wait(run: Execution, command: CreateWait) -> Event:
     """Open a wait whose id and token the code hands out. The token is made of the id and the
     signing key, and stored nowhere."""
-    key = tokens.current(run.read_keys())
+    key = tokens.current(run.keys.read())
     assert key is not None, "the execution makes sure that there is a key"
     now = run.state.now()
     wait = WaitRecord(
