@@ -35,6 +35,7 @@ SOURCES = {
             "keys",
             "lanes",
             "lease",
+            "operations",
             "retention",
             "runs",
             "schedules",

@@ -81,7 +81,7 @@ def test_docstrings_name_methods_that_exist(engine: holdfast.Engine) -> None:
         ("`engine.history(id)`", ["engine.history"]),
         ("`engine.gates.open_gates()`", ["engine.gates.open_gates"]),
         ("`Run.events`, `AsyncRun.id`", ["Run.events"]),
-        ("`RunQuery.page`, `RunQuery.delete`", ["RunQuery.delete"]),
+        ("`RunQuery.page`, `RunQuery.remove`", ["RunQuery.remove"]),
         ("holdfast.engine.worker, engine/runtime.py", []),
     ],
 )

@@ -19,6 +19,7 @@ from holdfast.connect.gates import AsyncGates
 from holdfast.connect.graphs import AsyncGraphs
 from holdfast.connect.keys import AsyncKeys
 from holdfast.connect.lanes import AsyncLanes
+from holdfast.connect.operations import AsyncOperations
 from holdfast.connect.retention import AsyncRetention
 from holdfast.connect.runs import AsyncRunQuery
 from holdfast.connect.schedules import AsyncSchedules
@@ -153,6 +154,8 @@ class AsyncEngine:
         """The waits of runs, and the signals that are delivered to them."""
         self.webhooks = AsyncWebhooks(self._calls)
         """The subscriptions that deliver events over HTTP."""
+        self.operations = AsyncOperations(self._calls)
+        """The bulk operations that the bulk verbs of ``runs`` create."""
         self.workers = AsyncWorkers(self._calls)
         """The workers, and the runs that none of them serves."""
 
@@ -399,13 +402,15 @@ class AsyncEngine:
         namespace: str | None = None,
         parent_id: str | None = None,
         roots: bool | None = None,
+        ids: Iterable[str] | None = None,
     ) -> AsyncRunQuery:
         """Return the query for the runs that match, newest first by their time of creation. It is
         iterated in pages, and has bulk verbs.
 
         *live* selects the runs that have not ended; *since* and *until* limit the time of creation;
         *worker* is the name of the worker that executes the runs; *parent_id* selects the children
-        of a run, *roots* the runs that are no children.
+        of a run, *roots* the runs that are no children. *ids* selects runs by their ids, without
+        other filters.
         """
         return AsyncRunQuery(
             self._calls,
@@ -426,6 +431,7 @@ class AsyncEngine:
                 "parent_id": parent_id,
                 "roots": roots,
             },
+            ids,
         )
 
     async def signal(

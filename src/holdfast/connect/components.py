@@ -40,6 +40,7 @@ from holdfast.payloads.value_format import INLINE_LIMIT
 from holdfast.service.flows import FlowService
 from holdfast.service.gates import GateService
 from holdfast.service.graphs import GraphService
+from holdfast.service.operations import OperationService
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
 from holdfast.service.schedules import ScheduleService
@@ -118,8 +119,7 @@ class EngineOptions:
 
 
 class Components:
-    """The store, the writer, the services and, once it is started, the worker of an engine. The
-    constructor opens the database."""
+    """Opens the database; has the store, the writer, the services and the worker of an engine."""
 
     def __init__(self, plan: EngineOptions) -> None:
         self.codec = plan.codec
@@ -148,6 +148,7 @@ class Components:
         self.graphs = GraphService(self.client)
         self.writer.follow_up = self.graphs.follow_up()
         self.flows = FlowService(self.client)
+        self.operations = OperationService(self.client, self.graphs)
         self.tasks = TaskService(self.client, crash_limit=self.settings.crash_limit)
         self.ended_graphs = EndedRuns(self.notifier)
         """The graphs that were started here together: their ends are read together."""
@@ -476,8 +477,7 @@ _CHECKED: dict[str, Callable[[str, Any], Any]] = {
 
 
 def checked_limit(limit: Any) -> int:
-    """Return *limit*, the maximum number of signals of a run. Raises BadOption if it is not a
-    positive integer."""
+    """Return *limit*, the maximum number of signals of a run. Raises BadOption."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise BadOption(
             option="max_signals", value=limit, why="the limit must be an integer, 1 or more"

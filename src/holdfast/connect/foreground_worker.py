@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.connect import run_views
+from holdfast.connect import operation_procedures, run_views
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.components import Components, settings_from
@@ -72,6 +72,7 @@ class ForegroundWorker:
         """Begin to serve runs. Raises the error with which the worker failed to start."""
         self._parts.notifier.on_commit.append(self._on_commit)
         self._worker = self._parts.new_worker()
+        operation_procedures.attach(self._parts, self._worker)
         await self._worker.start()
 
     async def stop(self) -> None:

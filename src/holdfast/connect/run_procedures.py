@@ -9,7 +9,9 @@ from typing import Any
 
 from holdfast.connect import graph_procedures
 from holdfast.connect.components import Components
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
+from holdfast.core.validation import checked_count
 from holdfast.errors import (
     HoldfastError,
     RunChanged,
@@ -18,8 +20,10 @@ from holdfast.errors import (
     StartIncomplete,
 )
 from holdfast.service import fork as fork_service
+from holdfast.service.operations import checked_ids
 from holdfast.service.replay import TRIES
 from holdfast.service.runs import storable_run_id
+from holdfast.store.runs.list_query import RunCursor, RunPage
 from holdfast.store.runs.operations import PartlyCancelled
 
 
@@ -88,3 +92,39 @@ def fork(parts: Components, run_id: str, from_step: str | None, fork_id: str | N
         # Unless the run was deleted, rekey has replaced a stored value that the fork refers to.
         # A second attempt refers to the new value.
         return fork_service.fork(parts.client, run_id, from_step, fork_id, parts.commit)
+
+
+def page(
+    parts: Components,
+    filters: Mapping[str, Any],
+    ids: Iterable[str] | None,
+    after: str | None,
+    limit: int,
+) -> RunPage:
+    """Return up to *limit* runs that match, newest first; of given *ids*, the ones that exist, in
+    the given order. *after* is the cursor of the previous page, or the id of its last run. Raises
+    BadOption, RunNotFound."""
+    if ids is None:
+        return parts.client.page(parts.client.filter(filters), after=after, limit=limit)
+    runs = _existing(parts, filters, ids)
+    places = [RunCursor(run.created_at, run.id).text() for run in runs]
+    first = next(
+        (index + 1 for index, run in enumerate(runs) if after in (run.id, places[index])), 0
+    )
+    shown = runs[first : first + checked_count("limit", limit)]
+    is_last = first + len(shown) == len(runs)
+    last = None if is_last else RunCursor(shown[-1].created_at, shown[-1].id)
+    return RunPage(shown, last)
+
+
+def count(parts: Components, filters: Mapping[str, Any], ids: Iterable[str] | None) -> int:
+    """Return the number of runs that match. Raises BadOption."""
+    if ids is None:
+        return parts.store.runs.count(parts.client.filter(filters))
+    return len(_existing(parts, filters, ids))
+
+
+def _existing(parts: Components, filters: Mapping[str, Any], ids: Iterable[str]) -> list[RunRecord]:
+    """Return the runs with these ids, in their order."""
+    runs = parts.client.get_many(checked_ids(filters, ids))
+    return [run for run in runs.values() if isinstance(run, RunRecord)]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from holdfast.connect import run_views
-from holdfast.connect.async_calls import AsyncAnswer, AsyncCalls
-from holdfast.connect.async_run import AsyncRun
+from holdfast.connect import operation_procedures, run_procedures, run_views
+from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
-from holdfast.connect.tasks import AsyncTasks
-from holdfast.errors import UsageError
-from holdfast.service.bulk import BulkReport
-from holdfast.store.runs.list_query import RunPage
+from holdfast.core.validation import checked_flag
+from holdfast.service import bulk_verbs
+from holdfast.service.bulk_verbs import BulkCall
+from holdfast.views.operations import OperationReportView
 from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
 
@@ -24,9 +23,13 @@ class AsyncRunQuery:
     """The runs that match some filters, newest first. It reads them in pages, when they are
     needed: ``async for run in engine.runs(status="failed")``."""
 
-    def __init__(self, calls: AsyncCalls, filters: Mapping[str, Any]) -> None:
+    def __init__(
+        self, calls: AsyncCalls, filters: Mapping[str, Any], ids: Iterable[str] | None = None
+    ) -> None:
         self._calls: AsyncCalls = calls
         self._filters: Mapping[str, Any] = filters
+        self._ids: Iterable[str] | None = ids
+        """The ids of the runs, instead of filters."""
 
     async def __aiter__(self) -> AsyncIterator[RunView]:
         after: str | None = None
@@ -38,30 +41,12 @@ class AsyncRunQuery:
                 return
             after = page.next
 
-    async def _ids(self) -> AsyncIterator[str]:
-        """Yield the ids of the runs: their values are not opened."""
-        after: str | None = None
-        while True:
-            page = await self._page_of_records(after)
-            for run in page.runs:
-                yield run.id
-            if page.next is None:
-                return
-            after = page.next.text()
-
-    async def _page_of_records(self, after: str | None) -> RunPage:
-        return await self._calls.call(
-            lambda parts: parts.client.page(
-                parts.client.filter(self._filters), after=after, limit=PAGE
-            )
-        )
-
     async def page(self, *, after: str | None = None, limit: int = PAGE) -> Page[RunView]:
         """Return up to *limit* runs, newest first by their time of creation. *after* is the
         ``next`` of the previous page, or the id of its last run. Raises BadOption, RunNotFound."""
 
         def read(parts: Components) -> Page[RunView]:
-            page = parts.client.page(parts.client.filter(self._filters), after=after, limit=limit)
+            page = run_procedures.page(parts, self._filters, self._ids, after, limit)
             cursor = None if page.next is None else page.next.text()
             return Page(run_views.listed(parts, page.runs), cursor)
 
@@ -75,24 +60,60 @@ class AsyncRunQuery:
     async def count(self) -> int:
         """Return the number of runs that match, without reading them. Raises BadOption."""
         return await self._calls.call(
-            lambda parts: parts.store.runs.count(parts.client.filter(self._filters))
+            lambda parts: run_procedures.count(parts, self._filters, self._ids)
         )
 
     # Bulk verbs
 
     async def cancel(
-        self, reason: str = "cancelled by request", *, force: bool = False
-    ) -> BulkReport:
-        """Cancel the runs, as ``run.cancel`` does, and return the report."""
-        return await self._each(lambda run: run.cancel(reason, force=force))
+        self,
+        reason: str = "cancelled by request",
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Cancel the runs, as ``run.cancel`` does, and return the report.
 
-    async def resume(self) -> BulkReport:
-        """Resume the stuck runs, as ``run.resume`` does, and return the report."""
-        return await self._each(lambda run: run.resume())
+        Every bulk verb is a durable operation (``engine.operations``), which applies to the runs
+        that match now. Its refusals do not stop it, and if this process dies, a worker finishes it.
+        With *dry_run*, nothing is written, and the report tells which runs would be changed.
+        Without *wait*, the operation is only stored, and a worker carries it out. *by* is the
+        person or program that asks; *progress* is called with the number of runs of each portion.
+        Raises BadOption.
+        """
+        return await self._apply(
+            lambda parts: bulk_verbs.cancel(reason, force=force), dry_run, wait, by, progress
+        )
 
-    async def replay(self) -> BulkReport:
-        """Replay the finished runs, as ``run.replay`` does, and return the report."""
-        return await self._each(lambda run: run.replay())
+    async def resume(
+        self,
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Resume the stuck runs, as ``run.resume`` does, and return the report; the options are
+        those of ``cancel``."""
+        return await self._apply(lambda parts: bulk_verbs.resume(), dry_run, wait, by, progress)
+
+    async def replay(
+        self,
+        *,
+        from_step: str | None = None,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Replay the finished runs, as ``run.replay`` does, and return the report; the other
+        options are those of ``cancel``."""
+        return await self._apply(
+            lambda parts: bulk_verbs.replay(from_step), dry_run, wait, by, progress
+        )
 
     async def signal(
         self,
@@ -101,27 +122,89 @@ class AsyncRunQuery:
         *,
         key: str | None = None,
         source: str | None = None,
-    ) -> BulkReport:
-        """Send a signal to each run, as ``run.signal`` does, and return the report."""
-        return await self._each(lambda run: run.signal(name, payload, key=key, source=source))
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Send a signal to each run, once, as ``run.signal`` does, and return the report; the other
+        options are those of ``cancel``."""
+        return await self._apply(
+            lambda parts: bulk_verbs.signal(parts.client, name, payload, key, source),
+            dry_run,
+            wait,
+            by,
+            progress,
+        )
 
-    async def release(self, *, payload: Any = None, by: str | None = None) -> BulkReport:
-        """Release the wait of each run, as ``run.release`` does, and return the report."""
-        return await self._each(lambda run: run.release(payload=payload, by=by))
+    async def release(
+        self,
+        *,
+        payload: Any = None,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Release the wait of each run, as ``run.release`` does, and return the report; the other
+        options are those of ``cancel``."""
+        return await self._apply(
+            lambda parts: bulk_verbs.release(parts.client, payload, by),
+            dry_run,
+            wait,
+            by,
+            progress,
+        )
 
-    async def prioritise(self, priority: int) -> BulkReport:
-        """Change the priority of the unfinished runs and return the report."""
-        tasks = AsyncTasks(self._calls)
-        return await self._each(lambda run: tasks.prioritise(run.id, priority))
+    async def prioritise(
+        self,
+        priority: int,
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Change the priority of the unfinished runs and return the report; the other options are
+        those of ``cancel``."""
+        return await self._apply(
+            lambda parts: bulk_verbs.prioritise(priority), dry_run, wait, by, progress
+        )
 
-    async def _each(self, verb: Callable[[AsyncRun[Any]], AsyncAnswer]) -> BulkReport:
-        """Apply a verb to each run. A refusal does not stop the others."""
-        report = BulkReport()
-        async for run_id in self._ids():
-            try:
-                await verb(AsyncRun(self._calls, run_id))
-            except UsageError as refusal:
-                report.refused[run_id] = str(refusal)
-            else:
-                report.done.append(run_id)
-        return report
+    async def delete(
+        self,
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Delete the finished runs with their descendants and everything that belongs to them, and
+        return the report; the options are those of ``cancel``. Filters select only runs without a
+        parent: children are deleted with their parent."""
+        return await self._apply(lambda parts: bulk_verbs.delete(), dry_run, wait, by, progress)
+
+    async def _apply(
+        self,
+        make_call: Callable[[Components], BulkCall],
+        dry_run: bool,
+        wait: bool,
+        by: str | None,
+        progress: Callable[[int], None] | None,
+    ) -> OperationReportView:
+        """Apply a verb to all runs of the query."""
+        checked_flag("dry_run", dry_run)
+        checked_flag("wait", wait)
+        report = self._calls.reporter(progress)
+        return await self._calls.call(
+            lambda parts: operation_procedures.apply_to_all(
+                parts,
+                make_call(parts),
+                self._filters,
+                self._ids,
+                dry_run=dry_run,
+                wait=wait,
+                by=by,
+                progress=report,
+            )
+        )

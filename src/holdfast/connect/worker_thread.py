@@ -7,6 +7,7 @@ import logging
 import threading
 from contextlib import suppress
 
+from holdfast.connect import operation_procedures
 from holdfast.connect.components import Components
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.worker.worker import Worker
@@ -56,7 +57,9 @@ class WorkerThread:
         if program_loop is not None:
             program_loop.lost = self._stop_after_program_loop
         try:
-            loop.run_until_complete(self._parts.new_worker(program_loop).start())
+            worker = self._parts.new_worker(program_loop)
+            operation_procedures.attach(self._parts, worker)
+            loop.run_until_complete(worker.start())
         except BaseException as error:
             errors.append(error)
             loop.close()

@@ -94,6 +94,11 @@ def webhook_secret(name: str) -> bytes:
     return _place("webhook secret", name)
 
 
+def operation_payload(operation_id: str) -> bytes:
+    """Return the place of the payload that a bulk operation sends to its runs."""
+    return _place("operation", operation_id)
+
+
 def _output(column: str, run_id: str, stream: Source, *more: int) -> bytes:
     step, attempt, generation = stream
     return _place(column, run_id, step, *map(str, (attempt, generation, *more)))

@@ -79,6 +79,9 @@ HoldfastError
 │   ├── SubscriptionExists     the name belongs to a subscription to other events
 │   ├── HistoryGone            the history of the run was deleted
 │   ├── RetentionNotFound      no such retention rule
+│   ├── OperationNotFound      no such bulk operation
+│   ├── StatusChanged          a bulk verb: the run was selected by another status
+│   ├── RunHasParent           a child is deleted with the run that started it
 │   ├── KeyMissing             data is encrypted with a key that is not known here
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  ``result()``: the run did not complete
@@ -179,6 +182,9 @@ from holdfast.errors.keys import TokenRefused as TokenRefused
 from holdfast.errors.lanes import LaneDraining as LaneDraining
 from holdfast.errors.lanes import LaneInUse as LaneInUse
 from holdfast.errors.lanes import LaneNotFound as LaneNotFound
+from holdfast.errors.operations import OperationNotFound as OperationNotFound
+from holdfast.errors.operations import RunHasParent as RunHasParent
+from holdfast.errors.operations import StatusChanged as StatusChanged
 from holdfast.errors.retention import HistoryGone as HistoryGone
 from holdfast.errors.retention import RetentionNotFound as RetentionNotFound
 from holdfast.errors.runs import ChildFailed as ChildFailed

@@ -21,6 +21,7 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.signing_secrets import ResealSecret
 from holdfast.payloads.value_format import MARK, ValueFormat
 from holdfast.store.graphs.operations import ResealMember
+from holdfast.store.operations.operations import ResealOperation
 from holdfast.store.payloads.operations import Reseal, ValueChange
 from holdfast.store.store import Store
 from holdfast.store.tables import BELOW_RUNS
@@ -39,7 +40,7 @@ MESSAGE = "output_message"
 
 TABLES = {table.name: table for table in BELOW_RUNS}
 
-Write = Callable[[Reseal | ResealMember | ResealSecret], Any]
+Write = Callable[[Reseal | ResealMember | ResealOperation | ResealSecret], Any]
 Progress = Callable[[int], None]
 
 
@@ -85,6 +86,7 @@ def rekey(
         if progress is not None:
             progress(len(snapshots))
     _rekey_members(store, sealer, write, done)
+    _rekey_operations(store, sealer, write, done)
     for op in sealer.secrets.outdated(store, sealer.cipher.current, done.unreadable):
         done.values += bool(write(op))
     return done
@@ -108,6 +110,25 @@ def _rekey_members(store: Store, sealer: PayloadSealer, write: Write, done: Reke
                 done.leave(unreadable)
                 continue
             done.values += bool(write(ResealMember(run_id, old, new)))
+
+
+def _rekey_operations(store: Store, sealer: PayloadSealer, write: Write, done: Rekeyed) -> None:
+    """Re-encrypt the payloads of bulk operations that have not ended."""
+    assert sealer.cipher is not None
+    after = ""
+    while operations := store.operations.to_seal(after, RUNS):
+        after = operations[-1][0]
+        for operation_id, old in operations:
+            try:
+                if is_sealed(old) and split(old).key == sealer.cipher.current:
+                    continue
+                place = associated_data.operation_payload(operation_id)
+                label = f"the payload of operation {operation_id}"
+                new = sealer.values.seal_inline(sealer.values.open(old, label, place), place)
+            except (KeyMissing, BadData) as unreadable:
+                done.leave(unreadable)
+                continue
+            done.values += bool(write(ResealOperation(operation_id, old, new)))
 
 
 def _operations(sealer: PayloadSealer, snapshot: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:

@@ -220,12 +220,20 @@ class GraphService:
         return Request(op, lambda graph: graph.status)
 
     def replay(
-        self, graph_id: str, name: str, lease: Lease | None, from_step: str | None = None
+        self,
+        graph_id: str,
+        name: str,
+        lease: Lease | None,
+        from_step: str | None = None,
+        *,
+        namespace: str | None = None,
     ) -> Iterator[Request[Any]]:
         """Yield the requests that replay a member, in parts. Each part is complete in itself; its
-        answer is StagedGraph. Raises GraphNotFound, MemberNotFound."""
+        answer is StagedGraph. *namespace* is the one of the graph, if it is another than the one of
+        this engine. Raises GraphNotFound, MemberNotFound."""
         from_step = checked_string("from_step", from_step)
-        whole = self._whole(graph_id)
+        namespace = namespace or self.namespace
+        whole = self._whole(graph_id, namespace)
         run_id = run_of(graph_id, checked_name(name))
         if run_id not in whole.members:
             raise MemberNotFound(graph=graph_id, member=name)
@@ -235,7 +243,7 @@ class GraphService:
             started = [id for id in part if whole.members[id].started_at is not None]
             op = ReplayMember(
                 graph_id=graph_id,
-                namespace=self.namespace,
+                namespace=namespace,
                 name=name,
                 roots=[name_of(id) for id in part],
                 replays={
@@ -264,10 +272,10 @@ class GraphService:
 
     # Reading
 
-    def record(self, graph_id: str) -> GraphRecord:
+    def record(self, graph_id: str, namespace: str | None = None) -> GraphRecord:
         """Return a graph as it is stored. Raises GraphNotFound."""
         graph = self._store.graphs.get(_graph_id(graph_id))
-        if graph is None or graph.namespace != self.namespace:
+        if graph is None or graph.namespace != (namespace or self.namespace):
             raise GraphNotFound(graph=graph_id)
         return graph
 
@@ -282,8 +290,8 @@ class GraphService:
         """Return whether member outcomes or other work of a graph wait to be processed."""
         return self._store.graphs.is_unresolved(_graph_id(graph_id))
 
-    def _whole(self, graph_id: str) -> GraphSnapshot:
-        self.record(graph_id)
+    def _whole(self, graph_id: str, namespace: str | None = None) -> GraphSnapshot:
+        self.record(graph_id, namespace)
         whole = self._store.graphs.snapshot(graph_id)
         if whole is None:
             raise GraphNotFound(graph=graph_id)

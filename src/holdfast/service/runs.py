@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -192,6 +192,17 @@ class RunService:
         Raises BadOption, NamespaceBound."""
         namespace = checked_text_filter("namespace", filters.get("namespace"))
         return run_filter(filters, self.within(namespace), self.store.now())
+
+    def matching_ids(self, which: RunFilter, limit: int) -> Iterator[str]:
+        """Yield the ids of the runs that a filter selects, from new to old; one query reads *limit*
+        of them."""
+        which = msgspec.structs.replace(which, after=None, limit=limit)
+        while True:
+            places = self.store.runs.places(which)
+            yield from (place.id for place in places)
+            if len(places) < limit:
+                return
+            which.after = places[-1]
 
     def page(self, which: RunFilter, *, after: str | None, limit: int) -> RunPage:
         """Return some of the runs that a filter selects, from new to old, as they are stored.

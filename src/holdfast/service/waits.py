@@ -85,7 +85,7 @@ def release(
     """Release a wait of a run, or start a delayed run now. Without *step*, the run must have only
     one wait. The answer is the step, empty for a delayed run. Raises WaitNotFound, BadOption."""
     checked_string("step", step)
-    released = _only_step(store, run_id) if step is None else step
+    released = releasable_step(store, run_id) if step is None else step
     data = codec.encode(payload, label="the payload")
     return Request(
         ReleaseWait(run_id=run_id, step=released, payload=data, by=checked_text("by", by)),
@@ -93,7 +93,7 @@ def release(
     )
 
 
-def _only_step(store: Store, run_id: str) -> str:
+def releasable_step(store: Store, run_id: str) -> str:
     """Return the step of the only wait of a run that an operator can release; BEFORE for a delayed
     run. Raises WaitNotFound, and BadOption if there are several."""
     steps = [

@@ -71,6 +71,13 @@ from holdfast.store.keys import apply as keys
 from holdfast.store.keys.operations import NeedKey, ResealKey, RotateKey
 from holdfast.store.lanes import apply as lanes
 from holdfast.store.lanes.operations import RemoveLane, SetLane
+from holdfast.store.operations import apply as bulk
+from holdfast.store.operations.operations import (
+    CarryOut,
+    ResealOperation,
+    StartOperation,
+    StopOperation,
+)
 from holdfast.store.payloads import apply as payloads
 from holdfast.store.payloads import encrypt
 from holdfast.store.payloads.operations import CopyPayloads, EncryptStore, Reseal, SaveSetting
@@ -216,6 +223,11 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     RemoveRetention: retention.remove_retention,
     TakeMaintenanceLock: retention.take_maintenance,
     EndMaintenance: retention.end_maintenance,
+    # bulk operations
+    StartOperation: bulk.start_operation,
+    CarryOut: bulk.carry_out,
+    StopOperation: bulk.stop_operation,
+    ResealOperation: bulk.reseal_operation,
     # signals
     SignalRun: signals.signal_run,
     # waits

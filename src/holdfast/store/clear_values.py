@@ -58,6 +58,7 @@ GUARDS = (
     Guard("signal", "payload"),
     Guard("frame", "data"),
     Guard("graph_member", "input"),
+    Guard("operation", "payload"),
 )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.core import duration
 from holdfast.core.budgets.rules import next_reset
+from holdfast.core.operations import TAKEOVER
 from holdfast.core.schedules import rules
 from holdfast.core.subscriptions import LONGEST_PAUSE
 from holdfast.core.tokens import LONGEST_GRACE
@@ -143,6 +144,7 @@ _DUE: Mapping[str, Callable[[Mapping[str, Any], int], Wrong]] = {
     "lane": _within("free_at", lambda row: row["rate_per"]),
     "subscription": _within("next_at", lambda row: LONGEST_PAUSE),
     "maintenance_lock": _within("until", lambda row: DECADE),
+    "operation": _within("due_at", lambda row: TAKEOVER),
     "graph_stage": _within("due_at", lambda row: STAGE_TTL),
     "budget": _resets,
     "schedule": _ticks,

@@ -19,6 +19,7 @@ from holdfast.core.flows.model import FlowStatus, FlowStepStatus
 from holdfast.core.gates.model import GATE_ACTIONS
 from holdfast.core.gates.model import STATUSES as GATE_STATUSES
 from holdfast.core.graphs.model import GraphStatus, GroupState, MemberState, RemainderPolicy
+from holdfast.core.operations import BulkVerb, OperationStatus
 from holdfast.core.runs import CancelCause, StuckCause
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.status import Status
@@ -66,6 +67,7 @@ _COUNTS = frozenset(
         "live",
         "members",
         "missing",
+        "part",
         "parts",
         "queue_limit",
         "revision",
@@ -111,6 +113,8 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("gate_entry", "kind"): GATE_ACTIONS,
     ("tick", "kind"): frozenset({"tick", "trigger", "backfill"}),
     ("retention", "target"): frozenset({"runs", *FORGETTABLE}),
+    ("operation", "verb"): frozenset(BulkVerb),
+    ("operation", "status"): frozenset(OperationStatus),
     ("frame", "kind"): frozenset(FrameKind),
     ("frame", "mode"): frozenset(StreamMode),
 }

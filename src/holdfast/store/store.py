@@ -31,6 +31,7 @@ from holdfast.store.graphs.queries import GraphQueries
 from holdfast.store.installation import InstallationQueries
 from holdfast.store.keys.queries import KeyQueries
 from holdfast.store.lanes.queries import LaneQueries
+from holdfast.store.operations.queries import OperationQueries
 from holdfast.store.payloads.queries import PayloadQueries
 from holdfast.store.reader import Reader
 from holdfast.store.retention.queries import RetentionQueries
@@ -72,6 +73,7 @@ class View:
         self.graphs: GraphQueries = GraphQueries(reader)
         self.flows: FlowQueries = FlowQueries(reader)
         self.keys: KeyQueries = KeyQueries(reader)
+        self.operations: OperationQueries = OperationQueries(reader)
 
     @property
     def left_out(self) -> list[str]:

@@ -11,6 +11,7 @@ from holdfast.core.envelope import is_sealed
 from holdfast.core.flows.model import FlowWait
 from holdfast.core.gates.model import EntryDetail, GateTerms
 from holdfast.core.graphs.model import MemberSpec
+from holdfast.core.operations import BulkArguments
 from holdfast.core.schedules import rules
 from holdfast.core.subscriptions import EventFilter
 from holdfast.core.tasks.policy import TaskPolicy
@@ -45,6 +46,13 @@ JSON: Mapping[str, Mapping[str, Any]] = {
     "graph_event": {"data": Any},
     "graph_member": {"spec": MemberSpec},
     "subscription": {"which": EventFilter},
+    "operation": {"arguments": BulkArguments, "filters": dict[str, Any]},
+    "operation_part": {
+        "chosen": list[str],
+        "done": list[str],
+        "begun": list[str],
+        "refused": dict[str, str],
+    },
 }
 """The columns that hold JSON of the engine itself, with their types. Values of users may be sealed,
 and are checked where they are opened."""
@@ -57,6 +65,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "signal": ("payload",),
     "schedule": ("input",),
     "graph_member": ("input",),
+    "operation": ("payload",),
 }
 """The columns that hold values of users: JSON or sealed, unless a codec of the user writes another
 format."""

@@ -162,6 +162,26 @@ _SCHEDULE = (
     "created_at",
 )
 
+_OPERATION = (
+    "id",
+    "namespace",
+    "verb",
+    "status",
+    "arguments",
+    "filters",
+    "payload",
+    "asked_by",
+    "total",
+    "done",
+    "refused",
+    "part",
+    "revision",
+    "created_at",
+    "updated_at",
+    "due_at",
+    "finished_at",
+)
+
 STANDING: tuple[StoredTable, ...] = (
     StoredTable("shared_budget", _BUDGET, "name", of="budget"),
     StoredTable("shared_budget_line", _BUDGET_LINE, "budget, dimension", of="budget_line"),
@@ -252,6 +272,12 @@ STANDING: tuple[StoredTable, ...] = (
     StoredTable("graph_outbox", ("graph_id", "run_id", "status", "at", "place"), "id"),
     StoredTable(
         "graph_event", ("graph_id", "seq", "kind", "member", "data", "at"), "graph_id, seq"
+    ),
+    StoredTable("operation", _OPERATION, "id"),
+    StoredTable(
+        "operation_part",
+        ("operation_id", "number", "chosen", "done", "begun", "refused"),
+        "operation_id, number",
     ),
     StoredTable("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
     StoredTable("schedule", _SCHEDULE, "namespace, name"),

@@ -49,6 +49,7 @@ def things(theirs) -> Things:
     with_proof = theirs.tasks.worker("hush-holder", workflows=["hush-task"], ttl="1h")
     (lease,) = with_proof.claim()
     link = theirs.gates.link(open_gate, "approve", by="hush-ann")
+    operation = theirs.runs(ids=["hush-leased"]).prioritise(5, by="hush-ann", wait=False)
     return Things(
         run=idle.id,
         done=done.id,
@@ -59,4 +60,5 @@ def things(theirs) -> Things:
         flow=flow.id,
         graph="hush-graph",
         proof=lease.proof,
+        operation=str(operation.id),
     )

@@ -21,6 +21,7 @@ from holdfast.errors import (
     HoldfastError,
     LeaseLost,
     NamespaceBound,
+    OperationNotFound,
     RunExists,
     RunNotFound,
     ScheduleNotFound,
@@ -41,6 +42,7 @@ AREAS = (
     "graphs",
     "keys",
     "lanes",
+    "operations",
     "retention",
     "schedules",
     "streams",
@@ -59,9 +61,22 @@ NO_NAME = (SubscriptionNotFound,)
 NO_FLOW = (FlowNotFound,)
 NO_GRAPH = (GraphNotFound,)
 GRAPH_THERE = (GraphExists,)
+NO_OPERATION = (OperationNotFound,)
 REFUSED = (BadOption,)
 NOTHING: tuple[type[HoldfastError], ...] = ()
 """It answers, and the answer names nothing of theirs."""
+
+
+BULK: list[Call] = [
+    lambda e, t, p: e.runs().cancel(),
+    lambda e, t, p: e.runs(status="completed").replay(),
+    lambda e, t, p: e.runs().resume(),
+    lambda e, t, p: e.runs().signal("ours"),
+    lambda e, t, p: e.runs().release(),
+    lambda e, t, p: e.runs().prioritise(5),
+    lambda e, t, p: e.runs().delete(),
+    lambda e, t, p: e.runs(tags={"hush": "hush"}).cancel(dry_run=True),
+]
 
 
 def more(name: str, **options: Any) -> Graph:
@@ -188,7 +203,15 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
         (NOTHING, lambda e, t, p: e.runs().page()),
         (NOTHING, lambda e, t, p: e.runs(tags={"hush": "hush"}).page()),
         (FORBIDDEN, lambda e, t, p: e.runs(namespace="hush-theirs").page()),
+        (NOTHING, lambda e, t, p: e.runs(ids=[t.done]).page()),
+        *((NOTHING, verb) for verb in BULK),
+        (FORBIDDEN, lambda e, t, p: e.runs(namespace="hush-theirs").cancel()),
+        (FORBIDDEN, lambda e, t, p: e.runs(namespace="hush-theirs").delete(dry_run=True)),
     ],
+    "operations.list": [(NOTHING, lambda e, t, p: e.operations.list())],
+    "operations.get": [(NO_OPERATION, lambda e, t, p: e.operations.get(t.operation))],
+    "operations.stop": [(NO_OPERATION, lambda e, t, p: e.operations.stop(t.operation))],
+    "operations.wait": [(NO_OPERATION, lambda e, t, p: e.operations.wait(t.operation))],
     "schedules.set": [(NOTHING, lambda e, t, p: e.schedules.set("x", whispering, interval="1h"))],
     "schedules.list": [(NOTHING, lambda e, t, p: e.schedules.list())],
     "signal": [(NO_RUN, lambda e, t, p: e.signal(t.run, "hush-signal"))],

@@ -23,6 +23,7 @@ class Things(NamedTuple):
     flow: str
     graph: str
     proof: str
+    operation: str
 
 
 @step
@@ -67,6 +68,7 @@ TABLES = {
     "budget_line": "budget, dimension, hard, used, reserved",
     "session": "id, worker",
     "retention": "name",
+    "operation": "id, namespace, status, revision, asked_by",
     "key": "kid",
 }
 

@@ -52,7 +52,10 @@ RUNS = (
     "namespace",
     "parent_id",
     "roots",
+    "ids",
 )
+
+BULK = ("dry_run", "wait", "by")
 
 SCHEDULES = (
     "cron",
@@ -89,6 +92,7 @@ def calls_of(engine: Engine) -> list[Call]:
     run = {"run_id": "run"}
     flow = {"flow_id": "flow"}
     graph = {"graph_id": "graph"}
+    nothing = engine.runs(workflow="nothing")
     return [
         Call("start", lambda **given: engine.start(plain, **given), {"n": 1}, START),
         Call("start workflow", lambda what: engine.start(what), {"what": plain}),
@@ -105,6 +109,17 @@ def calls_of(engine: Engine) -> list[Call]:
             lambda **given: engine.runs().page(**given),
             {"after": "x", "limit": 2},
         ),
+        Call("runs cancel", nothing.cancel, {"reason": "r"}, ("force", *BULK)),
+        Call("runs replay", nothing.replay, {}, ("from_step", *BULK)),
+        Call("runs resume", nothing.resume, {}, BULK),
+        Call("runs signal", nothing.signal, {"name": "go", "payload": 1}, ("key", "source", *BULK)),
+        Call("runs release", nothing.release, {"payload": 1}, BULK),
+        Call("runs prioritise", nothing.prioritise, {"priority": 1}, BULK),
+        Call("runs delete", nothing.delete, {}, BULK),
+        Call("operations.list", engine.operations.list, {}, ("status", "after", "limit")),
+        Call("operations.get", engine.operations.get, {"operation_id": "nothing"}),
+        Call("operations.stop", engine.operations.stop, {"operation_id": "nothing"}),
+        Call("operations.wait", engine.operations.wait, {"operation_id": "nothing"}),
         Call(
             "result", lambda timeout: engine.run("run").result(timeout=timeout), {"timeout": 0.001}
         ),

@@ -17,6 +17,7 @@ from holdfast.connect.blocking.gates import Gates
 from holdfast.connect.blocking.graphs import Graphs
 from holdfast.connect.blocking.keys import Keys
 from holdfast.connect.blocking.lanes import Lanes
+from holdfast.connect.blocking.operations import Operations
 from holdfast.connect.blocking.retention import Retention
 from holdfast.connect.blocking.run import Run
 from holdfast.connect.blocking.runs import RunQuery
@@ -154,6 +155,8 @@ class Engine:
         """The waits of runs, and the signals that are delivered to them."""
         self.webhooks = Webhooks(self._calls)
         """The subscriptions that deliver events over HTTP."""
+        self.operations = Operations(self._calls)
+        """The bulk operations that the bulk verbs of ``runs`` create."""
         self.workers = Workers(self._calls)
         """The workers, and the runs that none of them serves."""
 
@@ -400,13 +403,15 @@ class Engine:
         namespace: str | None = None,
         parent_id: str | None = None,
         roots: bool | None = None,
+        ids: Iterable[str] | None = None,
     ) -> RunQuery:
         """Return the query for the runs that match, newest first by their time of creation. It is
         iterated in pages, and has bulk verbs.
 
         *live* selects the runs that have not ended; *since* and *until* limit the time of creation;
         *worker* is the name of the worker that executes the runs; *parent_id* selects the children
-        of a run, *roots* the runs that are no children.
+        of a run, *roots* the runs that are no children. *ids* selects runs by their ids, without
+        other filters.
         """
         return RunQuery(
             self._calls,
@@ -427,6 +432,7 @@ class Engine:
                 "parent_id": parent_id,
                 "roots": roots,
             },
+            ids,
         )
 
     def signal(

@@ -1,7 +1,7 @@
 """Maintenance that one worker, the leader, does for all.
 
 It ends the sessions of dead workers, runs and leases that are past their time, fires schedules,
-wakes managed flows and resolves graphs.
+wakes managed flows, resolves graphs, and continues bulk operations whose processes have died.
 
 The leader is elected through the database without a vote: it is the worker whose session is the
 oldest. The second oldest watches it as closely as it watches all others, and takes its place when
@@ -50,6 +50,7 @@ class Leader:
         own_session: Callable[[], str],
         on_freed: Callable[[], None],
         resolve_graphs: Callable[[], None],
+        continue_operations: Callable[[], None],
     ) -> None:
         self._store: Store = store
         self._writer: GroupCommit = writer
@@ -57,6 +58,7 @@ class Leader:
         self._own_session: Callable[[], str] = own_session
         self._on_freed: Callable[[], None] = on_freed
         self._resolve_graphs: Callable[[], None] = resolve_graphs
+        self._continue_operations: Callable[[], None] = continue_operations
         self._place = 0
         self._last_run = time.monotonic()
         self._reported: set[str] = set()
@@ -113,7 +115,8 @@ class Leader:
         """Do the maintenance that is due.
 
         End runs past their deadline that have no holder, fire schedules, wake managed flows,
-        resolve graphs whose outbox is not empty, and sweep stages and pruned graphs.
+        resolve graphs whose outbox is not empty, continue bulk operations, and sweep stages and
+        pruned graphs.
         """
         due = self._store.runs.next_due()
         now = self._store.now()
@@ -128,6 +131,8 @@ class Leader:
             ops.append(SweepStages())
         if due.graph is not None:
             self._resolve_graphs()
+        if _is_due(due.operation, now):
+            self._continue_operations()
         await asyncio.gather(*map(self._attempt, ops))
         while _is_due(due.flow, now):
             woken: FlowsWoken | None = await self._attempt(WakeFlows())

@@ -22,6 +22,7 @@ from holdfast.core.waits import Signal
 from holdfast.engine.execution.execution import RunExecution, notify_all
 from holdfast.engine.maintenance import retention as house
 from holdfast.engine.maintenance.graphs import GraphResolver
+from holdfast.engine.maintenance.operations import OperationKeeper
 from holdfast.engine.maintenance.webhooks import WebhookDispatcher
 from holdfast.engine.runtime.capacity import Capacity
 from holdfast.engine.runtime.eager_task import EagerTasks, eager_tasks_of
@@ -115,6 +116,7 @@ class Worker:
         self._poller = writer.notifier.poller
         self._orphans = Orphans(store, writer, self.executions)
         self.graph_resolver: GraphResolver = self._new_graph_resolver()
+        self.operations = OperationKeeper()
         self.leader: Leader = self._new_leader()
 
     def _new_graph_resolver(self) -> GraphResolver:
@@ -133,6 +135,7 @@ class Worker:
             own_session=lambda: self.session_id,
             on_freed=self.claims.ready.set,
             resolve_graphs=self.graph_resolver.wake,
+            continue_operations=self.operations.wake,
         )
 
     # Starting and stopping
@@ -168,6 +171,7 @@ class Worker:
             self.session.beat_forever,
             self.leader.forever,
             self.graph_resolver.forever,
+            self.operations.forever,
             self.webhooks.forever,
             partial(house.run_forever, self),
         )

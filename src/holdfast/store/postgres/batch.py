@@ -30,6 +30,8 @@ from holdfast.store.gates.operations import (
 )
 from holdfast.store.graphs.operations import ReplayMember, ResolvedGraphs, ResolveGraphs
 from holdfast.store.graphs.resolve import resolve_graphs
+from holdfast.store.operations.operations import CarryOut
+from holdfast.store.operations.verbs import runs_of
 from holdfast.store.payloads.operations import Reseal
 from holdfast.store.postgres import claim, prune
 from holdfast.store.postgres.connection import Connection
@@ -384,6 +386,8 @@ def _touched_by(op: Operation) -> Iterator[str]:
         yield from (run_id for replay in op.replays for run_id in replay.runs())
     elif isinstance(op, ReplayMember):
         yield from (run_id for replay in op.replays.values() for run_id in replay.runs())
+    elif isinstance(op, CarryOut):
+        yield from (run_id for action in op.actions for run_id in runs_of(action))
     elif isinstance(
         op,
         AppendFrames

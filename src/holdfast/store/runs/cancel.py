@@ -83,7 +83,7 @@ def cancel_children(
         processed.update(part)
         states, damaged = tx.sound_rows("states_by_id", ids=tx.as_list(sorted(part)))
         set_aside(tx, SetAside(damaged))
-        _stop_all(tx, [state for state in states if state["finished_at"] is None], cancellation, at)
+        stop_all(tx, [state for state in states if state["finished_at"] is None], cancellation, at)
         # Read again: a child may have started others before it was locked here.
         descendants = children_to_stop(tx, run_id, room + len(processed)) if room else ()
     return room
@@ -213,10 +213,10 @@ def stop_members(tx: Transaction, reasons: Mapping[str, str]) -> None:
         request_cancel(tx, RequestCancel(child["id"], reason, cause=CancelCause.PARENT))
 
 
-def _stop_all(
-    tx: Transaction, states: Sequence[Row], cancellation: Cancellation, at: int | None
+def stop_all(
+    tx: Transaction, states: Sequence[Row], cancellation: Cancellation, at: int | None = None
 ) -> None:
-    """Ask children to stop. Children that never started end at once."""
+    """Ask runs to stop, without their children. Runs that never started end at once."""
     unstarted = [state for state in states if _is_unstarted(state)]
     if unstarted:
         _end_unstarted(tx, [(state, cancellation) for state in unstarted])

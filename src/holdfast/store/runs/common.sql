@@ -484,6 +484,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
        (SELECT at FROM holdfast.graph_outbox ORDER BY id LIMIT 1) AS outbox_at,
        (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
+       (SELECT MIN(due_at) FROM holdfast.operation WHERE due_at IS NOT NULL) AS operation_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: counts

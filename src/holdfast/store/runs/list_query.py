@@ -52,6 +52,7 @@ class RunPage(msgspec.Struct):
 
 
 _COLUMNS = common()["run"].split(" WHERE ")[0]
+_PLACES = f"SELECT run.id, run.created_at{_COLUMNS[_COLUMNS.index(' FROM ') :]}"
 _WHERE = {
     "namespace": "namespace = :namespace",
     "workflow": "workflow = :workflow",
@@ -115,3 +116,9 @@ def _conditions(which: RunFilter) -> tuple[str, dict[str, object]]:
         clauses.append(f"run.id IN ({tagged})")
         values |= {f"tag{index}": name, f"value{index}": value}
     return f" WHERE {' AND '.join(clauses)}" if clauses else "", values
+
+
+def list_places(which: RunFilter) -> tuple[str, dict[str, object]]:
+    """Return the query, with its values, for the places of the same runs, in the same order."""
+    sql, values = list_runs(which)
+    return sql.replace(_COLUMNS, _PLACES, 1), values

@@ -12,6 +12,7 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Move, Status, after
 from holdfast.core.tasks import policy as task_policy
 from holdfast.errors import (
+    HoldfastError,
     IllegalMove,
     NotReclaimable,
     RunChanged,
@@ -62,6 +63,24 @@ def replay_each(tx: Transaction, ops: Sequence[ReplayRun]) -> None:
         if states[op.run_id]["finished_at"] is None:
             raise RunNotFinished(run=op.run_id, status=states[op.run_id]["status"])
     _put_back(tx, ops, states)
+
+
+def replay_possible(
+    tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Row]
+) -> dict[str, HoldfastError]:
+    """Replay the ones of these locked runs that can be, and return the refusals of the others by
+    id. None of them has children or steps to detach."""
+    refused: dict[str, HoldfastError] = {}
+    lasts = last_seqs(tx, [op.run_id for op in ops])
+    for op in ops:
+        state = states[op.run_id]
+        if state["finished_at"] is None:
+            refused[op.run_id] = RunNotFinished(run=op.run_id, status=state["status"])
+        elif op.seen is not None and lasts[op.run_id] != op.seen:
+            refused[op.run_id] = RunChanged(run=op.run_id, events=lasts[op.run_id], seen=op.seen)
+    refused |= _used_up_replays(tx, [op.run_id for op in ops if op.run_id not in refused])
+    _put_back(tx, [op for op in ops if op.run_id not in refused], states)
+    return refused
 
 
 def replay_runs(tx: Transaction, op: ReplayRuns) -> None:
@@ -161,6 +180,13 @@ def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
 
 def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
     """Check the limit on replays in the policy of a task. Raises NotReclaimable."""
+    for error in _used_up_replays(tx, run_ids).values():
+        raise error
+
+
+def _used_up_replays(tx: Transaction, run_ids: Sequence[str]) -> dict[str, NotReclaimable]:
+    """Return an error for each run that was replayed as often as the policy of its task allows."""
+    used_up: dict[str, NotReclaimable] = {}
     for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)):
         if facts["policy"] is None:
             continue
@@ -170,7 +196,8 @@ def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
         ]
         if task_policy.replays_in(history) >= limit:
             why = f"it was replayed {limit} times, the limit of its policy: start a new run"
-            raise NotReclaimable(run=facts["run_id"], why=why)
+            used_up[facts["run_id"]] = NotReclaimable(run=facts["run_id"], why=why)
+    return used_up
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.store.database import Transaction
 from holdfast.store.payloads.apply import collect, digests_used, forget_history
 from holdfast.store.runs import trees
@@ -44,7 +46,12 @@ def prune_runs(tx: Transaction, op: Prune) -> Pruned:
         ]
     # Read before the runs are deleted, and with them their references.
     payloads = [digest for run_id in run_ids for digest in digests_used(tx, run_id)]
-    for query in _BELOW:
-        tx.many(query, [{"run_id": run_id} for run_id in run_ids])
+    delete_runs(tx, run_ids)
     collect(tx, payloads)
     return Pruned(runs=len(run_ids), last=chosen.last)
+
+
+def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> None:
+    """Delete runs and everything that belongs to them except payloads."""
+    for query in _BELOW:
+        tx.many(query, [{"run_id": run_id} for run_id in run_ids])

@@ -21,7 +21,16 @@ from holdfast.store.signals.queries import signal_from
 from holdfast.store.soundness import whole, without_route
 from holdfast.store.tables import BELOW_RUNS
 
-_DUE = ("wake_at", "deadline", "schedule", "flow_at", "attempt_until", "outbox_at", "stage_at")
+_DUE = (
+    "wake_at",
+    "deadline",
+    "schedule",
+    "flow_at",
+    "attempt_until",
+    "outbox_at",
+    "stage_at",
+    "operation_at",
+)
 """The columns of ``next_due``, in the order of the fields of NextDue."""
 
 ALL = 2**62
@@ -50,7 +59,8 @@ class RunUpdate(msgspec.Struct):
 
 class NextDue(msgspec.Struct):
     """When to poll next: for parked runs and used-up rates, deadlines, schedules, managed flows,
-    attempts of tasks, member outcomes of graphs, and stages of graphs that were given up."""
+    attempts of tasks, member outcomes of graphs, stages of graphs that were given up, and bulk
+    operations that no process carries out."""
 
     work: int | None = None
     deadline: int | None = None
@@ -59,11 +69,12 @@ class NextDue(msgspec.Struct):
     attempt: int | None = None
     graph: int | None = None
     stage: int | None = None
+    operation: int | None = None
 
     @property
     def at(self) -> int | None:
         """The earliest instant. Member outcomes do not count: they are due as soon as
-        they exist."""
+        they exist. Neither do bulk operations: the leader looks for them often enough."""
         times = (self.work, self.deadline, self.schedule, self.flow, self.attempt, self.stage)
         return min((time for time in times if time is not None), default=None)
 
@@ -111,6 +122,13 @@ class RunQueries:
         sql, values = list_query.count_runs(which)
         rows = self._reader.fetch(self._reader.spelled(sql), values)
         return int(rows[0]["runs"])
+
+    def places(self, which: RunFilter) -> list[RunCursor]:
+        """Return the places of the runs that a filter selects, from new to old."""
+        sql, values = list_query.list_places(which)
+        return self._reader.list_sql(
+            lambda row: RunCursor(row["created_at"], row["id"]), self._reader.spelled(sql), values
+        )
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         """Return the events of a run in order whose ``seq`` is above *after*."""

@@ -88,6 +88,13 @@ def _stage(tx: Transaction, damage: RowDamaged) -> bool:
     return bool(tx.change("set_stage_aside", never=duration.LAST_INSTANT + 1, **damage.place))
 
 
+def _operation(tx: Transaction, damage: RowDamaged) -> bool:
+    """Let no worker continue a bulk operation whose row or part is damaged: every worker would find
+    it again."""
+    operation_id = damage.place.get("id", damage.place.get("operation_id"))
+    return bool(tx.change("set_operation_aside", operation_id=operation_id))
+
+
 def _task(tx: Transaction, damage: RowDamaged) -> bool:
     run_id = damage.place.get("run_id")
     return bool(tx.change("set_task_aside", run_id=run_id)) | _mark_stuck(tx, run_id, damage)
@@ -111,6 +118,7 @@ _HOW: dict[str, Callable[[Transaction, RowDamaged], bool]] = {
     "run": _run,
     "schedule": _schedule,
     **dict.fromkeys(("flow", "flow_step", "flow_event"), _flow),
+    **dict.fromkeys(("operation", "operation_part"), _operation),
     "task": _task,
     "graph_stage": _stage,
     **dict.fromkeys(_COUNTERS, _forget),

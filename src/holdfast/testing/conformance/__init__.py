@@ -14,6 +14,7 @@ from holdfast.testing.conformance.budget_batches import BudgetBatchConformance
 from holdfast.testing.conformance.budget_removal import BudgetRemovalConformance
 from holdfast.testing.conformance.budget_room import BudgetRoomConformance
 from holdfast.testing.conformance.budgets import BudgetConformance
+from holdfast.testing.conformance.bulk import BulkConformance
 from holdfast.testing.conformance.children import ChildConformance
 from holdfast.testing.conformance.claim import ClaimConformance, LaneLimitConformance
 from holdfast.testing.conformance.copying import CopyConformance
@@ -102,6 +103,7 @@ class StoreContract(
     PayloadConformance,
     ResealConformance,
     RetentionConformance,
+    BulkConformance,
     PayloadLawConformance,
     SetAsideConformance,
     DamageConformance,
@@ -118,6 +120,7 @@ __all__ = [
     "BudgetConformance",
     "BudgetRemovalConformance",
     "BudgetRoomConformance",
+    "BulkConformance",
     "CancelConformance",
     "ChildConformance",
     "ChildReplayConformance",

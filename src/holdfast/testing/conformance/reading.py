@@ -22,6 +22,7 @@ from holdfast.store.store import Store
 from holdfast.store.waits.operations import OpenWait
 from holdfast.testing.conformance import schedules
 from holdfast.testing.conformance.budget_fixture import BROKEN as BROKEN_BUDGETS
+from holdfast.testing.conformance.bulk import BROKEN as BROKEN_OPERATIONS
 from holdfast.testing.conformance.fixture import MINUTE, MORNING, HandClock, OpenStore, StoreFixture
 
 
@@ -394,6 +395,7 @@ BROKEN = {
         " VALUES ('held', 'a', '1', 1, 1), ('held', 'b', '1', 1, 1)"
     ),
     **BROKEN_BUDGETS,
+    **BROKEN_OPERATIONS,
 }
 """One statement per law that breaks it."""
 

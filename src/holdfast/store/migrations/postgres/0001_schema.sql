@@ -494,6 +494,41 @@ CREATE TABLE holdfast.retention (
     max_bytes BIGINT
 );
 
+-- One verb applied to many runs, in portions (bulk operations).
+CREATE TABLE holdfast.operation (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    namespace TEXT COLLATE "C",  -- the only namespace whose runs it may change; NULL for all
+    verb TEXT COLLATE "C" NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    arguments BYTEA NOT NULL,  -- JSON
+    filters BYTEA NOT NULL,  -- JSON: how its runs were selected
+    payload BYTEA,  -- of its signals; NULL once it has ended
+    asked_by TEXT COLLATE "C",
+    total BIGINT NOT NULL,
+    done BIGINT NOT NULL,
+    refused BIGINT NOT NULL,
+    part BIGINT NOT NULL,  -- the part that is carried out next
+    revision BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    due_at BIGINT,  -- when any worker may continue it; NULL once it has ended
+    finished_at BIGINT
+);
+CREATE INDEX operation_due ON holdfast.operation (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX operation_created ON holdfast.operation (created_at, id);
+CREATE INDEX operation_finished ON holdfast.operation (finished_at) WHERE finished_at IS NOT NULL;
+
+-- The runs of a bulk operation, and their outcomes: lists of ids as JSON.
+CREATE TABLE holdfast.operation_part (
+    operation_id TEXT COLLATE "C" NOT NULL,
+    number BIGINT NOT NULL,
+    chosen BYTEA NOT NULL,
+    done BYTEA NOT NULL,
+    begun BYTEA NOT NULL,  -- changes that take several transactions
+    refused BYTEA NOT NULL,  -- the reasons by id
+    PRIMARY KEY (operation_id, number)
+);
+
 -- Locks of maintenance work that one worker at a time does for all.
 CREATE TABLE holdfast.maintenance_lock (
     name TEXT COLLATE "C" PRIMARY KEY,

@@ -500,6 +500,41 @@ CREATE TABLE holdfast.retention (
     max_bytes INTEGER
 ) WITHOUT ROWID;
 
+-- One verb applied to many runs, in portions (bulk operations).
+CREATE TABLE holdfast.operation (
+    id TEXT PRIMARY KEY,
+    namespace TEXT,  -- the only namespace whose runs it may change; NULL for all
+    verb TEXT NOT NULL,
+    status TEXT NOT NULL,
+    arguments BLOB NOT NULL,  -- JSON
+    filters BLOB NOT NULL,  -- JSON: how its runs were selected
+    payload BLOB,  -- of its signals; NULL once it has ended
+    asked_by TEXT,
+    total INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    part INTEGER NOT NULL,  -- the part that is carried out next
+    revision INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    due_at INTEGER,  -- when any worker may continue it; NULL once it has ended
+    finished_at INTEGER
+) WITHOUT ROWID;
+CREATE INDEX holdfast.operation_due ON holdfast.operation (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX holdfast.operation_created ON holdfast.operation (created_at, id);
+CREATE INDEX holdfast.operation_finished ON holdfast.operation (finished_at) WHERE finished_at IS NOT NULL;
+
+-- The runs of a bulk operation, and their outcomes: lists of ids as JSON.
+CREATE TABLE holdfast.operation_part (
+    operation_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    chosen BLOB NOT NULL,
+    done BLOB NOT NULL,
+    begun BLOB NOT NULL,  -- changes that take several transactions
+    refused BLOB NOT NULL,  -- the reasons by id
+    PRIMARY KEY (operation_id, number)
+) WITHOUT ROWID;
+
 -- Locks of maintenance work that one worker at a time does for all.
 CREATE TABLE holdfast.maintenance_lock (
     name TEXT PRIMARY KEY,

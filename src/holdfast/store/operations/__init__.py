@@ -1,0 +1,1 @@
+"""Bulk operations: their rows, their portions and the queries about them."""
