@@ -157,6 +157,7 @@ HOT = {
     "held_states": "run_held",
     "held": "run_held",
     "held_by_lane": "run_held",
+    "live_runs_of_budget": "run_budgets",
     "children_to_stop": "run_child",
     "ended_children": "run_child",
     "children": "run_child",

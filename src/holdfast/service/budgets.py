@@ -151,10 +151,7 @@ def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request[Budget
 
 def find_budgets(store: Store, after: str | None, limit: int) -> list[Budget]:
     """Return a page of the budgets, by name: those after the name *after*."""
-    most = checked_count("limit", limit)
-    first = checked_text("after", after)
-    later = [budget for budget in store.budgets.all() if first is None or budget.name > first]
-    return later[:most]
+    return store.budgets.page(checked_text("after", after) or "", checked_count("limit", limit))
 
 
 def get_budget(store: Store, name: str) -> Budget:

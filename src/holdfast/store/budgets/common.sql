@@ -100,10 +100,11 @@ DELETE FROM holdfast.spend_key WHERE budget = :budget;
 -- name: budgets_of_run
 SELECT id, budgets, created_at FROM holdfast.run WHERE id = :run_id;
 
--- name: all_budgets
+-- name: budgets_after
 SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_at, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
- ORDER BY name;
+ WHERE name > :after
+ ORDER BY name LIMIT :limit;
 
 -- name: one_budget
 SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_at, breaches, soft_breaches, breached_at, breached, created_at
@@ -112,12 +113,6 @@ SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, last_reset_
 
 -- name: lines_of_budget
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at FROM holdfast.budget_line WHERE budget = :budget ORDER BY dimension;
-
--- name: all_budget_lines
-SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
-  FROM holdfast.budget_line AS budget_line
- WHERE EXISTS (SELECT 1 FROM holdfast.budget AS budget WHERE budget.name = budget_line.budget)
- ORDER BY budget, dimension;
 
 -- name: spent_below
 -- What a run and each run below it have spent.

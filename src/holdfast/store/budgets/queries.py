@@ -16,14 +16,16 @@ class BudgetQueries:
     def __init__(self, reader: Reader) -> None:
         self._reader: Reader = reader
 
-    def all(self) -> list[Budget]:
-        """Return all budgets, with their lines. A line whose reset is due is returned with nothing
-        used."""
-        budgets = {budget.name: budget for budget in self._reader.listed(_budget, "all_budgets")}
-        for line in self._as_of_now(self._reader.listed(_line, "all_budget_lines")):
-            if line.budget in budgets:
-                budgets[line.budget].lines.append(line)
-        return list(budgets.values())
+    def page(self, after: str, limit: int) -> list[Budget]:
+        """Return the first budgets by name after the name *after*, with their lines. A line whose
+        reset is due is returned with nothing used."""
+        page = self._reader.listed(_budget, "budgets_after", after=after, limit=limit)
+        budgets = {budget.name: budget for budget in page}
+        names = self._reader.as_list(list(budgets))
+        lines = self._reader.listed(_line, "budget_lines", budgets=names) if budgets else []
+        for line in self._as_of_now(lines):
+            budgets[line.budget].lines.append(line)
+        return page
 
     def get(self, name: str) -> Budget | None:
         """Return the budget with its lines, or None."""

@@ -176,7 +176,7 @@ class BudgetRoomConformance(BudgetFixture):
         self.do(store, EndSession("s1", crashed=False))
         there = store.runs.snapshots("", 100, 1 << 20)
         standing = store.installation.rows()
-        budgets = store.budgets.all()
+        budgets = store.budgets.page("", 100)
         self.execute(store, "DELETE FROM holdfast.run")
 
         self.end_sessions(store)
@@ -187,7 +187,7 @@ class BudgetRoomConformance(BudgetFixture):
         assert (
             store.runs.snapshots("", 100, 1 << 20),
             store.installation.rows(),
-            store.budgets.all(),
+            store.budgets.page("", 100),
         ) == (
             there,
             standing,
@@ -206,5 +206,5 @@ class BudgetRoomConformance(BudgetFixture):
 
         self.do(store, Prune(store.now(), ["completed"]))
 
-        assert [budget.name for budget in store.budgets.all()] == ["b"]
+        assert [budget.name for budget in store.budgets.page("", 100)] == ["b"]
         assert (store.budgets.spending("r1"), self.usage(store)) == ({}, {"tokens": (6, 0)})
