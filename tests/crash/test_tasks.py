@@ -190,12 +190,12 @@ def work_on_members(engine: Engine) -> None:
     """Claim what can be claimed: complete it, let it fail, or let an operator end it."""
     leases = engine.tasks.worker("mortal", workflows=["member"], ttl="10s")
     for lease in leases.claim(10):
-        if lease.input[0] == "by hand":
+        if lease.input == "by hand":
             engine.tasks.override(lease.run_id, "done by hand", result="by hand")
-        elif lease.input[0] == "fails":
+        elif lease.input == "fails":
             lease.fail("permanent", "no paint")
         else:
-            lease.complete(lease.input[0])
+            lease.complete(lease.input)
     leases.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from holdfast import AsyncEngine, Engine
 from holdfast.connect.open_store import open_store
-from holdfast.core.flows.model import FlowStatus
+from holdfast.core.flows.model import FlowEventKind, FlowStatus
 from holdfast.errors import (
     BadFlowPatch,
     BadFlowWait,
@@ -26,6 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
+from tests.engine.databases import connect
 from tests.engine.waiting import wait_until
 
 
@@ -310,6 +312,9 @@ ACTIONS: dict[str, tuple[Callable[[Engine, str], object], str]] = {
     "cancel": (lambda engine, flow: engine.flows.cancel(flow), "waiting"),
     "observe": (lambda engine, flow: engine.flows.observe(flow, "r", "t", "running"), "running"),
     "prune": (lambda engine, flow: engine.flows.prune("1s"), "finished"),
+    "set": (lambda engine, flow: engine.flows.set(flow, goal="another"), "running"),
+    "append": (lambda engine, flow: engine.flows.append_event(flow, "asked"), "running"),
+    "deliver to all": (lambda engine, flow: engine.flows.deliver_all("t", "c"), "waiting"),
 }
 
 
@@ -333,7 +338,7 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, sid
     elif action == "prune":
         assert whole.flows.list() == []
     else:
-        assert whole.flows.get(before.id) != before or action == "observe"
+        assert whole.flows.get(before.id) != before or action in ("observe", "append")
         assert events > 1
     assert whole.database.check() == []
     whole.close()
@@ -383,3 +388,110 @@ def together(calls: Sequence[Callable[[], None]]) -> None:
     for thread in threads:
         thread.join()
     assert trouble == []
+
+
+def test_the_description_of_a_flow_changes_with_a_revision(idle):
+    flow = idle.flows.create("research", "compare", owner="kate", requester="s1", start=True)
+
+    changed = idle.flows.set(
+        flow.id, goal="compare two", new_owner="bert", controller="audit", revision=1
+    )
+
+    assert (changed.goal, changed.owner, changed.controller) == ("compare two", "bert", "audit")
+    assert (changed.requester, changed.revision) == ("s1", 2)
+    assert idle.flows.events(flow.id)[0].payload == {
+        "goal": "compare two",
+        "owner": "bert",
+        "controller": "audit",
+    }
+    assert [found.id for found in idle.flows.list(owner="bert")] == [flow.id]
+    assert idle.flows.set(flow.id, requester="").requester == ""
+    with pytest.raises(FlowNotYours):
+        idle.flows.set(flow.id, goal="steal", owner="kate")
+    with pytest.raises(FlowChanged):
+        idle.flows.set(flow.id, goal="late", revision=1)
+    for wrong in ({}, {"goal": " "}, {"new_owner": "x" * 201}, {"controller": ""}):
+        with pytest.raises(BadOption):
+            idle.flows.set(flow.id, **wrong)
+    assert idle.flows.get(flow.id).revision == 3
+
+
+def test_a_step_is_found_by_its_run_id(idle):
+    flows = [idle.flows.create("c", "g", owner=owner, start=True) for owner in ("a", "b")]
+    for number, flow in enumerate(flows):
+        idle.flows.observe(flow.id, "job-1", f"ask {number}", "running")
+
+    assert idle.flows.step(flows[1].id, "job-1").task == "ask 1"
+    assert idle.flows.step(flows[1].id, "job-2") is None
+    assert [step.flow_id for step in idle.flows.steps(run_id="job-1")] == [
+        flow.id for flow in flows
+    ]
+    assert len(idle.flows.steps(run_id="job-1", owner="b")) == 1
+    assert idle.flows.steps(flows[0].id, run_id="job-2") == []
+    with pytest.raises(BadOption):
+        idle.flows.steps()
+    with pytest.raises(FlowNotFound):
+        idle.flows.step("nothing", "job-1")
+
+
+def test_a_program_writes_audit_lines_of_its_own(idle):
+    flow = idle.flows.create("c", "g", owner="a", start=True)
+    idle.flows.finish(flow.id)
+
+    line = idle.flows.append_event(flow.id, "vendor asked", {"vendor": 1})
+
+    assert (line.seq, line.kind, line.payload, line.own) == (4, "vendor asked", {"vendor": 1}, True)
+    assert idle.flows.events(flow.id, limit=1) == [line]
+    assert idle.flows.get(flow.id).revision == 2
+    for kind in (*FlowEventKind, "", 7):
+        with pytest.raises(BadOption):
+            idle.flows.append_event(flow.id, kind)
+    with pytest.raises(BadFlowPatch):
+        idle.flows.append_event(flow.id, "odd", float("nan"))
+    assert len(idle.flows.events(flow.id)) == 4
+
+
+def test_an_event_is_delivered_to_all_flows_that_wait_for_it(idle, monkeypatch):
+    monkeypatch.setattr("holdfast.service.flows.DELIVERED", 2)
+    monkeypatch.setattr("holdfast.connect.blocking.flows.DELIVERED", 2)
+    flows = [idle.flows.create("c", "g", owner="a", start=True) for _ in range(5)]
+    for flow in flows:
+        idle.flows.wait(flow.id, topic="paid", correlation="77")
+
+    resumed = idle.flows.deliver_all("paid", "77", {"amount": 1})
+
+    assert {flow.id for flow in resumed} == {flow.id for flow in flows}
+    assert {flow.state["resume_event"]["amount"] for flow in resumed} == {1}
+    assert idle.flows.deliver_all("paid", "77") == []
+
+
+def test_a_flow_changes_in_the_transaction_of_the_program(idle, database):
+    flow = idle.flows.create("c", "g", owner="a", start=True)
+    with closing(connect(database)) as db:
+        db.execute("SELECT 1")
+        idle.flows.advance(flow.id, {"paid": True}, connection=db)
+        made = idle.flows.create("c", "another", owner="a", connection=db)
+        idle.flows.append_event(flow.id, "noted", connection=db)
+        assert idle.flows.get(flow.id).revision == 1
+        db.rollback()
+        with pytest.raises(FlowNotFound):
+            idle.flows.get(made.id)
+
+        db.execute("SELECT 1")
+        idle.flows.wait(flow.id, topic="t", correlation="c", connection=db)
+        idle.flows.deliver(flow.id, "t", "c", connection=db)
+        idle.flows.observe(flow.id, "job-1", "ask", "running", connection=db)
+        with pytest.raises(FlowChanged):
+            idle.flows.finish(flow.id, revision=7, connection=db)
+        idle.flows.finish(flow.id, {"paid": True}, connection=db)
+        db.commit()
+
+    assert (idle.flows.get(flow.id).status, idle.flows.get(flow.id).revision) == ("finished", 4)
+    assert [event.kind for event in idle.flows.events(flow.id)] == [
+        "finished",
+        "step_observed",
+        "resumed",
+        "waiting",
+        "started",
+        "created",
+    ]

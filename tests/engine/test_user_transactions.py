@@ -222,6 +222,20 @@ class TestAsynchronous:
         assert asyncio.run(main()) == (8, [])
         assert postgres_server.execute("SELECT text FROM note", postgres_database) == [("paid",)]
 
+    def test_a_flow_changes_in_it(self, postgres_database, kind):
+        async def main():
+            async with (
+                AsyncEngine(postgres_database, work=False) as engine,
+                kind(postgres_database) as (db, _, commit, _),
+            ):
+                flow = await engine.flows.create("c", "g", owner="o", start=True)
+                await engine.flows.set(flow.id, goal="another", connection=db)
+                assert (await engine.flows.get(flow.id)).goal == "g"
+                await commit()
+                return (await engine.flows.get(flow.id)).goal, await engine.database.check()
+
+        assert asyncio.run(main()) == ("another", [])
+
     def test_the_run_may_be_all_there_is_to_commit(self, postgres_database, kind):
         async def main():
             async with (

@@ -197,6 +197,26 @@ class AsyncCalls:
             lambda: parts.store.start_within(loop_bound, parts.sealer.seal_runs(runs))
         )
 
+    async def commit_within(
+        self, connection: Any, make_request: Callable[[Components], Request[T]]
+    ) -> T:
+        """Commit a request in a transaction of its own, as ``commit`` does; or, if *connection* is
+        given, apply it in the transaction that is open there, as ``start_within`` does. Return the
+        decoded answer."""
+        if connection is None:
+            return await self.commit(make_request)
+        parts = await self.opened()
+        request = make_request(parts)
+        op = parts.sealer.seal(request.op)
+        if not is_asynchronous(connection):
+            return request.decode(parts.store.apply_within(connection, op))
+        loop_bound = LoopBoundConnection(
+            await unwrapped_async(connection), asyncio.get_running_loop()
+        )
+        return request.decode(
+            await self._in_thread(lambda: parts.store.apply_within(loop_bound, op))
+        )
+
     def reporter(self, progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
         """Return a function with which a thread calls *progress* on the running loop; None for
         None. Raises BadOption if *progress* is not callable."""

@@ -102,6 +102,15 @@ class Calls:
         """Start runs in the transaction that is open on a connection of the program."""
         return self._parts.store.start_within(connection, self._parts.sealer.seal_runs(runs))
 
+    def commit_within(self, connection: Any, make_request: Callable[[Components], Request[T]]) -> T:
+        """Commit a request in a transaction of its own, as ``commit`` does; or, if *connection* is
+        given, apply it in the transaction that is open there. Return the decoded answer."""
+        if connection is None:
+            return self.commit(make_request)
+        request = make_request(self._parts)
+        op = self._parts.sealer.seal(request.op)
+        return request.decode(self._parts.store.apply_within(connection, op))
+
     def reporter(self, progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
         """Return the function that reports progress to the program. Raises BadOption if *progress*
         is not callable."""

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
-from holdfast.service.flows import advancing, failing, patched
+from holdfast.service.flows import DELIVERED, advancing, failing, patched, setting
 from holdfast.service.instants import Moment
 from holdfast.store.flows.operations import FlowsWoken
 from holdfast.views import flows as views
@@ -21,7 +21,9 @@ class AsyncFlows:
     """The managed flows of an ``AsyncEngine``.
 
     With *owner*, a call raises FlowNotYours if the flow belongs to another owner. With *revision*,
-    a change is made only if the flow still has that revision.
+    a change is made only if the flow still has that revision. With *connection*, a change is made
+    in the transaction that the program has open on that connection to the same database, and takes
+    effect when that transaction commits.
     """
 
     def __init__(self, calls: AsyncCalls) -> None:
@@ -52,10 +54,21 @@ class AsyncFlows:
         )
         return [views.of(flow) for flow in page]
 
-    async def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStepView]:
-        """Return the steps of a flow, in the order in which they were first observed."""
-        steps = await self._calls.call(lambda parts: parts.flows.steps(flow_id, owner))
+    async def steps(
+        self, flow_id: str | None = None, *, run_id: str | None = None, owner: str | None = None
+    ) -> Sequence[FlowStepView]:
+        """Return the steps of a flow, in the order in which they were first observed. With *run_id*
+        alone, return the steps of that id in all flows; with both, the one step or none."""
+        steps = await self._calls.call(lambda parts: parts.flows.steps(flow_id, run_id, owner))
         return [views.step_of(step) for step in steps]
+
+    async def step(
+        self, flow_id: str, run_id: str, *, owner: str | None = None
+    ) -> FlowStepView | None:
+        """Return the step of a flow with this run id; None if no such step was observed. Raises
+        FlowNotFound, FlowNotYours."""
+        steps = await self._calls.call(lambda parts: parts.flows.steps(flow_id, run_id, owner))
+        return views.step_of(steps[0]) if steps else None
 
     async def events(
         self, flow_id: str, *, owner: str | None = None, limit: int = 100
@@ -75,10 +88,12 @@ class AsyncFlows:
         state: Any = None,
         id: str | None = None,
         start: bool = False,
+        connection: Any = None,
     ) -> FlowView:
         """Create a flow. *state* is its first state, {} if None. Without *start*, the flow is
         created and not started. Raises BadOption, BadFlowPatch."""
-        flow = await self._calls.commit(
+        flow = await self._calls.commit_within(
+            connection,
             lambda parts: parts.flows.create(
                 controller,
                 goal,
@@ -88,15 +103,20 @@ class AsyncFlows:
                 state=state,
                 id=id,
                 start=start,
-            )
+            ),
         )
         return views.of(flow)
 
     async def start(
-        self, flow_id: str, *, owner: str | None = None, revision: int | None = None
+        self,
+        flow_id: str,
+        *,
+        owner: str | None = None,
+        revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Start a created flow: its status becomes running."""
-        return await self._move(flow_id, flow_model.StartFlow(), owner, revision)
+        return await self._move(flow_id, flow_model.StartFlow(), owner, revision, connection)
 
     async def advance(
         self,
@@ -106,10 +126,13 @@ class AsyncFlows:
         current_step: str | None = None,
         owner: str | None = None,
         revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Patch the state of a flow: an object is merged into it at the top level, any other value
         replaces it. With *current_step*, set that too. Raises BadFlowPatch."""
-        return await self._move(flow_id, advancing(patch, current_step), owner, revision)
+        return await self._move(
+            flow_id, advancing(patch, current_step), owner, revision, connection
+        )
 
     async def wait(
         self,
@@ -121,13 +144,15 @@ class AsyncFlows:
         horizon: Duration | None = None,
         owner: str | None = None,
         revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Let a flow wait until a time, for an external event (*topic* and *correlation*), or, with
         neither, for a manual resume. Raises BadFlowWait."""
-        flow = await self._calls.commit(
+        flow = await self._calls.commit_within(
+            connection,
             lambda parts: parts.flows.move(
                 flow_id, parts.flows.wait(until, topic, correlation, horizon), owner, revision
-            )
+            ),
         )
         return views.of(flow)
 
@@ -138,19 +163,44 @@ class AsyncFlows:
         *,
         owner: str | None = None,
         revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Resume a waiting flow, regardless of what it waits for, and patch its state."""
-        return await self._move(flow_id, flow_model.ResumeFlow(patched(patch)), owner, revision)
+        return await self._move(
+            flow_id, flow_model.ResumeFlow(patched(patch)), owner, revision, connection
+        )
 
     async def deliver(
-        self, flow_id: str, topic: str, correlation: str, payload: Any = None
+        self,
+        flow_id: str,
+        topic: str,
+        correlation: str,
+        payload: Any = None,
+        *,
+        connection: Any = None,
     ) -> FlowView | None:
         """Resume a flow if it waits for exactly this event, and return it; None if it does not. The
         payload becomes ``resume_event`` in its state."""
-        flow = await self._calls.commit(
-            lambda parts: parts.flows.deliver(flow_id, topic, correlation, payload)
+        flow = await self._calls.commit_within(
+            connection, lambda parts: parts.flows.deliver(flow_id, topic, correlation, payload)
         )
         return None if flow is None else views.of(flow)
+
+    async def deliver_all(
+        self, topic: str, correlation: str, payload: Any = None
+    ) -> Sequence[FlowView]:
+        """Resume all flows that wait for exactly this event, and return them. The payload becomes
+        ``resume_event`` in their states. Very many flows are resumed in several transactions; a
+        repeated call resumes the flows that a crash has left out."""
+        resumed: list[FlowView] = []
+        more = True
+        while more:
+            flows = await self._calls.commit(
+                lambda parts: parts.flows.deliver_all(topic, correlation, payload)
+            )
+            resumed += [views.of(flow) for flow in flows]
+            more = len(flows) == DELIVERED
+        return resumed
 
     async def finish(
         self,
@@ -159,28 +209,66 @@ class AsyncFlows:
         *,
         owner: str | None = None,
         revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Finish a flow successfully, after a last patch of its state."""
-        return await self._move(flow_id, flow_model.FinishFlow(patched(patch)), owner, revision)
+        return await self._move(
+            flow_id, flow_model.FinishFlow(patched(patch)), owner, revision, connection
+        )
 
     async def fail(
-        self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None
+        self,
+        flow_id: str,
+        reason: str,
+        *,
+        owner: str | None = None,
+        revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Fail a flow. The reason is stored in its state, under ``failure``."""
-        return await self._move(flow_id, failing(reason), owner, revision)
+        return await self._move(flow_id, failing(reason), owner, revision, connection)
+
+    async def set(
+        self,
+        flow_id: str,
+        *,
+        goal: str | None = None,
+        new_owner: str | None = None,
+        requester: str | None = None,
+        controller: str | None = None,
+        owner: str | None = None,
+        revision: int | None = None,
+        connection: Any = None,
+    ) -> FlowView:
+        """Change the goal, owner, requester or controller of a flow that has not ended. Values that
+        are None stay; if nothing differs, nothing is written. Raises BadOption."""
+        action = setting(goal, new_owner, requester, controller)
+        return await self._move(flow_id, action, owner, revision, connection)
 
     async def request_cancel(
-        self, flow_id: str, *, owner: str | None = None, revision: int | None = None
+        self,
+        flow_id: str,
+        *,
+        owner: str | None = None,
+        revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Request that the driver of a flow cancels it. From then on the flow accepts no other
         change; a worker cancels it if it waits."""
-        return await self._move(flow_id, flow_model.RequestFlowCancel(), owner, revision)
+        return await self._move(
+            flow_id, flow_model.RequestFlowCancel(), owner, revision, connection
+        )
 
     async def cancel(
-        self, flow_id: str, *, owner: str | None = None, revision: int | None = None
+        self,
+        flow_id: str,
+        *,
+        owner: str | None = None,
+        revision: int | None = None,
+        connection: Any = None,
     ) -> FlowView:
         """Cancel a flow at once."""
-        return await self._move(flow_id, flow_model.CancelFlow(), owner, revision)
+        return await self._move(flow_id, flow_model.CancelFlow(), owner, revision, connection)
 
     async def observe(
         self,
@@ -193,10 +281,12 @@ class AsyncFlows:
         child_session: str | None = None,
         runtime: str = "mirrored",
         owner: str | None = None,
+        connection: Any = None,
     ) -> FlowStepView:
         """Record the observed status of a piece of work that runs elsewhere under the id *run_id*.
         *runtime* is "mirrored" or "managed". Raises BadOption."""
-        step = await self._calls.commit(
+        step = await self._calls.commit_within(
+            connection,
             lambda parts: parts.flows.observe(
                 flow_id,
                 run_id,
@@ -206,9 +296,25 @@ class AsyncFlows:
                 child_session=child_session,
                 runtime=runtime,
                 owner=owner,
-            )
+            ),
         )
         return views.step_of(step)
+
+    async def append_event(
+        self,
+        flow_id: str,
+        kind: str,
+        data: Any = None,
+        *,
+        owner: str | None = None,
+        connection: Any = None,
+    ) -> FlowEventView:
+        """Append a line to the audit trail of a flow, also after its end. The flow does not change.
+        *kind* is any word that changes of flows do not use. Raises BadOption, BadFlowPatch."""
+        event = await self._calls.commit_within(
+            connection, lambda parts: parts.flows.append_event(flow_id, kind, data, owner)
+        )
+        return views.event_of(event)
 
     async def wake(self) -> FlowsWoken:
         """Resume the flows whose wait is due, and cancel the waiting flows with a cancel request.
@@ -224,9 +330,14 @@ class AsyncFlows:
         return deleted
 
     async def _move(
-        self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
+        self,
+        flow_id: str,
+        action: flow_model.FlowAction,
+        owner: str | None,
+        revision: int | None,
+        connection: Any,
     ) -> FlowView:
-        flow = await self._calls.commit(
-            lambda parts: parts.flows.move(flow_id, action, owner, revision)
+        flow = await self._calls.commit_within(
+            connection, lambda parts: parts.flows.move(flow_id, action, owner, revision)
         )
         return views.of(flow)

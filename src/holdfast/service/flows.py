@@ -9,7 +9,7 @@ from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
 from holdfast.core.flows import rules as core
-from holdfast.core.flows.model import FlowStatus, FlowStepStatus
+from holdfast.core.flows.model import FlowEventKind, FlowStatus, FlowStepStatus
 from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.core.validation import checked_count, checked_flag, checked_text
 from holdfast.engine.runtime.ids import new_id
@@ -25,8 +25,10 @@ from holdfast.service.instants import Moment, instant, moment
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
 from holdfast.store.flows.operations import (
+    AppendFlowEvent,
     CreateFlow,
     DeliverFlowEvent,
+    DeliverToFlows,
     FlowsWoken,
     MoveFlow,
     ObserveFlowStep,
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 LONGEST = 200
 """Characters of a name by which flows and steps are looked up, at most."""
+
+DELIVERED = 500
+"""Flows that one transaction resumes with an event, at most."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -144,6 +149,41 @@ class FlowService:
         )
         return Request(op, identity)
 
+    def deliver_all(
+        self, topic: str, correlation: str, payload: Any
+    ) -> Request[list[flow_model.FlowRecord]]:
+        """Resume flows that wait for this event, at most DELIVERED of them. The answer is the
+        resumed flows."""
+        op = DeliverToFlows(
+            namespace=self.namespace,
+            topic=_text("topic", topic),
+            correlation=_text("correlation", correlation),
+            payload=patched(payload),
+            limit=DELIVERED,
+        )
+        return Request(op, identity)
+
+    def append_event(
+        self, flow_id: str, kind: str, data: Any, owner: str | None
+    ) -> Request[flow_model.FlowEventRecord]:
+        """Append a line of a program's own to the audit trail of a flow. The answer is the line.
+        Raises BadOption for a kind that changes of flows use."""
+        kind = _name("kind", kind)
+        if kind in list(FlowEventKind):
+            raise BadOption(
+                option="kind",
+                value=kind,
+                why="changes of the flow write lines of this kind: choose a kind of your own",
+            )
+        op = AppendFlowEvent(
+            flow_id=_flow_id(flow_id),
+            namespace=self.namespace,
+            kind=kind,
+            payload=encode_state({} if data is None else data),
+            owner=_owner(owner),
+        )
+        return Request(op, identity)
+
     def observe(
         self,
         flow_id: str,
@@ -227,9 +267,22 @@ class FlowService:
             self.namespace, owner=owner, status=status, before=before, limit=limit
         )
 
-    def steps(self, flow_id: str, owner: str | None = None) -> list[flow_model.FlowStepRecord]:
-        """Return the steps of a flow, in the order in which they were first observed."""
-        return self._store.flows.steps(self.get(flow_id, owner).id)
+    def steps(
+        self, flow_id: str | None, run_id: str | None, owner: str | None
+    ) -> list[flow_model.FlowStepRecord]:
+        """Return steps in the order in which they were first observed: of a flow, with a run id, or
+        both. Raises BadOption."""
+        if run_id is not None:
+            run_id = _name("run_id", run_id)
+        if flow_id is None:
+            if run_id is None:
+                raise BadOption(option="flow_id", why="name a flow, a run_id, or both")
+            return self._store.flows.steps_of_run(run_id, self.namespace, _owner(owner))
+        flow = self.get(flow_id, owner)
+        if run_id is None:
+            return self._store.flows.steps(flow.id)
+        step = self._store.flows.step(flow.id, run_id)
+        return [] if step is None else [step]
 
     def events(
         self, flow_id: str, owner: str | None, limit: int
@@ -265,6 +318,22 @@ def advancing(patch: Any, current_step: str | None) -> flow_model.AdvanceFlow:
     BadFlowPatch, BadOption."""
     step = None if current_step is None else _required_text("current_step", current_step)
     return flow_model.AdvanceFlow(patched(patch) or b"null", step)
+
+
+def setting(
+    goal: str | None, owner: str | None, requester: str | None, controller: str | None
+) -> flow_model.SetFlow:
+    """Return the action that changes the description of a flow. Raises BadOption."""
+    if goal is None and owner is None and requester is None and controller is None:
+        raise BadOption(
+            option="goal", why="name what to change: the goal, owner, requester or controller"
+        )
+    return flow_model.SetFlow(
+        goal=None if goal is None else _required_text("goal", goal),
+        owner=None if owner is None else _name("new_owner", owner),
+        requester=None if requester is None else _text("requester", requester),
+        controller=None if controller is None else _required_text("controller", controller),
+    )
 
 
 def _required_text(name: str, value: Any) -> str:

@@ -31,8 +31,10 @@ from holdfast.store.budgets.operations import (
 from holdfast.store.database import NO_HINTS, BatchTransaction, Hints, Operation
 from holdfast.store.flows import apply as flows
 from holdfast.store.flows.operations import (
+    AppendFlowEvent,
     CreateFlow,
     DeliverFlowEvent,
+    DeliverToFlows,
     MoveFlow,
     ObserveFlowStep,
     PruneFlows,
@@ -277,6 +279,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     CreateFlow: flows.create_flow,
     MoveFlow: flows.move_flow,
     DeliverFlowEvent: flows.deliver_flow_event,
+    DeliverToFlows: flows.deliver_to_flows,
+    AppendFlowEvent: flows.append_flow_event,
     ObserveFlowStep: flows.observe_flow_step,
     WakeFlows: flows.wake_flows,
     PruneFlows: flows.prune_flows,

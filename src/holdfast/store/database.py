@@ -310,6 +310,11 @@ class Database(RowSource, Protocol):
         """Create runs in the caller's open transaction on the same database. Raises what StartRuns
         raises."""
 
+    def apply_within(self, connection: Any, op: Operation) -> Any:
+        """Apply an operation on a managed flow in the caller's open transaction on the same
+        database, and return its answer. Raises what the operation raises; then the transaction is
+        as it was before the call."""
+
     def keep_routes(self, numbers: Collection[int]) -> None:
         """Forget the cached numbers of routes that are not among *numbers*: their rows are gone, so
         that the next start creates them again."""

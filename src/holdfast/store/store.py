@@ -96,6 +96,7 @@ class Store(View):
         self.changed: Callable[[], bool] = database.changed
         self.listen: Callable[[str, Callable[[str | None], None]], bool] = database.listen
         self.start_within: Callable[[Any, Sequence[NewRun]], list[Started]] = database.start_within
+        self.apply_within: Callable[[Any, Operation], Any] = database.apply_within
         self.info: Callable[[], dict[str, object]] = database.info
         self.close: Callable[[], None] = database.close
 

@@ -201,6 +201,7 @@ STANDING: tuple[StoredTable, ...] = (
             "state",
             "wait",
             "wake_at",
+            "awaits",
             "status",
             "cancel_requested",
             "revision",
@@ -224,7 +225,7 @@ STANDING: tuple[StoredTable, ...] = (
         ),
         "flow_id, run_id",
     ),
-    StoredTable("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    StoredTable("flow_event", ("flow_id", "seq", "kind", "payload", "at", "own"), "flow_id, seq"),
     StoredTable(
         "graph",
         (

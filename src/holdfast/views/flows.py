@@ -43,6 +43,7 @@ class FlowView(msgspec.Struct, kw_only=True):
 class FlowStepView(msgspec.Struct, kw_only=True):
     """A piece of a flow's work, in the state in which it was last observed."""
 
+    flow_id: str
     run_id: str
     task: str
     status: FlowStepStatus
@@ -54,12 +55,13 @@ class FlowStepView(msgspec.Struct, kw_only=True):
 
 
 class FlowEventView(msgspec.Struct, kw_only=True):
-    """One line of a flow's audit trail."""
+    """One line of a flow's audit trail; ``own`` if a program has appended it."""
 
     seq: int
     kind: str
-    payload: dict[str, Any]
+    payload: Any
     at: datetime
+    own: bool = False
 
 
 def of(flow: FlowRecord) -> FlowView:
@@ -96,6 +98,7 @@ def step_of(step: FlowStepRecord) -> FlowStepView:
     if step.result is not None:
         result = decode_stored(step.result, f"the result of step {step.run_id}")
     return FlowStepView(
+        flow_id=step.flow_id,
         run_id=step.run_id,
         task=step.task,
         status=step.status,
@@ -110,4 +113,6 @@ def step_of(step: FlowStepRecord) -> FlowStepView:
 def event_of(event: FlowEventRecord) -> FlowEventView:
     """Return the view of a line of the audit trail. Raises RowDamaged."""
     payload = decode_stored(event.payload, f"event {event.seq} of flow {event.flow_id}")
-    return FlowEventView(seq=event.seq, kind=event.kind, payload=payload, at=instant(event.at))
+    return FlowEventView(
+        seq=event.seq, kind=event.kind, payload=payload, at=instant(event.at), own=event.own
+    )

@@ -36,7 +36,7 @@ def test_a_graph_of_leased_members_runs_to_its_end(database):
 
         assert states(run) == {"a": "completed", "b": "started"}
         (second,) = claimed(engine)
-        assert second.input == ["sketch"]
+        assert second.input == "sketch"
         second.complete("picture")
         assert run.result(timeout="1s") == {"b": "picture"}
         assert engine.database.check() == []

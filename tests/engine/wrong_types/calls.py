@@ -406,7 +406,24 @@ def calls_of(engine: Engine) -> list[Call]:
         Call(
             "flows.cancel", engine.flows.cancel, {"flow_id": "nothing", "owner": "o", "revision": 1}
         ),
-        Call("flows.steps", engine.flows.steps, {**flow, "owner": "o"}),
+        Call("flows.steps", engine.flows.steps, {**flow, "owner": "o"}, ("run_id",)),
+        Call("flows.step", engine.flows.step, {**flow, "run_id": "r", "owner": "o"}),
+        Call(
+            "flows.set",
+            engine.flows.set,
+            {**flow, "goal": "g", "owner": "o", "revision": 1},
+            ("new_owner", "requester", "controller"),
+        ),
+        Call(
+            "flows.append_event",
+            engine.flows.append_event,
+            {**flow, "kind": "asked", "data": 1, "owner": "o"},
+        ),
+        Call(
+            "flows.deliver_all",
+            engine.flows.deliver_all,
+            {"topic": "t", "correlation": "c", "payload": 1},
+        ),
         Call(
             "graph member",
             lambda **given: engine.graphs.start(graph_of(**given)),

@@ -192,6 +192,19 @@ def advance(flow: str, patch: Any, **options: Any) -> None:
     _change("advance", flow, patch, **options)
 
 
+@flows.command(epilog="Example: holdfast flows set 01m7ge8gkb --goal 'compare two' --revision 3")
+@click.argument("flow", metavar="FLOW")
+@click.option("--goal", metavar="TEXT", help="Its new goal. E.g. --goal 'compare two vendors'")
+@click.option("--new-owner", metavar="OWNER", help="Its new owner. E.g. --new-owner agent:8")
+@click.option("--requester", metavar="TEXT", help="Its new requester. E.g. --requester kate")
+@click.option("--controller", metavar="TEXT", help="Its new controller. E.g. --controller research")
+@guarded
+@printing
+def set(flow: str, **options: Any) -> None:
+    """Change the goal, owner, requester or controller of a flow."""
+    _change("set", flow, **options)
+
+
 @flows.command(epilog="Example: holdfast flows wait 01m7ge8gkb --until 2h")
 @click.argument("flow", metavar="FLOW")
 @click.option(
@@ -245,6 +258,21 @@ def deliver(flow: str, topic: str, correlation: str, payload: Any) -> None:
             " shows what it waits for"
         )
     _report(resumed, f"flow {resumed.id} is {resumed.status.value}")
+
+
+@flows.command(epilog="""Example: holdfast flows deliver-all invoice 77 '{"paid": true}'""")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("correlation", metavar="CORRELATION")
+@click.argument("payload", metavar="[PAYLOAD_JSON]", type=JSON, required=False)
+@printing
+def deliver_all(topic: str, correlation: str, payload: Any) -> None:
+    """Deliver an external event to all flows that wait for this topic and correlation."""
+    with command_context().opened() as database:
+        resumed = database.engine.flows.deliver_all(topic, correlation, payload)
+    if command_context().as_json:
+        print_json(resumed)
+    else:
+        print("\n".join([f"{len(resumed)} flows resumed", *(flow.id for flow in resumed)]))
 
 
 @flows.command(epilog="Example: holdfast flows finish 01m7ge8gkb '{\"winner\": 2}'")
@@ -325,6 +353,38 @@ def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
         print_json(step)
     else:
         print(f"flow {flow}: {_step_line(step)}")
+
+
+@flows.command(epilog="Example: holdfast flows steps --run job-1")
+@click.argument("flow", metavar="[FLOW]", required=False)
+@click.option("--run", "run_id", metavar="NAME", help="Only steps of this name. E.g. --run job-1")
+@printing
+def steps(flow: str | None, run_id: str | None) -> None:
+    """List the observed steps of a flow, or those of one NAME in all flows."""
+    with command_context().opened() as database:
+        observed = database.engine.flows.steps(flow, run_id=run_id)
+    if command_context().as_json:
+        print_json(observed)
+    else:
+        print("\n".join(f"{step.flow_id}  {_step_line(step)}" for step in observed) or "no steps")
+
+
+@flows.command(epilog="""Example: holdfast flows append-event 01m7ge8gkb asked '{"vendor": 1}'""")
+@click.argument("flow", metavar="FLOW")
+@click.argument("kind", metavar="KIND")
+@click.argument("data", metavar="[DATA_JSON]", type=JSON, required=False)
+@click.option(
+    "--owner", metavar="OWNER", help="Only if the flow belongs to this owner. E.g. --owner agent:7"
+)
+@printing
+def append_event(flow: str, kind: str, data: Any, owner: str | None) -> None:
+    """Append a line of your own to the audit trail of a flow."""
+    with command_context().opened() as database:
+        event = database.engine.flows.append_event(flow, kind, data, owner=owner)
+    if command_context().as_json:
+        print_json(event)
+    else:
+        print(f"flow {flow}: {_event_line(event)}")
 
 
 @flows.command(epilog="Example: holdfast flows wake")

@@ -110,13 +110,32 @@ class FlowStepRecord(msgspec.Struct, kw_only=True):
 
 
 class FlowEventRecord(msgspec.Struct):
-    """One line of a flow's audit trail."""
+    """One line of a flow's audit trail; *own* if a program has appended it, not a change of the
+    flow."""
 
     flow_id: str
     seq: int
     kind: str
     payload: bytes
     at: int
+    own: bool = False
+
+
+class FlowEventKind(StrEnum):
+    """The kinds of lines that changes and observed steps write to the audit trail. A program may
+    not use them for its own lines."""
+
+    CREATED = "created"
+    STARTED = "started"
+    ADVANCED = "advanced"
+    CHANGED = "changed"
+    WAITING = "waiting"
+    RESUMED = "resumed"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCEL_REQUESTED = "cancel_requested"
+    CANCELLED = "cancelled"
+    STEP_OBSERVED = "step_observed"
 
 
 class StartFlow(msgspec.Struct, frozen=True):
@@ -162,6 +181,15 @@ class AdvanceFlow(msgspec.Struct, frozen=True):
     current_step: str | None = None
 
 
+class SetFlow(msgspec.Struct, frozen=True):
+    """Change the description of a flow; fields that are None keep their values."""
+
+    goal: str | None = None
+    owner: str | None = None
+    requester: str | None = None
+    controller: str | None = None
+
+
 FlowAction = (
     StartFlow
     | WaitFlow
@@ -171,6 +199,7 @@ FlowAction = (
     | RequestFlowCancel
     | CancelFlow
     | AdvanceFlow
+    | SetFlow
 )
 
 

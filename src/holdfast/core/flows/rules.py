@@ -22,12 +22,14 @@ from holdfast.core.flows.model import (
     FailFlow,
     FinishFlow,
     FlowAction,
+    FlowEventKind,
     FlowMoved,
     FlowRecord,
     FlowStatus,
     FlowWait,
     RequestFlowCancel,
     ResumeFlow,
+    SetFlow,
     StartFlow,
     TimerWait,
     WaitFlow,
@@ -39,13 +41,15 @@ from holdfast.errors import BadFlowPatch, BadFlowWait, FlowCancelPending, FlowFi
 
 
 def act(flow: FlowRecord, action: FlowAction, now: int) -> FlowMoved | None:
-    """Return *flow* after *action*, or None if nothing changes: a repeated request to cancel, and
-    one after the end of the flow, are no errors.
+    """Return *flow* after *action*, or None if nothing changes: a repeated request to cancel, one
+    after the end of the flow, and a description that the flow has already are no errors.
 
     Raises, in this order: FlowFinished, FlowCancelPending, IllegalMove; and BadFlowPatch."""
     if isinstance(action, RequestFlowCancel) and (flow.cancel_requested or flow.status in ENDED):
         return None
     kind, payload, changes = _ACTIONS[type(action)](flow, action, now)
+    if isinstance(action, SetFlow) and not changes:
+        return None
     after = msgspec.structs.replace(
         flow, **changes, revision=flow.revision + 1, updated_at=max(now, flow.updated_at)
     )
@@ -57,13 +61,17 @@ Change = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 def _start(flow: FlowRecord, action: StartFlow, now: int) -> Change:
-    return "started", {}, {"status": _moved(flow, FlowStatus.RUNNING, only_from=FlowStatus.CREATED)}
+    return (
+        FlowEventKind.STARTED,
+        {},
+        {"status": _moved(flow, FlowStatus.RUNNING, only_from=FlowStatus.CREATED)},
+    )
 
 
 def _wait(flow: FlowRecord, action: WaitFlow, now: int) -> Change:
     wait = msgspec.json.encode(action.wait)
     return (
-        "waiting",
+        FlowEventKind.WAITING,
         {"wait": msgspec.Raw(wait)},
         {"status": _moved(flow, FlowStatus.WAITING), "wait": wait},
     )
@@ -72,7 +80,7 @@ def _wait(flow: FlowRecord, action: WaitFlow, now: int) -> Change:
 def _resume(flow: FlowRecord, action: ResumeFlow, now: int) -> Change:
     status = _moved(flow, FlowStatus.RUNNING, only_from=FlowStatus.WAITING)
     return (
-        "resumed",
+        FlowEventKind.RESUMED,
         {"patch": _raw(action.patch)},
         {"status": status, "wait": None, "state": merge_patch(flow.state, action.patch)},
     )
@@ -81,7 +89,7 @@ def _resume(flow: FlowRecord, action: ResumeFlow, now: int) -> Change:
 def _finish(flow: FlowRecord, action: FinishFlow, now: int) -> Change:
     status = _moved(flow, FlowStatus.FINISHED)
     return (
-        "finished",
+        FlowEventKind.FINISHED,
         {"patch": _raw(action.patch)},
         {"status": status, "state": merge_patch(flow.state, action.patch)},
     )
@@ -91,18 +99,18 @@ def _fail(flow: FlowRecord, action: FailFlow, now: int) -> Change:
     failure = msgspec.json.encode({"failure": {"reason": action.reason, "at": now}})
     status = _moved(flow, FlowStatus.FAILED)
     return (
-        "failed",
+        FlowEventKind.FAILED,
         {"reason": action.reason},
         {"status": status, "wait": None, "state": merge_patch(flow.state, failure)},
     )
 
 
 def _request_cancel(flow: FlowRecord, action: RequestFlowCancel, now: int) -> Change:
-    return "cancel_requested", {}, {"cancel_requested": True}
+    return FlowEventKind.CANCEL_REQUESTED, {}, {"cancel_requested": True}
 
 
 def _cancel(flow: FlowRecord, action: CancelFlow, now: int) -> Change:
-    return "cancelled", {}, {"status": _moved(flow, FlowStatus.CANCELLED), "wait": None}
+    return FlowEventKind.CANCELLED, {}, {"status": _moved(flow, FlowStatus.CANCELLED), "wait": None}
 
 
 def _advance(flow: FlowRecord, action: AdvanceFlow, now: int) -> Change:
@@ -112,7 +120,23 @@ def _advance(flow: FlowRecord, action: AdvanceFlow, now: int) -> Change:
         "state": merge_patch(flow.state, action.patch),
         "current_step": action.current_step or flow.current_step,
     }
-    return "advanced", {"patch": _raw(action.patch), "current_step": action.current_step}, changes
+    return (
+        FlowEventKind.ADVANCED,
+        {"patch": _raw(action.patch), "current_step": action.current_step},
+        changes,
+    )
+
+
+def _set(flow: FlowRecord, action: SetFlow, now: int) -> Change:
+    _refuse_ended(flow)
+    _refuse_pending_cancel(flow)
+    values = msgspec.structs.asdict(action)
+    changes = {
+        name: value
+        for name, value in values.items()
+        if value is not None and value != getattr(flow, name)
+    }
+    return FlowEventKind.CHANGED, changes, changes
 
 
 _ACTIONS: dict[type, Any] = {
@@ -124,6 +148,7 @@ _ACTIONS: dict[type, Any] = {
     RequestFlowCancel: _request_cancel,
     CancelFlow: _cancel,
     AdvanceFlow: _advance,
+    SetFlow: _set,
 }
 
 
@@ -204,6 +229,14 @@ def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWa
                     field=name, value=value, why="it must be Unicode without NUL characters"
                 )
     return wait
+
+
+def awaits_of(wait: FlowWait | None) -> str | None:
+    """Return the key by which flows that wait for an external event are found; None for other
+    waits."""
+    if not isinstance(wait, EventWait):
+        return None
+    return msgspec.json.encode([wait.topic, wait.correlation]).decode()
 
 
 def answers(flow: FlowRecord, topic: str, correlation: str) -> bool:

@@ -10,6 +10,8 @@ from holdfast.core.flows import model as flow_model
 from holdfast.core.flows import rules as flow_rules
 from holdfast.core.flows.model import (
     FlowAction,
+    FlowEventKind,
+    FlowEventRecord,
     FlowRecord,
     FlowStatus,
     FlowStepRecord,
@@ -18,8 +20,10 @@ from holdfast.core.flows.model import (
 from holdfast.errors import FlowChanged, FlowExists, FlowNotFound, FlowNotYours
 from holdfast.store.database import Row, Transaction
 from holdfast.store.flows.operations import (
+    AppendFlowEvent,
     CreateFlow,
     DeliverFlowEvent,
+    DeliverToFlows,
     FlowsWoken,
     MoveFlow,
     ObserveFlowStep,
@@ -35,7 +39,7 @@ def create_flow(tx: Transaction, op: CreateFlow) -> FlowRecord:
     if not tx.change("insert_flow", **_columns(flow)):
         raise FlowExists(flow=flow.id)
     created = {"controller": flow.controller, "goal": flow.goal, "current_step": flow.current_step}
-    _audit(tx, flow.id, "created", created)
+    _audit(tx, flow.id, FlowEventKind.CREATED, created)
     return _act(tx, flow, flow_model.StartFlow()) if op.start else flow
 
 
@@ -57,12 +61,51 @@ def deliver_flow_event(tx: Transaction, op: DeliverFlowEvent) -> FlowRecord | No
         or not flow_rules.answers(flow, op.topic, op.correlation)
     ):
         return None
-    patch = (
-        None
-        if op.payload is None
-        else msgspec.json.encode({"resume_event": msgspec.Raw(op.payload)})
+    return _act(tx, flow, _resumption(op.payload))
+
+
+def deliver_to_flows(tx: Transaction, op: DeliverToFlows) -> list[FlowRecord]:
+    """Resume the flows that wait for this event, in the order of their ids, which locks them."""
+    rows = tx.rows(
+        "flows_awaiting",
+        awaits=flow_rules.awaits_of(flow_model.EventWait(op.topic, op.correlation)),
+        namespace=op.namespace,
+        limit=op.limit,
     )
-    return _act(tx, flow, flow_model.ResumeFlow(patch))
+    resumed = []
+    for row in rows:
+        # Read again with a lock: another process may have moved or pruned the flow meanwhile.
+        locked = tx.rows("flow_to_move", flow_id=row["id"])
+        flow = flow_from(locked[0]) if locked else None
+        if (
+            flow is not None
+            and flow_rules.answers(flow, op.topic, op.correlation)
+            and not flow.cancel_requested  # a worker cancels it
+        ):
+            resumed.append(_act(tx, flow, _resumption(op.payload)))
+    return resumed
+
+
+def _resumption(payload: bytes | None) -> flow_model.ResumeFlow:
+    """Return the action that resumes a flow with the payload of its event."""
+    if payload is None:
+        return flow_model.ResumeFlow(None)
+    return flow_model.ResumeFlow(msgspec.json.encode({"resume_event": msgspec.Raw(payload)}))
+
+
+def append_flow_event(tx: Transaction, op: AppendFlowEvent) -> FlowEventRecord:
+    """Append a line of a program's own to the audit trail of a flow."""
+    # Locks the flow, and checks that the caller owns it.
+    _load(tx, op.flow_id, op.namespace, op.owner)
+    tx.change(
+        "append_flow_event",
+        flow_id=op.flow_id,
+        kind=op.kind,
+        payload=op.payload,
+        at=tx.now,
+        own=1,
+    )
+    return event_from(tx.rows("flow_events", flow_id=op.flow_id, limit=1)[0])
 
 
 def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
@@ -85,7 +128,7 @@ def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
     _audit(
         tx,
         step.flow_id,
-        "step_observed",
+        FlowEventKind.STEP_OBSERVED,
         {"run_id": step.run_id, "status": step.status, "runtime": stored.runtime},
     )
     return stored
@@ -143,10 +186,15 @@ def _act(tx: Transaction, flow: FlowRecord, action: FlowAction) -> FlowRecord:
 
 
 _CHANGING = (
+    "controller",
+    "goal",
+    "owner",
+    "requester",
     "current_step",
     "state",
     "wait",
     "wake_at",
+    "awaits",
     "status",
     "cancel_requested",
     "revision",
@@ -160,6 +208,7 @@ def _columns(flow: FlowRecord) -> dict[str, object]:
         **values,
         "cancel_requested": int(flow.cancel_requested),
         "wake_at": flow_rules.wake_at(flow),
+        "awaits": flow_rules.awaits_of(flow_rules.wait_of(flow)),
     }
 
 
@@ -170,6 +219,7 @@ def _audit(tx: Transaction, flow_id: str, kind: str, payload: Mapping[str, objec
         kind=kind,
         payload=msgspec.json.encode(payload),
         at=tx.now,
+        own=0,
     )
 
 
@@ -184,6 +234,18 @@ def flow_from(row: Row) -> FlowRecord:
         name: None if values[name] is None else bytes(values[name]) for name in ("state", "wait")
     }
     return FlowRecord(**values)
+
+
+def event_from(row: Row) -> FlowEventRecord:
+    """Return the line of an audit trail of a row."""
+    return FlowEventRecord(
+        row["flow_id"],
+        row["seq"],
+        row["kind"],
+        bytes(row["payload"]),
+        row["at"],
+        bool(row["own"]),
+    )
 
 
 def step_from(row: Row) -> FlowStepRecord:

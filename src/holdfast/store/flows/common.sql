@@ -1,9 +1,9 @@
 -- Managed flows.
 
 -- name: insert_flow
-INSERT INTO holdfast.flow (id, namespace, controller, goal, owner, requester, current_step, state, wait, wake_at, status,
+INSERT INTO holdfast.flow (id, namespace, controller, goal, owner, requester, current_step, state, wait, wake_at, awaits, status,
                            cancel_requested, revision, created_at, updated_at)
-VALUES (:id, :namespace, :controller, :goal, :owner, :requester, :current_step, :state, :wait, :wake_at, :status,
+VALUES (:id, :namespace, :controller, :goal, :owner, :requester, :current_step, :state, :wait, :wake_at, :awaits, :status,
         :cancel_requested, :revision, :created_at, :updated_at)
     ON CONFLICT DO NOTHING;
 
@@ -19,13 +19,14 @@ SELECT id, namespace, controller, goal, owner, requester, current_step, state, w
 
 -- name: move_flow
 UPDATE holdfast.flow
-   SET current_step = :current_step, state = :state, wait = :wait, wake_at = :wake_at, status = :status,
+   SET controller = :controller, goal = :goal, owner = :owner, requester = :requester, current_step = :current_step,
+       state = :state, wait = :wait, wake_at = :wake_at, awaits = :awaits, status = :status,
        cancel_requested = :cancel_requested, revision = :revision, updated_at = :updated_at
  WHERE id = :flow_id;
 
 -- name: append_flow_event
-INSERT INTO holdfast.flow_event (flow_id, seq, kind, payload, at)
-SELECT :flow_id, COALESCE((SELECT MAX(seq) FROM holdfast.flow_event WHERE flow_id = :flow_id), 0) + 1, :kind, :payload, :at;
+INSERT INTO holdfast.flow_event (flow_id, seq, kind, payload, at, own)
+SELECT :flow_id, COALESCE((SELECT MAX(seq) FROM holdfast.flow_event WHERE flow_id = :flow_id), 0) + 1, :kind, :payload, :at, :own;
 
 -- name: observe_flow_step
 INSERT INTO holdfast.flow_step AS flow_step (flow_id, run_id, task, status, runtime, child_session, result, created_at, updated_at)
@@ -42,8 +43,15 @@ SELECT flow_id, run_id, task, status, runtime, child_session, result, created_at
 SELECT flow_id, run_id, task, status, runtime, child_session, result, created_at, updated_at
   FROM holdfast.flow_step WHERE flow_id = :flow_id ORDER BY created_at, run_id;
 
+-- name: flow_steps_of_run
+SELECT step.flow_id, step.run_id, step.task, step.status, step.runtime, step.child_session, step.result, step.created_at,
+       step.updated_at
+  FROM holdfast.flow_step AS step JOIN holdfast.flow AS flow ON flow.id = step.flow_id
+ WHERE step.run_id = :run_id AND flow.namespace = :namespace AND (flow.owner = :owner OR CAST(:owner AS TEXT) = '')
+ ORDER BY step.created_at, step.flow_id;
+
 -- name: flow_events
-SELECT flow_id, seq, kind, payload, at FROM holdfast.flow_event WHERE flow_id = :flow_id ORDER BY seq DESC LIMIT :limit;
+SELECT flow_id, seq, kind, payload, at, own FROM holdfast.flow_event WHERE flow_id = :flow_id ORDER BY seq DESC LIMIT :limit;
 
 -- name: flows_of_owner
 SELECT id, namespace, controller, goal, owner, requester, current_step, state, wait, status, cancel_requested, revision,
@@ -74,6 +82,9 @@ SELECT id
   FROM holdfast.flow
  WHERE wake_at <= :now AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
  ORDER BY wake_at LIMIT :limit;
+
+-- name: flows_awaiting
+SELECT id FROM holdfast.flow WHERE awaits = :awaits AND namespace = :namespace AND cancel_requested = 0 ORDER BY id LIMIT :limit;
 
 -- name: next_flow
 SELECT MIN(wake_at) AS wake_at FROM holdfast.flow WHERE wake_at IS NOT NULL;

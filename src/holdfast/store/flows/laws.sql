@@ -7,7 +7,10 @@ SELECT id FROM holdfast.flow WHERE (status = 'waiting') <> (wait IS NOT NULL);
 -- name: the_revision_of_a_flow_matches_its_audit_trail
 SELECT id FROM holdfast.flow AS flow
  WHERE revision <> (SELECT COUNT(*) - 1 FROM holdfast.flow_event AS event
-                     WHERE event.flow_id = flow.id AND event.kind <> 'step_observed');
+                     WHERE event.flow_id = flow.id AND event.own = 0 AND event.kind <> 'step_observed');
+
+-- name: only_a_waiting_flow_awaits_an_event
+SELECT id FROM holdfast.flow WHERE awaits IS NOT NULL AND status <> 'waiting';
 
 -- name: a_flow_event_or_step_belongs_to_a_flow
 SELECT flow_id FROM holdfast.flow_event AS event

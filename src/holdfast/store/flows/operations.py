@@ -55,6 +55,39 @@ class DeliverFlowEvent(Operation, kw_only=True):
     payload: bytes | None = None
 
 
+class DeliverToFlows(Operation, kw_only=True):
+    """Resume the flows of a namespace that wait for this external event, as DeliverFlowEvent
+    does.
+
+    Answers:
+        list[FlowRecord]  the resumed flows; as many as *limit* if more may wait for it
+    """
+
+    namespace: str
+    topic: str
+    correlation: str
+    payload: bytes | None = None
+    limit: int = 500
+
+
+class AppendFlowEvent(Operation, kw_only=True):
+    """Append a line of a program's own to the audit trail of a flow, also after the flow has ended.
+    The flow itself does not change.
+
+    Answers:
+        FlowEventRecord  the line as stored
+    Raises:
+        FlowNotFound     there is no such flow in the namespace
+        FlowNotYours     *owner* is given and is not the owner of the flow
+    """
+
+    flow_id: str
+    namespace: str
+    kind: str
+    payload: bytes
+    owner: str | None = None
+
+
 class ObserveFlowStep(Operation, kw_only=True):
     """Record the state of a piece of work that a flow has elsewhere, also after the flow has ended.
 

@@ -20,7 +20,7 @@ import psycopg
 from holdfast.core.runs import NewRun, Route
 from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import process_fork
-from holdfast.store.batch import CollectedHints, forget_missing_routes
+from holdfast.store.batch import APPLY, CollectedHints, forget_missing_routes
 from holdfast.store.clock import Clock
 from holdfast.store.damage import DamageBypass
 from holdfast.store.database import Database, Hints, Operation, ProcessLiveness, Started
@@ -481,6 +481,13 @@ class PostgresDatabase:
             connection, self.address.shown, self.identity, self._now()
         ) as tx:
             return start_runs(tx, StartRuns(unleased))
+
+    def apply_within(self, connection: Any, op: Operation) -> Any:
+        """Apply an operation on a managed flow in the caller's open transaction."""
+        with PostgresUserTransaction(
+            connection, self.address.shown, self.identity, self._now()
+        ) as tx:
+            return APPLY[type(op)](tx, op)
 
     def close(self) -> None:
         """Close all connections and stop the notifier."""

@@ -398,6 +398,13 @@ class SqliteDatabase:
         with SqliteUserTransaction(connection, self._db, self._now()) as tx:
             return start_runs(tx, StartRuns(unleased))
 
+    def apply_within(self, connection: Any, op: Operation) -> Any:
+        """Apply an operation on a managed flow in the caller's open transaction."""
+        self._reader.refuse_when_closed()
+        self._refuse_when_gone()
+        with SqliteUserTransaction(connection, self._db, self._now()) as tx:
+            return APPLY[type(op)](tx, op)
+
     def close(self) -> None:
         """Close all connections, unless SQLite would delete the files of another database."""
         if self._reader.closed is not None:

@@ -19,8 +19,10 @@ from holdfast.errors import (
     IllegalMove,
 )
 from holdfast.store.flows.operations import (
+    AppendFlowEvent,
     CreateFlow,
     DeliverFlowEvent,
+    DeliverToFlows,
     FlowsWoken,
     MoveFlow,
     ObserveFlowStep,
@@ -113,6 +115,119 @@ class FlowConformance(StoreFixture):
             "resumed",
             "finished",
         ]
+
+    def test_the_description_of_a_flow_can_change(self, store: Store, clock: HandClock) -> None:
+        self.create_flow(store)
+        clock.move(MINUTE)
+
+        changed = self.act(store, flow_model.SetFlow(goal="find two", owner="bert"), revision=1)
+
+        assert changed == self.stored_flow(store)
+        assert (changed.goal, changed.owner, changed.controller) == ("find two", "bert", "research")
+        assert (changed.revision, changed.updated_at) == (2, clock.now())
+        (event, *_) = store.flows.events("f1", 1)
+        assert (event.kind, event.payload) == ("changed", b'{"goal":"find two","owner":"bert"}')
+        assert self.act(store, flow_model.SetFlow(goal="find two")) == changed
+        with pytest.raises(FlowChanged):
+            self.act(store, flow_model.SetFlow(goal="find none"), revision=1)
+        self.act(store, flow_model.CancelFlow())
+        with pytest.raises(FlowFinished):
+            self.act(store, flow_model.SetFlow(goal="find none"))
+        assert store.check() == []
+
+    def test_a_program_appends_lines_of_its_own(self, store: Store) -> None:
+        self.create_flow(store)
+        before = self.stored_flow(store)
+        op = AppendFlowEvent(flow_id="f1", namespace="default", kind="asked", payload=b'{"n":1}')
+
+        line = self.do(store, op)
+
+        assert (line.seq, line.kind, line.payload, line.own) == (3, "asked", b'{"n":1}', True)
+        assert store.flows.events("f1", 9)[0] == line
+        assert [event.own for event in store.flows.events("f1", 9)] == [True, False, False]
+        assert self.stored_flow(store) == before
+        for refusal, options in (
+            (FlowNotFound, {"flow_id": "f2"}),
+            (FlowNotFound, {"namespace": "other"}),
+            (FlowNotYours, {"owner": "bert"}),
+        ):
+            with pytest.raises(refusal):
+                self.do(store, msgspec.structs.replace(op, **options))
+        assert store.check() == []
+
+    def test_steps_are_found_by_the_id_of_their_run(self, store: Store) -> None:
+        for flow_id, namespace in (("f1", "default"), ("f2", "default"), ("f3", "other")):
+            self.create_flow(store, flow_id, namespace=namespace)
+            step = FlowStepRecord(
+                flow_id=flow_id, run_id="j1", task="ask", status=FlowStepStatus.RUNNING
+            )
+            self.do(store, ObserveFlowStep(step=step, namespace=namespace))
+
+        step_of_flow = store.flows.step("f1", "j1")
+        assert step_of_flow is not None
+        assert (step_of_flow.flow_id, step_of_flow.task) == ("f1", "ask")
+        assert store.flows.step("f1", "j2") is None
+        steps = store.flows.steps_of_run("j1", "default")
+        assert [step.flow_id for step in steps] == ["f1", "f2"]
+        assert store.flows.steps_of_run("j1", "default", "bert") == []
+        assert store.flows.steps_of_run("j2", "default") == []
+
+    def test_an_event_reaches_all_flows_that_wait_for_it(self, store: Store) -> None:
+        for flow_id, topic in (("f1", "paid"), ("f2", "paid"), ("f3", "sent"), ("f4", "paid")):
+            self.create_flow(store, flow_id, namespace="other" if flow_id == "f4" else "default")
+            op = MoveFlow(
+                flow_id=flow_id,
+                namespace="other" if flow_id == "f4" else "default",
+                action=flow_model.WaitFlow(flow_model.EventWait(topic, "7")),
+            )
+            self.do(store, op)
+        deliver = DeliverToFlows(
+            namespace="default", topic="paid", correlation="7", payload=b"1", limit=1
+        )
+
+        resumed = [self.do(store, deliver) for _ in range(3)]
+
+        assert [[flow.id for flow in flows] for flows in resumed] == [["f1"], ["f2"], []]
+        assert msgspec.json.decode(resumed[0][0].state) == {"resume_event": 1}
+        statuses = [self.stored_flow(store, f"f{number}").status for number in (3, 4)]
+        assert statuses == [FlowStatus.WAITING, FlowStatus.WAITING]
+        assert store.check() == []
+
+    def test_a_flow_that_was_asked_to_stop_gets_no_event(self, store: Store) -> None:
+        self.create_flow(store)
+        self.act(store, flow_model.WaitFlow(flow_model.EventWait("paid", "7")))
+        self.act(store, flow_model.RequestFlowCancel())
+
+        op = DeliverToFlows(namespace="default", topic="paid", correlation="7")
+        assert self.do(store, op) == []
+
+    def test_a_flow_changes_when_the_caller_has_committed(self, store: Store) -> None:
+        self.create_flow(store)
+        op = MoveFlow(flow_id="f1", namespace="default", action=flow_model.AdvanceFlow(b'{"a":1}'))
+        with self.transaction(store) as connection:
+            moved = store.apply_within(connection, op)
+            assert moved.revision == 2
+            assert self.stored_flow(store).revision == 1
+
+        assert self.stored_flow(store) == moved
+        assert self.trail(store) == ["created", "started", "advanced"]
+        with pytest.raises(KeyError), self.transaction(store) as connection:
+            store.apply_within(connection, op)
+            raise KeyError
+        assert self.stored_flow(store) == moved
+        assert store.check() == []
+
+    def test_a_refused_change_leaves_the_transaction_of_the_caller_usable(
+        self, store: Store
+    ) -> None:
+        self.create_flow(store)
+        op = MoveFlow(flow_id="f1", namespace="default", action=flow_model.CancelFlow(), revision=9)
+        with self.transaction(store) as connection:
+            with pytest.raises(FlowChanged):
+                store.apply_within(connection, op)
+            store.apply_within(connection, msgspec.structs.replace(op, revision=1))
+
+        assert self.stored_flow(store).status is FlowStatus.CANCELLED
 
     def test_a_refused_action_changes_nothing(self, store: Store) -> None:
         self.create_flow(store, start=False)
@@ -280,17 +395,20 @@ class FlowConformance(StoreFixture):
         assert store.flows.events("old", 10) == []
 
 
-def _broken(status: str, wait: str, revision: int = -1) -> str:
+def _broken(status: str, wait: str, revision: int = -1, awaits: str = "NULL") -> str:
     columns = (
-        "id, namespace, controller, goal, owner, requester, current_step, state, wait, status,"
-        " revision"
+        "id, namespace, controller, goal, owner, requester, current_step, state, wait, awaits,"
+        " status, revision"
     )
-    values = f"'f', 'n', 'c', 'g', 'o', '', 's', '{{}}', {wait}, '{status}', {revision}, 1, 1"
+    values = (
+        f"'f', 'n', 'c', 'g', 'o', '', 's', '{{}}', {wait}, {awaits}, '{status}', {revision}, 1, 1"
+    )
     return f"INSERT INTO holdfast.flow ({columns}, created_at, updated_at) VALUES ({values})"
 
 
 BROKEN |= {
     "an_ended_flow_has_no_wait_and_no_wake_time": _broken("failed", "'{}'"),
+    "only_a_waiting_flow_awaits_an_event": _broken("running", "NULL", awaits="'[]'"),
     "a_flow_has_a_wait_exactly_if_it_is_waiting": _broken("waiting", "NULL"),
     "the_revision_of_a_flow_matches_its_audit_trail": _broken("running", "NULL", revision=3),
 }

@@ -638,6 +638,7 @@ CREATE TABLE holdfast.flow (
     state BYTEA NOT NULL,
     wait BYTEA,
     wake_at BIGINT,  -- when the leader must process it
+    awaits TEXT,  -- the event that it waits for: topic and correlation as a JSON array
     status TEXT NOT NULL,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     revision BIGINT NOT NULL,
@@ -647,6 +648,7 @@ CREATE TABLE holdfast.flow (
 CREATE INDEX flow_owner ON holdfast.flow (namespace, owner, id);
 CREATE INDEX flow_status ON holdfast.flow (status, updated_at);
 CREATE INDEX flow_wake ON holdfast.flow (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX flow_awaits ON holdfast.flow (awaits) WHERE awaits IS NOT NULL;
 
 CREATE TABLE holdfast.flow_step (
     flow_id TEXT NOT NULL,
@@ -660,6 +662,7 @@ CREATE TABLE holdfast.flow_step (
     updated_at BIGINT NOT NULL,
     PRIMARY KEY (flow_id, run_id)
 );
+CREATE INDEX flow_step_run ON holdfast.flow_step (run_id);
 
 CREATE TABLE holdfast.flow_event (
     flow_id TEXT NOT NULL,
@@ -667,6 +670,7 @@ CREATE TABLE holdfast.flow_event (
     kind TEXT NOT NULL,
     payload BYTEA NOT NULL,
     at BIGINT NOT NULL,
+    own INTEGER NOT NULL DEFAULT 0,  -- 1: a program has appended it
     PRIMARY KEY (flow_id, seq)
 );
 

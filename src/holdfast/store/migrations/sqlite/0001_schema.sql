@@ -641,6 +641,7 @@ CREATE TABLE holdfast.flow (
     state BLOB NOT NULL,
     wait BLOB,
     wake_at INTEGER,  -- when the leader must process it
+    awaits TEXT,  -- the event that it waits for: topic and correlation as a JSON array
     status TEXT NOT NULL,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     revision INTEGER NOT NULL,
@@ -650,6 +651,7 @@ CREATE TABLE holdfast.flow (
 CREATE INDEX holdfast.flow_owner ON holdfast.flow (namespace, owner, id);
 CREATE INDEX holdfast.flow_status ON holdfast.flow (status, updated_at);
 CREATE INDEX holdfast.flow_wake ON holdfast.flow (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX holdfast.flow_awaits ON holdfast.flow (awaits) WHERE awaits IS NOT NULL;
 
 CREATE TABLE holdfast.flow_step (
     flow_id TEXT NOT NULL,
@@ -663,6 +665,7 @@ CREATE TABLE holdfast.flow_step (
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (flow_id, run_id)
 ) WITHOUT ROWID;
+CREATE INDEX holdfast.flow_step_run ON holdfast.flow_step (run_id);
 
 CREATE TABLE holdfast.flow_event (
     flow_id TEXT NOT NULL,
@@ -670,6 +673,7 @@ CREATE TABLE holdfast.flow_event (
     kind TEXT NOT NULL,
     payload BLOB NOT NULL,
     at INTEGER NOT NULL,
+    own INTEGER NOT NULL DEFAULT 0,  -- 1: a program has appended it
     PRIMARY KEY (flow_id, seq)
 ) WITHOUT ROWID;
 
