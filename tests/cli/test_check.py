@@ -130,8 +130,7 @@ def test_as_json_it_has_groups_and_every_objection(deployments):
 def test_an_exported_file_is_replayed_with_the_named_module(deployments):
     deployments.park(count=1)
     file = deployments.tmp_path / "exported.db"
-    listed = json.loads(deployments.holdfast("old", "runs", "--json").stdout)
-    runs = listed["runs"] if isinstance(listed, dict) else listed
+    runs = json.loads(deployments.holdfast("old", "runs", "--json").stdout)["items"]
     run_id = next(run["id"] for run in runs if run["workflow"] == "order")
     deployments.holdfast("old", "db", "export", run_id, file)
 

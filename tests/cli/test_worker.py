@@ -100,6 +100,25 @@ def test_a_list_of_workflows_is_served_and_no_other(call, process):
     assert "does not know the workflow, only listener, parcel" in call.text("why", "last")
 
 
+def test_several_modules_are_served_by_one_worker(tmp_path, process, call):
+    for name in ("billing", "stock"):
+        (tmp_path / f"{name}.py").write_text(
+            f"from holdfast import workflow\n\n@workflow\nasync def {name}() -> str: ...\n"
+        )
+
+    worker = process("worker", "billing", "stock.py", cwd=tmp_path)
+    worker.wait_for("ready")
+
+    (found,) = call.json("workers")
+    assert sorted(found["workflows"]) == ["billing", "stock"]
+    worker.send()
+    assert worker.ended() == 0
+
+
+def test_named_workflows_and_whole_modules_are_not_mixed(call):
+    assert "MODULE or MODULE:NAME for all" in call.error("worker", "shop", "shop:some", code=2)
+
+
 def test_an_engine_of_the_module_brings_its_own_database_and_settings(tmp_path, process):
     (tmp_path / "app.py").write_text(
         "from holdfast import Engine, workflow\n\n"

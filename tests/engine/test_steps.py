@@ -493,3 +493,16 @@ def test_a_cancelled_run_says_why(engine):
 @workflow
 async def without_end() -> None:
     await holdfast.sleep("1d")
+
+
+def test_outside_a_run_a_step_knows_that_there_is_none():
+    @step
+    def curious() -> holdfast.core.step_info.StepInfo:
+        return holdfast.info()
+
+    one, other = curious(), curious()
+
+    assert (one.run_id, one.workflow, one.step) == ("", "", "")
+    assert (one.attempt, one.generation) == (1, 0)
+    assert one.idempotency_key != other.idempotency_key
+    assert one.idempotency_key == one.idempotency_key

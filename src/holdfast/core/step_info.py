@@ -17,7 +17,10 @@ def idempotency_key(run_id: str, step: str, life: int) -> str:
 
 class StepInfo(msgspec.Struct, frozen=True):
     """The identity of an attempt at a step. The idempotency key is the same in every attempt; the
-    generation grows with every new holder of the run."""
+    generation grows with every new holder of the run.
+
+    For a step that is called outside a run, as a plain function, the texts are empty, the attempt
+    is 1 and the generation is 0."""
 
     run_id: str
     workflow: str
@@ -28,11 +31,16 @@ class StepInfo(msgspec.Struct, frozen=True):
     """The sink of its output, to which ``holdfast.emit`` and the like write."""
     life: int = 0
     """How often a replay has discarded completed work of this step, or work that it builds on."""
+    plain_key: str | None = None
+    """The idempotency key of a call outside a run, another one for each call of ``info``."""
 
     @property
     def idempotency_key(self) -> str:
         """The key to pass to external services: the same for every attempt at this step, and unique
-        to it. A step that runs again because a replay discarded its work has a new key."""
+        to it. A step that runs again because a replay discarded its work has a new key. Outside a
+        run, each call of ``info`` returns another key."""
+        if self.plain_key is not None:
+            return self.plain_key
         return idempotency_key(self.run_id, self.step, self.life)
 
 

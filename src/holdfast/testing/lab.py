@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from holdfast.connect.blocking.engine import Engine
@@ -22,6 +22,7 @@ from holdfast.store.sqlite import SqliteDatabase
 from holdfast.testing import idle
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.engine_internals import internals
+from holdfast.testing.fakes import StepFake, fake_step
 from holdfast.views.events import EventView
 from holdfast.views.text import json_line
 
@@ -64,6 +65,7 @@ class Lab:
         self.path: str = os.fspath(path)
         self.clock: VirtualClock = clock or VirtualClock()
         self._options: dict[str, Any] = {**UNHURRIED, **options}
+        self._fakes: list[StepFake] = []
         self.engine: Engine = self._open(store)
 
     def _open(self, store: Any = None) -> Engine:
@@ -89,8 +91,25 @@ class Lab:
     def close(self) -> None:
         """Stop the engine, and remove its file if the lab created it."""
         self.engine.close(shutdown_timeout=0)
+        while self._fakes:
+            self._fakes.pop().restore()  # the last one first: a step may have been faked twice
         if self._folder is not None:
             self._folder.cleanup()
+
+    def fake(
+        self,
+        step: Any,
+        work: Callable[..., Any] | None = None,
+        *,
+        returns: Any = None,
+        raises: BaseException | None = None,
+    ) -> StepFake:
+        """Let *work* do the work of a step or task until the lab is closed; without it, the step
+        returns *returns* or raises *raises*. Its calls are recorded and retried as ever. The
+        returned object has the arguments of each attempt in ``calls``. Raises BadOption."""
+        fake = fake_step(step, work, returns, raises)
+        self._fakes.append(fake)
+        return fake
 
     # Actions
 

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from uuid import uuid4
 
 import msgspec
 
@@ -267,11 +268,14 @@ def failed(event: Event) -> StepFailed:
 def info() -> StepInfo:
     """Return facts about the running step: run, step, attempt, generation, idempotency key.
 
-    Raises NotInWorkflow outside a step."""
+    Outside a run, where a step is a plain function, there is no run, and the attempt is 1. Raises
+    NotInWorkflow in the code of a workflow."""
     step_info = current_step.get()
-    if step_info is None:
+    if step_info is not None:
+        return step_info
+    if current_program.get() is not None:
         raise NotInWorkflow(call="info", why="only a running step has these facts")
-    return step_info
+    return StepInfo("", "", "", 1, 0, plain_key=uuid4().hex)
 
 
 def connection() -> Any:

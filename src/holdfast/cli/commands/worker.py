@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -30,6 +30,7 @@ log = logging.getLogger("holdfast")
 EPILOG = """\b
 Examples:
   holdfast worker shop.py
+  holdfast worker shop.flows billing.flows
   holdfast worker shop.flows --lane default,slow --capability gpu --concurrency 50 --name gpu-1
   holdfast worker shop.flows:app    app is an Engine, a workflow, or a list of workflows"""
 
@@ -41,7 +42,7 @@ LOG_INTERVAL = 0.2
 
 
 @click.command(short_help="Run a worker in the foreground.", epilog=EPILOG)
-@click.argument("target", metavar="MODULE[:NAME]")
+@click.argument("targets", metavar="MODULE[:NAME]...", nargs=-1, required=True)
 @many(
     "--lane",
     "lanes",
@@ -90,9 +91,9 @@ LOG_INTERVAL = 0.2
 )
 @click.option("--quiet", is_flag=True, help="Log only warnings and errors.")
 @shared
-def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None:
-    """Run a worker in the foreground. It serves all workflows that MODULE defines or imports, or
-    the one named NAME.
+def worker(targets: tuple[str, ...], quiet: bool, no_schedules: bool, **options: Any) -> None:
+    """Run a worker in the foreground. It serves all workflows that the modules define or import, or
+    those named NAME.
 
     On the first SIGTERM or SIGINT running steps may end, waiting runs are parked, and all leases
     are released. On the second the worker stops at once; interrupted steps run again on another
@@ -104,14 +105,14 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
     if no_schedules:
         settings["schedules"] = False
     with _logging_to_stderr(logging.WARNING if quiet else logging.INFO):
-        code = _serve(target, settings)
+        code = _serve(targets, settings)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _serve(target: str, settings: dict[str, Any]) -> int:
+def _serve(targets: Sequence[str], settings: dict[str, Any]) -> int:
     """Work until a signal ends it; return the exit code."""
-    loaded = _load(target, settings)
+    loaded = _load(targets, settings)
     _tune_garbage_collector()
     try:
         return asyncio.run(_work(loaded))
@@ -149,19 +150,39 @@ def _logging_to_stderr(level: int) -> Iterator[None]:
         log.propagate = propagate_before
 
 
-def _load(target: str, options: dict[str, Any]) -> ForegroundWorker:
-    """Import MODULE[:NAME] and return a worker for it. Raises ClickException."""
+def _load(targets: Sequence[str], options: dict[str, Any]) -> ForegroundWorker:
+    """Import each MODULE[:NAME] and return a worker for all of them. Raises ClickException."""
+    shown = " ".join(targets)
+    if len(targets) == 1 and split(targets[0])[1] is not None:
+        _, value = load_name(targets[0])
+        if isinstance(value, Engine | AsyncEngine):
+            return _worker_of(value, shown, options)
+    loaded = [_load_workflows(target) for target in targets]
+    named = [workflow for workflows in loaded for workflow in workflows or ()]
+    if all(workflows is None for workflows in loaded):
+        return _open(None if known_workflows() else [], shown, options)
+    if None in loaded:
+        raise click.UsageError(
+            "a worker serves all workflows of its modules, or named ones: use MODULE or"
+            " MODULE:NAME for all of them"
+        )
+    return _open(named, shown, options)
+
+
+def _load_workflows(target: str) -> list[Any] | None:
+    """Import MODULE[:NAME]; return the named workflows, None without a name. Raises
+    ClickException."""
     module, name = split(target)
     if name is None:
         load_module(module)
-        return _open(None if known_workflows() else [], target, options)
+        return None
     _, value = load_name(target)
     if isinstance(value, Engine | AsyncEngine):
-        return _worker_of(value, target, options)
+        raise click.UsageError(f"{target} is an Engine with its own database: name it alone")
     if is_definition(value):
-        return _open([value], target, options)
+        return [value]
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return _open(list(value), target, options)
+        return list(value)
     raise click.ClickException(
         f"{target} is a {type(value).__name__}, not an Engine, a workflow or a list of workflows"
     )

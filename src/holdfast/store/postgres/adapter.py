@@ -384,7 +384,7 @@ class PostgresDatabase:
         self._publish(attempt.tx.hints)
 
     def _publish(self, hints: Hints) -> None:
-        if hints.frames or hints.routes or _worth_announcing(hints):
+        if hints.frames or hints.routes or hints.subscriptions or _worth_announcing(hints):
             self._hints.add(hints)
         if _worth_announcing(hints) and self._notifier.running:
             self._notifier.announce()
