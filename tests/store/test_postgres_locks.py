@@ -9,16 +9,17 @@ import pytest
 
 from holdfast.core.events import EventKind
 from holdfast.core.graphs.model import CancelPolicy, run_of
-from holdfast.core.runs import Limits
+from holdfast.core.runs import Limits, NewRun
 from holdfast.core.status import Status
-from holdfast.errors import RowDamaged
-from holdfast.store.budgets.operations import ReserveBudget, SetBudget
+from holdfast.errors import BudgetInUse, RowDamaged
+from holdfast.store.budgets.operations import RemoveBudget, ReserveBudget, SetBudget
 from holdfast.store.graphs.operations import CancelGraph, StageGraphs
 from holdfast.store.postgres import PostgresDatabase
 from holdfast.store.postgres.dialect import SQL
 from holdfast.store.runs.operations import EndSession, RequestCancel, SetAside
 from holdfast.store.store import Store
 from holdfast.store.tasks.operations import OverrideRun, RevokeLease, SetPriority
+from holdfast.testing.conformance.fixture import ROUTE
 from tests.store.helpers import furnished, in_threads, stage, wait_until
 
 LINE = {
@@ -180,3 +181,25 @@ def test_ending_a_child_from_outside_locks_its_parent_before_its_budgets(store, 
 
     (line,) = store.budgets.lines(["team"])
     assert (store.runs.get("child").status, line.reserved) == (Status.CANCELLED, 0)
+
+
+def test_a_budget_is_not_removed_while_a_run_that_names_it_is_being_started(store, url):
+    """The removal waits for the start, and then sees its run."""
+    store.apply([SetBudget(name="team", limits=Limits({"tokens": 100}))])
+    new = NewRun(id="new", route=ROUTE, input=b"[]", budgets=("team",))
+
+    def start():
+        with psycopg.connect(url) as db, psycopg.connect(url, autocommit=True) as watcher:
+            store.start_within(db, [new])
+            started.set()
+            wait_until(lambda: watcher.execute(WAITS_FOR_A_LOCK).fetchall())
+
+    started = threading.Event()
+    starter = threading.Thread(target=start)
+    starter.start()
+    assert started.wait(20)
+    (answer,) = store.apply([RemoveBudget("team")])
+    starter.join()
+
+    assert isinstance(answer, BudgetInUse)
+    assert (answer.facts["runs"], store.budgets.get("team") is not None) == ("new", True)
