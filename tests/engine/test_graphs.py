@@ -519,3 +519,50 @@ def test_members_with_a_policy_start_and_other_graphs_go_on(engine):
 
     assert started.result(timeout=20) == {"second": 2}
     assert beside.result(timeout=20) == {"only": 1}
+
+
+def test_the_dependencies_of_a_graph_can_be_listed(database):
+    with Engine(database, work=False) as engine:
+        graph = Graph("edges")
+        first = graph.add("render", 1, name="first")
+        second = graph.add("render", 2, name="second")
+        third = graph.add("render", 3, name="third").after(first, second, need="any")
+        graph.add("render", third.result, name="last").after(first)
+        run = engine.graphs.start(graph)
+        engine.tasks.override(f"{run.id}::first", "by hand")
+        engine.tasks.override(f"{run.id}::second", "by hand", failed=True)
+
+        edges = {
+            (edge.upstream, edge.member): edge.state.value for edge in engine.graphs.edges(run.id)
+        }
+
+        assert edges == {
+            ("first", "third"): "satisfied",
+            ("second", "third"): "impossible",
+            ("first", "last"): "satisfied",
+            ("third", "last"): "open",
+        }
+        assert run.show().edges == engine.graphs.edges(run.id)
+        of_last = engine.graphs.edges(run.id, member="last")
+        assert {edge.upstream for edge in of_last} == {"first", "third"}
+        assert len({edge.group for edge in of_last}) == 2
+        on_first = engine.graphs.edges(run.id, upstream="first", member="third")
+        assert [edge.member for edge in on_first] == ["third"]
+        assert engine.run(f"{run.id}::first").record.graph_id == run.id
+        with pytest.raises(MemberNotFound):
+            engine.graphs.edges(run.id, member="nothing")
+
+
+def test_graphs_are_listed_by_the_time_of_their_start(database, clock):
+    with Engine(database, work=False, clock=clock) as engine:
+        for id in ("b", "c", "a"):
+            graph = Graph()
+            graph.add("render", 1, name="only")
+            engine.graphs.start(graph, id=id)
+            clock.advance("1s")
+
+        assert [graph.id for graph in engine.graphs.list()] == ["a", "c", "b"]
+        page = engine.graphs.list(limit=2)
+        assert [graph.id for graph in engine.graphs.list(before=page[-1].id)] == ["b"]
+        with pytest.raises(GraphNotFound):
+            engine.graphs.list(before="nothing")

@@ -18,7 +18,7 @@ from holdfast.errors import ResultTimeout
 from holdfast.service.export import export_graph
 from holdfast.service.instants import Moment
 from holdfast.views import graphs as views
-from holdfast.views.graphs import GraphEventView, GraphView
+from holdfast.views.graphs import GraphEdgeView, GraphEventView, GraphView
 from holdfast.views.why import WhyView
 
 
@@ -95,6 +95,21 @@ class AsyncGraphs:
                 *parts.graphs.get(graph_procedures.caught_up(parts, graph_id))
             )
         )
+
+    async def edges(
+        self, graph_id: str, *, member: str | None = None, upstream: str | None = None
+    ) -> Sequence[GraphEdgeView]:
+        """Return the dependencies of a graph, each with its group and state. With *member*, only
+        the dependencies of that member; with *upstream*, only those of other members on that one.
+        Raises GraphNotFound, MemberNotFound."""
+
+        def read(parts: Components) -> list[GraphEdgeView]:
+            snapshot = parts.graphs.with_members(
+                graph_procedures.caught_up(parts, graph_id), member, upstream
+            )
+            return views.edges(snapshot, member, upstream)
+
+        return await self._calls.call(read)
 
     async def status(self, graph_id: str) -> GraphStatus:
         """Return the status of a graph. Raises GraphNotFound."""

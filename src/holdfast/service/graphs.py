@@ -297,6 +297,15 @@ class GraphService:
             raise GraphNotFound(graph=graph_id)
         return whole
 
+    def with_members(self, graph_id: str, *names: str | None) -> GraphSnapshot:
+        """Return a graph that has members of these names; None counts as no name. Raises
+        GraphNotFound, MemberNotFound."""
+        whole = self._whole(graph_id)
+        for name in names:
+            if name is not None and run_of(graph_id, checked_name(name)) not in whole.members:
+                raise MemberNotFound(graph=graph_id, member=name)
+        return whole
+
     def get(self, graph_id: str) -> tuple[GraphSnapshot, dict[str, Status]]:
         """Return a graph with its members, and the statuses of their runs by the id of the run.
         Raises GraphNotFound."""
@@ -310,10 +319,10 @@ class GraphService:
 
     def find(self, status: str | None, before: str | None, limit: int) -> list[GraphRecord]:
         """Return graphs from new to old. *before* is the id of the last graph of the previous page.
-        Raises BadOption."""
+        Raises BadOption, GraphNotFound."""
         if status is not None and not is_one_of(status, list(GraphStatus)):
             raise BadOption(option="status", value=status, known=", ".join(GraphStatus))
-        before = None if before is None else _graph_id(before)
+        before = None if before is None else self.record(before).id
         limit = checked_count("limit", limit)
         return self._store.graphs.find(self.namespace, status=status, before=before, limit=limit)
 

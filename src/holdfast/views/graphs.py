@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.graphs.model import (
+    LOST,
     GraphEvent,
     GraphRecord,
     GraphSnapshot,
@@ -57,10 +58,21 @@ class MemberView(msgspec.Struct, kw_only=True):
     finished_at: datetime | None
 
 
+class GraphEdgeView(msgspec.Struct, kw_only=True):
+    """One dependency: *member* waits for *upstream*, in its group number *group*. ``state`` is
+    satisfied if the upstream has completed, impossible if it has ended in any other way, otherwise
+    open."""
+
+    upstream: str
+    member: str
+    group: int
+    state: GroupState
+
+
 class GraphView(msgspec.Struct, kw_only=True):
     """A graph. ``revision`` counts changes of its structure; ``summary`` is the number of members
-    by state. ``reason`` and ``policy`` are those of its cancellation. ``members`` is empty in a
-    list of graphs."""
+    by state. ``reason`` and ``policy`` are those of its cancellation. ``members`` and ``edges`` are
+    empty in a list of graphs."""
 
     id: str
     name: str
@@ -72,6 +84,7 @@ class GraphView(msgspec.Struct, kw_only=True):
     created_at: datetime
     finished_at: datetime | None
     members: list[MemberView] = []
+    edges: list[GraphEdgeView] = []
 
 
 class GraphEventView(msgspec.Struct, kw_only=True):
@@ -103,7 +116,33 @@ def whole(snapshot: GraphSnapshot, statuses: Mapping[str, Status]) -> GraphView:
         _member(member, needs.get(member.run_id, []), statuses.get(member.run_id))
         for member in _in_order(snapshot)
     ]
+    view.edges = edges(snapshot)
     return view
+
+
+def edges(
+    snapshot: GraphSnapshot, member: str | None = None, upstream: str | None = None
+) -> list[GraphEdgeView]:
+    """Return the dependencies of a graph, by member and group; with *member* or *upstream*, only
+    the dependencies of that member, or on that member."""
+    return [
+        GraphEdgeView(
+            upstream=name_of(edge.upstream),
+            member=name_of(edge.dependent),
+            group=edge.number,
+            state=_edge_state(snapshot.members[edge.upstream].state),
+        )
+        for edge in snapshot.edges
+        if member in (None, name_of(edge.dependent)) and upstream in (None, name_of(edge.upstream))
+    ]
+
+
+def _edge_state(upstream: MemberState) -> GroupState:
+    if upstream is MemberState.COMPLETED:
+        return GroupState.SATISFIED
+    if upstream in LOST:
+        return GroupState.IMPOSSIBLE
+    return GroupState.OPEN
 
 
 def event_of(event: GraphEvent) -> GraphEventView:

@@ -304,6 +304,7 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "flows.wake": [(NOTHING, lambda e, t, p: e.flows.wake())],
     "flows.why": [(NO_FLOW, lambda e, t, p: e.flows.why(t.flow))],
     "graphs.cancel": [(NO_GRAPH, lambda e, t, p: e.graphs.cancel(t.graph))],
+    "graphs.edges": [(NO_GRAPH, lambda e, t, p: e.graphs.edges(t.graph))],
     "graphs.events": [(NO_GRAPH, lambda e, t, p: e.graphs.events(t.graph))],
     "graphs.export": [(NO_GRAPH, lambda e, t, p: e.graphs.export(t.graph, p / "graph.db"))],
     "graphs.extend": [(NO_GRAPH, lambda e, t, p: e.graphs.extend(t.graph, more("new")))],

@@ -402,6 +402,7 @@ def calls_of(engine: Engine) -> list[Call]:
         ),
         Call("graphs.start_many", engine.graphs.start_many, {"graphs": []}),
         Call("graphs.why", engine.graphs.why, {**graph, "member": "a"}),
+        Call("graphs.edges", engine.graphs.edges, {**graph, "member": "a"}, ("upstream",)),
         Call("flows.resume", engine.flows.resume, {**flow, "owner": "o", "revision": 1}),
         Call(
             "flows.cancel", engine.flows.cancel, {"flow_id": "nothing", "owner": "o", "revision": 1}

@@ -170,8 +170,9 @@ SELECT graph_id, seq, kind, member, data, at FROM holdfast.graph_event
 -- name: newest_graphs
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
   FROM holdfast.graph
- WHERE namespace = :namespace AND id < :before AND (status = :status OR :status = '')
- ORDER BY id DESC LIMIT :limit;
+ WHERE namespace = :namespace AND (CAST(:status AS TEXT) = '' OR status = :status)
+   AND (CAST(:before AS TEXT) = '' OR (created_at, id) < (SELECT created_at, id FROM holdfast.graph WHERE id = :before))
+ ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: old_graphs
 SELECT id, members, events FROM holdfast.graph

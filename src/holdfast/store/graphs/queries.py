@@ -21,8 +21,6 @@ from holdfast.store.graphs.rows import graph_from, group_from, member_from
 from holdfast.store.reader import Reader
 from holdfast.store.rows import run_from
 
-_LAST = "\U0010ffff"
-
 
 class GraphQueries:
     """Queries about graphs."""
@@ -42,8 +40,8 @@ class GraphQueries:
         before: str | None = None,
         limit: int = 50,
     ) -> list[GraphRecord]:
-        """Return graphs from new to old. The page begins after the id ``before``."""
-        page = {"before": before or _LAST, "status": status or "", "limit": limit}
+        """Return graphs from new to old. The page begins after the graph ``before``."""
+        page = {"before": before or "", "status": status or "", "limit": limit}
         return self._reader.listed(graph_from, "newest_graphs", namespace=namespace, **page)
 
     def snapshot(self, graph_id: str) -> GraphSnapshot | None:

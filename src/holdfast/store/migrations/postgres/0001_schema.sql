@@ -566,7 +566,7 @@ CREATE TABLE holdfast.graph (
     created_at BIGINT NOT NULL,
     finished_at BIGINT
 );
-CREATE INDEX graph_namespace ON holdfast.graph (namespace, id);
+CREATE INDEX graph_namespace ON holdfast.graph (namespace, created_at, id);
 CREATE INDEX graph_finished ON holdfast.graph (finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE TABLE holdfast.graph_member (

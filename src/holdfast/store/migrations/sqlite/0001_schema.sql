@@ -569,7 +569,7 @@ CREATE TABLE holdfast.graph (
     created_at INTEGER NOT NULL,
     finished_at INTEGER
 ) WITHOUT ROWID;
-CREATE INDEX holdfast.graph_namespace ON holdfast.graph (namespace, id);
+CREATE INDEX holdfast.graph_namespace ON holdfast.graph (namespace, created_at, id);
 CREATE INDEX holdfast.graph_finished ON holdfast.graph (finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE TABLE holdfast.graph_member (
