@@ -368,3 +368,17 @@ def test_show_as_json_lists_the_steps_with_their_state(call):
     assert [(step["name"], step["status"], step["attempts"]) for step in steps][:1] == [
         ("charge", "completed", 2)
     ]
+
+
+def test_the_kept_arguments_of_a_step_are_shown(call, tmp_path, monkeypatch):
+    (tmp_path / "kept.py").write_text(
+        "from holdfast import step, workflow\n\n"
+        "@step(keep_args=True)\nasync def book(order: str, amount: int = 1) -> str:\n"
+        "    return order\n\n"
+        "@workflow\nasync def booking() -> str:\n    return await book('a', amount=3)\n"
+    )
+    call.run(str(tmp_path / "kept.py") + ":booking")
+
+    assert 'called with ("a", amount=3)' in call.text("show", "last")
+    shown = call.json("show", "last")
+    assert shown["steps"][0]["args"] == {"args": ["a"], "kwargs": {"amount": 3}}

@@ -79,6 +79,7 @@ class AsyncEngine:
         schedules: bool = True,
         stream_window: Duration | None = None,
         capture: bool = False,
+        keep_args: bool = False,
         webhook_hosts: str | Iterable[str] | None = None,
         retention_interval: Duration | None = None,
     ) -> None:
@@ -122,6 +123,7 @@ class AsyncEngine:
                 schedules=schedules,
                 stream_window=stream_window,
                 capture=capture,
+                keep_args=keep_args,
                 webhook_hosts=webhook_hosts,
                 retention_interval=retention_interval,
             )

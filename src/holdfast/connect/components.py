@@ -467,6 +467,7 @@ _CHECKED: dict[str, Callable[[str, Any], Any]] = {
     "webhook_hosts": checked_hosts,
     "schedules": checked_flag,
     "capture": checked_flag,
+    "keep_args": checked_flag,
     **dict.fromkeys(("concurrency", "threads", "crash_limit"), partial(checked_count, least=1)),
     **dict.fromkeys(
         ("session_ttl", "idle_timeout", "poll", "stream_window", "retention_interval"), _micros

@@ -23,14 +23,15 @@ CRASH_LIMIT = 5
 can set another one."""
 
 NO_PROGRESS = (
+    EventKind.STEP_CALLED,
     EventKind.STEP_STARTED,
     EventKind.LEASE_LOST,
     EventKind.LEASE_REVOKED,
     EventKind.PRIORITY_CHANGED,
     EventKind.RUN_RELEASED,
 )
-"""The kinds of events that are not progress of the run: the start of a step, the loss of a lease,
-actions of operators."""
+"""The kinds of events that are not progress of the run: the call and the start of a step, the loss
+of a lease, actions of operators."""
 
 PRIORITY_STEP = 60_000_000
 """Microseconds of waiting that one point of priority is worth: one minute."""

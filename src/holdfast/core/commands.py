@@ -35,6 +35,8 @@ class RunStep(msgspec.Struct):
     """The reservation of the workflow that this step spends from."""
     role: EventRole | None = None
     """Recorded with every event of the step."""
+    kept_args: Callable[[], bytes] | None = None
+    """Returns the arguments as they are recorded; None if they are not."""
 
     @property
     def is_compensation(self) -> bool:

@@ -64,6 +64,7 @@ class EventRow(NamedTuple):
 _VOID = OnReplay.VOID
 
 EVENTS = (
+    EventRow(K.STEP_CALLED, c.RunStep, is_request=True, is_sealed=True),
     EventRow(K.STEP_STARTED, c.RunStep),
     EventRow(K.STEP_COMPLETED, c.RunStep, is_outcome=True, is_sealed=True),
     EventRow(K.STEP_FAILED, c.RunStep, is_outcome=True, on_replay=_VOID),

@@ -41,6 +41,7 @@ def signals_as_data(signals: Sequence[Signal], **more: object) -> bytes:
 class EventKind:
     """The kinds of events, in the past tense."""
 
+    STEP_CALLED = "step_called"
     STEP_STARTED = "step_started"
     STEP_COMPLETED = "step_completed"
     STEP_FAILED = "step_failed"

@@ -183,6 +183,8 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
     """Whether the code of the workflow itself has reserved amounts."""
     steps: int = 0
     """The number of recorded ends of steps."""
+    called: set[str] = set()
+    """The steps whose arguments are recorded, since the last replay."""
 
     def read(self, events: Sequence[Event]) -> HistoryProgress:
         """Add later events, none of which is void; return this object."""
@@ -204,6 +206,8 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
             self.gates[step] = _data(event)["gate"]
         elif kind == EventKind.GATE_WITHDRAWN:
             self.gates.pop(step, None)
+        elif kind == EventKind.STEP_CALLED:
+            self.called.add(step)
         elif event.step is None:
             self._note_request(event)
         else:
@@ -217,6 +221,7 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
             self.expiring = bool(_data(event).get("expire"))
         elif event.kind == EventKind.RUN_REPLAYED:
             self.replayed = True
+            self.called.clear()  # the replay may repeat the calls with other arguments
 
     def _note_children(self, event: Event) -> None:
         if event.kind == EventKind.MAP_STARTED:
@@ -245,6 +250,7 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
             gates=dict(self.gates),
             escalated=dict(self.escalated),
             waited=set(self.waited),
+            called=set(self.called),
         )
 
     def keep_only(self, steps: Container[str]) -> None:
@@ -252,6 +258,7 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
         self.attempts = {step: count for step, count in self.attempts.items() if step in steps}
         self.until = {step: instant for step, instant in self.until.items() if step in steps}
         self.maps = {step for step in self.maps if step in steps}
+        self.called = {step for step in self.called if step in steps}
         self.gates = {step: gate for step, gate in self.gates.items() if step in steps}
         self.escalated = {step: since for step, since in self.escalated.items() if step in steps}
 

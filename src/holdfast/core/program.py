@@ -47,6 +47,8 @@ class ProgramContext(Protocol):
     asked_time: bool
     """The program sets it to true when a command depends on the time of an event that it was fed.
     Such a step waits for the commit of that event."""
+    keeps_args: bool
+    """Whether the arguments of steps are recorded, unless a step sets ``keep_args``."""
     epoch: int
     """How often the run has restarted without any of its completed work; part of the seed of random
     numbers, which differ after each restart."""
@@ -80,7 +82,7 @@ class OfflineContext:
     """The context of a program outside an engine, as when a definition is checked against a
     recorded history. Nothing can be attempted there."""
 
-    __slots__ = ("asked_time", "codec", "epoch", "may_start_attempts", "output")
+    __slots__ = ("asked_time", "codec", "epoch", "keeps_args", "may_start_attempts", "output")
 
     def __init__(self, codec: Codec) -> None:
         self.codec: Codec = codec
@@ -88,6 +90,7 @@ class OfflineContext:
         self.may_start_attempts: bool = False
         self.asked_time: bool = False
         self.epoch: int = 0
+        self.keeps_args: bool = False
 
     def now(self) -> int:
         return 0

@@ -15,8 +15,8 @@ from holdfast.core.status import Status
 from holdfast.core.waits import WaitKind
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
-from holdfast.views.steps import StepState, attempts_of, state_of
-from holdfast.views.text import Tree, brief, error_line, payload, seconds
+from holdfast.views.steps import StepState, args_of, attempts_of, state_of
+from holdfast.views.text import Tree, brief, error_line, payload, seconds, short
 
 CHILDREN = 20
 """The maximum number of children that are shown for one step."""
@@ -164,6 +164,8 @@ def _outcome(node: Node) -> str:
         parts.append(f"{attempts} attempts")
     if node.wait is not None:
         parts.append(_open_wait(node.wait))
+    elif node.events and node.events[-1].kind == EventKind.STEP_CALLED:
+        parts.append("running")  # a line below it has the arguments
     elif node.events:
         parts.append(line_of(node.events[-1]))
     return "  ".join(part for part in parts if part)
@@ -273,6 +275,7 @@ def _reason(event: EventView) -> str:
 
 
 TEXTS: dict[str, Callable[[EventView], str]] = {
+    EventKind.STEP_CALLED: lambda event: f"called with {arguments(event.data)}",
     EventKind.STEP_STARTED: _started,
     EventKind.STEP_COMPLETED: _value,
     EventKind.STEP_FAILED: _error,
@@ -351,8 +354,21 @@ def _run_event(event: EventView) -> Tree:
     return Tree(f"{sign} {title}{': ' if details else ''}{details}", _STYLES.get(state, ""))
 
 
+def arguments(args: Any, longest: int = 120) -> str:
+    """Return the kept arguments of a step as one line, as they stand in a call."""
+    if not isinstance(args, dict) or "args" not in args:
+        return payload(args, longest)
+    values = [payload(value, longest) for value in args["args"]]
+    values += [
+        f"{name}={payload(value, longest)}" for name, value in args.get("kwargs", {}).items()
+    ]
+    return short(f"({', '.join(values)})", longest)
+
+
 def _attempts(node: Node) -> list[Tree]:
-    return [
+    args = args_of(node.events)
+    called = [] if args is None else [Tree(f"called with {arguments(args)}", "dim")]
+    return called + [
         Tree(f"attempt {event.attempt} failed: {error_line(event.error)}", "dim")
         for event in node.events
         if event.kind == EventKind.STEP_RETRIED

@@ -42,6 +42,8 @@ class StepView(msgspec.Struct, kw_only=True):
     finished_at: datetime | None
     result: Any
     error: ErrorInfo | None
+    args: Any = None
+    """The arguments of a step that keeps them (``keep_args``): ``args`` and ``kwargs``."""
 
 
 def of(history: Sequence[EventView], names: Mapping[str, str] | None = None) -> list[StepView]:
@@ -61,7 +63,7 @@ def of(history: Sequence[EventView], names: Mapping[str, str] | None = None) -> 
 
 def state_of(events: Sequence[EventView]) -> StepState:
     """Return the state of a step by its events."""
-    if not events or events[-1].kind == EventKind.STEP_STARTED:
+    if not events or events[-1].kind in (EventKind.STEP_CALLED, EventKind.STEP_STARTED):
         return StepState.RUNNING
     if events[-1].kind in WAITING:
         return StepState.WAITING
@@ -71,6 +73,12 @@ def state_of(events: Sequence[EventView]) -> StepState:
 def attempts_of(events: Sequence[EventView]) -> int:
     """Return the number of attempts that have ended."""
     return sum(event.kind in _ATTEMPTS for event in events)
+
+
+def args_of(events: Sequence[EventView]) -> Any:
+    """Return the arguments of a step, as they were recorded last; None if they were not."""
+    calls = [event.data for event in events if event.kind == EventKind.STEP_CALLED]
+    return calls[-1] if calls else None
 
 
 def _step(step: str, name: str, events: Sequence[EventView]) -> StepView:
@@ -88,4 +96,5 @@ def _step(step: str, name: str, events: Sequence[EventView]) -> StepView:
         finished_at=last.at if has_ended else None,
         result=last.data if status is StepState.COMPLETED else None,
         error=last.error if has_ended else None,
+        args=args_of(events),
     )

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
-from holdfast.authoring.python.step import Step, run_step
+from holdfast.authoring.python.step import Step, encode_args, run_step
 from holdfast.authoring.replay.replay import Compensation, ReplayProgram, current_program
+from holdfast.core.commands import RunStep
 from holdfast.core.events import EventRole
 from holdfast.core.retry import RetryPolicy
 from holdfast.core.step_info import current_step
@@ -46,17 +48,31 @@ def compensate(undo: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     program.compensations.append(
         Compensation(
             identity,
-            lambda identity: run_step(
-                fn, identity, name, args, kwargs, settings, EventRole.COMPENSATION
+            lambda identity: _compensation_step(
+                program,
+                run_step(fn, identity, name, args, kwargs, settings, EventRole.COMPENSATION),
+                args,
+                kwargs,
+                settings,
             ),
         )
     )
+
+
+def _compensation_step(
+    program: ReplayProgram, command: RunStep, args: Any, kwargs: Any, settings: Any
+) -> RunStep:
+    """Return the command of a compensation, which keeps its arguments as other steps do."""
+    if settings.keep_args or (settings.keep_args is None and program.context.keeps_args):
+        command.kept_args = partial(encode_args, program.codec, args, kwargs)
+    return command
 
 
 class _Settings(NamedTuple):
     policy: RetryPolicy
     timeout: int | None
     transactional: bool
+    keep_args: bool | None = None
 
 
 LARGEST_VERSION = 2**62

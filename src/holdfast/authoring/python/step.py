@@ -26,7 +26,8 @@ from holdfast.core.runs import ErrorInfo
 from holdfast.core.signature import Signature
 from holdfast.core.step_info import StepInfo, current_step
 from holdfast.core.validation import checked_flag, checked_text
-from holdfast.errors import BadOption, NotInWorkflow, StepFailed
+from holdfast.errors import BadOption, NotEncodable, NotInWorkflow, StepFailed
+from holdfast.errors.base import safe_repr
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -35,6 +36,10 @@ T = TypeVar("T")
 current_reservation: ContextVar[str | None] = ContextVar("holdfast_reservation", default=None)
 """The identity of the innermost reservation of the workflow code, which spending counts against."""
 current_connection: ContextVar[Any] = ContextVar("holdfast_connection", default=None)
+
+
+KEPT_BYTES = 1_000_000
+"""The largest arguments of a step that are kept."""
 
 
 class Step(Generic[P, R]):
@@ -53,6 +58,7 @@ class Step(Generic[P, R]):
         timeout: int | None,
         transactional: bool,
         capture: bool | None = None,
+        keep_args: bool | None = None,
     ) -> None:
         self.fn: Callable[P, R] = fn
         self.name: str = name
@@ -62,6 +68,8 @@ class Step(Generic[P, R]):
         self.transactional: bool = transactional
         self.capture: bool | None = capture
         """Whether printed and logged lines become output; None leaves that to the engine."""
+        self.keep_args: bool | None = keep_args
+        """Whether the arguments of its calls are recorded; None leaves that to the engine."""
         self.is_async: bool = inspect.iscoroutinefunction(fn)
         self.signature: Signature = Signature(fn)
         self.identity: str | None = None
@@ -94,13 +102,13 @@ class Step(Generic[P, R]):
             recorded: Any = self._recorded(program, identity, args, kwargs)
             return recorded  # type: ignore[no-any-return]
         assert isinstance(program, SyncProgram)
-        event = program.call(self.command(program.codec, identity, args, kwargs))
+        event = program.call(self.command(program, identity, args, kwargs))
         return cast(R, self._decode(program, event))
 
     # Workflow code may wrap this coroutine in a task. Its name is then part of step identities in
     # recorded histories (see WorkflowLoop.create_task), so it must not change.
     async def _recorded(self, program: AsyncProgram, identity: str, args: Any, kwargs: Any) -> Any:
-        event = await program.call(self.command(program.codec, identity, args, kwargs))
+        event = await program.call(self.command(program, identity, args, kwargs))
         return self._decode(program, event)
 
     def _decode(self, program: ReplayProgram, event: Event) -> Any:
@@ -110,11 +118,13 @@ class Step(Generic[P, R]):
         return program.read(event, functools.partial(self.signature.decode_result, program.codec))
 
     def command(
-        self, codec: Codec, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, program: ReplayProgram, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> RunStep:
         """Return the command that makes this call."""
         command = run_step(self.fn, identity, self.name, args, kwargs, self)
-        command.fits = functools.partial(self._check_result, codec)
+        command.fits = functools.partial(self._check_result, program.codec)
+        if self.keep_args or (self.keep_args is None and program.context.keeps_args):
+            command.kept_args = functools.partial(encode_args, program.codec, args, kwargs)
         return command
 
     def _check_result(self, codec: Codec, value: Any, data: bytes) -> None:
@@ -164,7 +174,7 @@ class Step(Generic[P, R]):
         policy = self.policy if retries is None and not more else policy_from(retries, **more)
         limit = self.timeout if timeout is None else duration.parse(timeout)
         other: Step[P, R] = Step(
-            self.fn, self.name, policy, limit, self.transactional, self.capture
+            self.fn, self.name, policy, limit, self.transactional, self.capture, self.keep_args
         )
         other.identity = checked_text("id", id)
         return other
@@ -215,6 +225,30 @@ def run_step(
         under=current_reservation.get(),
         role=role,
     )
+
+
+def encode_args(codec: Codec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """Return the arguments of a call as they are recorded: for people, not to call it again. An
+    argument that cannot be stored is described, and so are arguments of more than KEPT_BYTES."""
+    try:
+        data = codec.encode({"args": args, "kwargs": kwargs})
+    except NotEncodable:
+        described = {name: _described(codec, value) for name, value in kwargs.items()}
+        data = codec.encode(
+            {"args": [_described(codec, value) for value in args], "kwargs": described}
+        )
+    if len(data) > KEPT_BYTES:
+        return codec.encode({"omitted": f"{len(data)} bytes, of which {KEPT_BYTES} can be kept"})
+    return data
+
+
+def _described(codec: Codec, value: Any) -> Any:
+    """Return a value that can be stored: itself, or its description."""
+    try:
+        codec.encode(value)
+    except NotEncodable:
+        return safe_repr(value)
+    return value
 
 
 def _inside(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any) -> Any:
@@ -301,6 +335,7 @@ def step(
     timeout: Duration | None = None,
     transactional: bool = False,
     capture: bool | None = None,
+    keep_args: bool | None = None,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(
     fn: Any = None,
@@ -311,9 +346,12 @@ def step(
     timeout: Any = None,
     transactional: bool = False,
     capture: bool | None = None,
+    keep_args: bool | None = None,
     **policy: Any,
 ) -> Any:
-    """Make a function a step: its result is recorded; once recorded, it is not called again."""
+    """Make a function a step: its result is recorded; once recorded, it is not called again.
+
+    With *keep_args* its arguments are recorded, too, for people who look at the run."""
 
     def decorate(fn: Callable[..., Any]) -> Step[..., Any]:
         if not callable(fn):
@@ -324,7 +362,11 @@ def step(
         checked_flag("transactional", transactional)
         if capture is not None:
             checked_flag("capture", capture)
-        return Step(fn, step_name, policy_from(retries, **policy), limit, transactional, capture)
+        if keep_args is not None:
+            checked_flag("keep_args", keep_args)
+        return Step(
+            fn, step_name, policy_from(retries, **policy), limit, transactional, capture, keep_args
+        )
 
     if fn is None:
         return decorate

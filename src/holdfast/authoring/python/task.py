@@ -86,6 +86,7 @@ def task(
     when: Callable[[Exception], bool] | None = None,
     timeout: Duration | None = None,
     transactional: bool = False,
+    keep_args: bool | None = None,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 def task(
     fn: Any = None,
@@ -99,6 +100,7 @@ def task(
     retries: Any = None,
     timeout: Any = None,
     transactional: bool = False,
+    keep_args: bool | None = None,
     **policy: Any,
 ) -> Any:
     """Make a function a task: a step that can be started by itself, and that any worker with the
@@ -116,6 +118,7 @@ def task(
             policy_from(retries, **policy),
             limit,
             checked_flag("transactional", transactional),
+            keep_args=None if keep_args is None else checked_flag("keep_args", keep_args),
         )
         definition: Task[..., Any] = Task(
             step,

@@ -80,6 +80,7 @@ class Engine:
         schedules: bool = True,
         stream_window: Duration | None = None,
         capture: bool = False,
+        keep_args: bool = False,
         webhook_hosts: str | Iterable[str] | None = None,
         retention_interval: Duration | None = None,
     ) -> None:
@@ -123,6 +124,7 @@ class Engine:
                 schedules=schedules,
                 stream_window=stream_window,
                 capture=capture,
+                keep_args=keep_args,
                 webhook_hosts=webhook_hosts,
                 retention_interval=retention_interval,
             )

@@ -27,6 +27,7 @@ class ExecutionServices:
         "asked_time",
         "codec",
         "epoch",
+        "keeps_args",
         "lease_is_certain",
         "may_start_attempts",
         "now",
@@ -52,6 +53,7 @@ class ExecutionServices:
         self.may_start_attempts: bool = budget.breach is None and not state.is_about_to_stop()
         self.asked_time: bool = False
         self.epoch: int = state.lives.epoch
+        self.keeps_args: bool = worker.keeps_args
         self.now: Callable[[], int] = state.now
         self.spending: Callable[[RunStep], SpendingSink | None] = budget.new_spending
         self.wait_token: WaitToken = wait_token

@@ -46,6 +46,8 @@ class WorkerContext(Protocol):
     """The budget lines that an execution has read in this turn of the loop."""
     captures: bool
     """Whether the prints and logs of steps are part of their output."""
+    keeps_args: bool
+    """Whether the arguments of steps are recorded."""
 
     async def ask(self, op: Operation) -> Any:
         """Commit an operation for a coroutine of user code, on whichever loop it runs; return

@@ -28,6 +28,8 @@ class WorkerSettings(msgspec.Struct, kw_only=True, frozen=True):
     """How long output is buffered before it is written."""
     capture: bool = False
     """Whether the prints and logs of steps are part of their output."""
+    keep_args: bool = False
+    """Whether the arguments of steps are recorded, unless a step sets ``keep_args``."""
     webhook_hosts: tuple[str, ...] = ()
     """Hosts that webhooks may deliver to although their addresses are not public."""
     retention_interval: int = 60_000_000

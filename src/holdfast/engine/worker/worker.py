@@ -90,6 +90,7 @@ class Worker:
         self.lines_of_turn: dict[tuple[str, ...], list[BudgetLine]] = {}
         self.stream_window = settings.stream_window / 1_000_000
         self.captures = settings.capture
+        self.keeps_args = settings.keep_args
         self.executions: dict[str, RunExecution] = {}
         self.claims = ClaimLoop(self, store)
         self.session = SessionKeeper(self)

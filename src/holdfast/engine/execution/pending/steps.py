@@ -137,6 +137,8 @@ def record_dropped_spending(run: Execution, step: str, spending: AttemptSpending
 
 def _run_step(run: Execution, command: RunStep) -> None:
     progress = run.state.progress
+    if command.kept_args is not None and command.id not in progress.called:
+        _record_args(run, command, command.kept_args())
     attempts = progress.attempts.pop(command.id, 0)
     retry_at = progress.until.pop(command.id, None) if attempts else None
     if retry_at is not None and retry_at <= run.state.now():
@@ -151,6 +153,14 @@ def _run_step(run: Execution, command: RunStep) -> None:
         run.pending.launches.append(step)
     else:
         _started_by_program(run, step)
+
+
+def _record_args(run: Execution, command: RunStep, data: bytes) -> None:
+    """Record the arguments of a step with the commit that precedes it."""
+    run.state.progress.called.add(command.id)
+    event = Event(EventKind.STEP_CALLED, command.id, data)
+    event.role = command.role
+    run.commit.events.append(event)
 
 
 def _started_by_program(run: Execution, step: PendingStep) -> None:
