@@ -295,3 +295,43 @@ def test_a_worker_is_declared_dead(call, task):
     assert removed["runs"] == [task]
     assert "no worker" in call.error("workers", "remove", "nothing", "--yes")
     assert claimed(call)["run"] == task
+
+
+def test_a_task_spends_from_its_budget(call, task):
+    call.text("budgets", "set", "team", "tokens=10")
+    lease = claimed(call)["lease"]
+
+    first, again = (
+        call.json("tasks", "spend", lease, "tokens=3", "--key", "call-1") for _ in range(2)
+    )
+
+    assert (first["counted"], again["counted"]) == (True, False)
+    assert call.json("budgets", "usage", task)["run"] == {"tokens": 3}
+
+
+def test_a_task_waits_for_its_children(call, task):
+    lease = claimed(call)["lease"]
+    child = call.text("tasks", "start", lease, "page", "1").strip()
+    assert call.json("tasks", "children", lease)[0]["id"] == child
+
+    assert call.json("tasks", "wait-children", lease)["status"] == "waiting"
+
+    assert f"such as {child}" in call.text("why", task)
+    (page,) = call.json("tasks", "claim", "--workflow", "page")
+    call.text("tasks", "complete", page["lease"], '"done"')
+    (seen,) = claimed(call)["children"]
+    assert (seen["status"], seen["result"]) == ("completed", "done")
+
+
+def test_the_attempts_at_a_task_are_listed(call, task):
+    call.text("tasks", "fail", claimed(call)["lease"], "infrastructure", "no power")
+    call.text("tasks", "complete", claimed(call)["lease"], "7")
+
+    first, second = call.json("tasks", "attempts", task)
+
+    assert (first["kind"], first["outcome"]) == ("initial", "infrastructure")
+    assert (second["kind"], second["outcome"]) == ("reclaim", "completed")
+    assert second["worker"] is not None
+    assert first["ended_at"] <= second["started_at"] <= second["ended_at"]
+    assert len(call.json("show", task)["attempts"]) == 2
+    assert "reclaim" in call.text("tasks", "attempts", task)

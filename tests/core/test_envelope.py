@@ -52,6 +52,7 @@ PLAIN = {
     EventKind.LEASE_LOST,
     EventKind.ATTEMPT_FAILED,
     EventKind.RUN_DELAYED,
+    EventKind.CHILDREN_AWAITED,
     EventKind.LEASE_REVOKED,
     EventKind.PRIORITY_CHANGED,
     EventKind.RUN_OVERRIDDEN,

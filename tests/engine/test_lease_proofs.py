@@ -89,7 +89,7 @@ def test_a_holder_whose_lease_was_taken_back_cannot_renew_it_but_the_others(idle
 
 def test_a_lease_that_has_run_out_is_over_though_nobody_took_the_run(idle, clock):
     run = idle.start("prove", 1)
-    with idle.tasks.worker(workflows=["prove"], ttl="10s") as holder:
+    with idle.tasks.worker(workflows=["prove"], ttl="10s", renew=False) as holder:
         lease = one(holder)
         clock.advance("9s")
         assert idle.tasks.lease(lease.proof, ttl="20s").renew() == idle.workers.list()[0].expires_at

@@ -152,6 +152,8 @@ class Components:
         self.tasks = TaskService(self.client, crash_limit=self.settings.crash_limit)
         self.ended_graphs = EndedRuns(self.notifier)
         """The graphs that were started here together: their ends are read together."""
+        self.on_close: list[Callable[[], None]] = []
+        """Called before the store is closed, to end what works in the background."""
         self.worker: Worker | None = None
         self.closed: bool = False
 
@@ -379,7 +381,9 @@ class Components:
                 worker.loop.call_soon_threadsafe(worker.adopt_all, leased)
 
     def close(self) -> None:
-        """Close the writer, then the store."""
+        """End the background work, close the writer, then the store."""
+        for stop in list(self.on_close):
+            stop()
         self.writer.close()
         self.store.close()
 

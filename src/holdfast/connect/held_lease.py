@@ -3,23 +3,40 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from holdfast.connect.components import Components
+from holdfast.connect.lease_renewal import LeaseRenewal
 from holdfast.core import tokens
+from holdfast.core.budgets.model import Breach, OnBreach
+from holdfast.core.budgets.rules import breach_error
 from holdfast.core.duration import Duration, as_datetime
+from holdfast.core.runs import ChildRecord
 from holdfast.core.signature import GivenArguments
 from holdfast.errors import HoldfastError, LeaseLost, WriteConflict
 from holdfast.service import keys
 from holdfast.service.instants import Moment
 from holdfast.service.requests import Request
-from holdfast.service.tasks.lease_state import Deferred, Emitted, LeaseState, Retried, RunEnded
+from holdfast.service.tasks.lease_state import (
+    ChildrenLeft,
+    Deferred,
+    Emitted,
+    LeaseState,
+    Retried,
+    RunEnded,
+)
 from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
+from holdfast.store.budgets.operations import BudgetSpent
+from holdfast.store.effects import RevisionChanged
+from holdfast.store.runs.operations import Advance
 from holdfast.views import runs
 from holdfast.views.runs import RunView
+
+log = logging.getLogger("holdfast")
 
 MakeRequest = Callable[[], Request[Any]]
 
@@ -32,12 +49,20 @@ class HeldLease:
     """
 
     def __init__(
-        self, parts: Components, service: TaskService, state: LeaseState, ttl: Duration
+        self,
+        parts: Components,
+        service: TaskService,
+        state: LeaseState,
+        ttl: Duration,
+        renewal: LeaseRenewal | None = None,
     ) -> None:
         self._parts: Components = parts
         self.service: TaskService = service
         self.state: LeaseState = state
         self._ttl: Duration = ttl
+        self._renewal: LeaseRenewal | None = renewal
+        self.is_open: bool = True
+        """Whether the lease has neither ended nor been lost, as far as its holder knows."""
         self._run: RunView | None = None
         self._arguments: GivenArguments | None = None
         self._input_error: HoldfastError | None = None
@@ -46,6 +71,25 @@ class HeldLease:
             self._arguments = service.arguments(state.run)
         except HoldfastError as error:
             self._input_error = error
+        if renewal is not None:
+            renewal.watch(self)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the lease stands, as far as is known here: it has not ended, has not been lost,
+        and has not expired."""
+        return self.is_open and self.state.term.until >= self.service.store.now()
+
+    def lose(self, error: LeaseLost) -> None:
+        """Learn that the lease is lost. The next call of its holder is refused by the store."""
+        log.warning("a lease is lost: %s", error)
+        self.close()
+
+    def close(self) -> None:
+        """Note that the lease is over, so that it is not renewed any more."""
+        self.is_open = False
+        if self._renewal is not None:
+            self._renewal.forget(self)
 
     @property
     def arguments(self) -> GivenArguments:
@@ -86,6 +130,63 @@ class HeldLease:
             lambda: self.service.output.append(self.state, values, **options)
         )
         return emitted
+
+    def spend(self, amounts: Mapping[str, Any], key: str | None) -> BudgetSpent:
+        """Spend from the budgets of the run. Raises BudgetExceeded after the reaction that the
+        budget asks for."""
+        checked = self.service.spending.amounts(self.state, amounts)
+        while True:
+            answer = self._write_output(
+                lambda: self.service.spending.spend(self.state, checked, key)
+            )
+            if isinstance(answer, BudgetSpent):
+                return answer
+            if self._react(answer.breach, checked):
+                raise breach_error(answer.breach, checked)
+
+    def _react(self, breach: Breach, amounts: dict[str, int]) -> bool:
+        """Do what a budget asks for when it has no room. Return False if there is room by now."""
+        spending = self.service.spending
+        if breach.on_breach == OnBreach.FAIL:
+            return True
+        if breach.on_breach == OnBreach.CANCEL:
+            self._write(lambda: spending.ask_to_stop(self.state, breach))
+            return True
+        blocked = self._write(lambda: spending.block(self.state, breach, amounts))
+        return not isinstance(blocked, RevisionChanged)
+
+    # Children
+
+    def start(
+        self,
+        task: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> str:
+        """Start a child of the run, and return its id."""
+        known = self.service.children.known(self.state, options.get("id"))
+        if known is not None:
+            self.service.terms.check_stands(self.state)
+            return known
+        child: str = self._write(
+            lambda: self.service.children.start(self.state, task, args, kwargs, options)
+        )
+        return child
+
+    def children(self) -> list[ChildRecord]:
+        """Return the children that holders of the run have started, as they are now."""
+        if not self.state.has_children:
+            return []
+        return self.service.children.of_run(self.state)
+
+    def wait_children(self, timeout: Moment | None) -> Deferred:
+        """Give back the lease until the children have ended."""
+        while True:
+            answer = self._write(lambda: self.service.children.wait(self.state, timeout))
+            if isinstance(answer, Deferred):
+                return answer
+            # The revision has changed: a child may have ended. Look at them again.
 
     # The end of the lease
 
@@ -154,8 +255,14 @@ class HeldLease:
         request = make_request()
         try:
             self._check_not_expired()
-            return self._parts.commit(request)
+            try:
+                return self._parts.commit(request)
+            except WriteConflict:  # another process with the same proof has written meanwhile
+                if not self.service.repeats.catch_up(self.state):
+                    raise
+            return self._parts.commit(make_request())
         except LeaseLost as refused:
+            self.close()
             raise self.service.terms.lost(self.state) from refused
 
     def _write(self, make_request: MakeRequest) -> Any:
@@ -164,10 +271,22 @@ class HeldLease:
         request = make_request()
         try:
             self._check_not_expired()
-            return self._parts.commit(request)
+            return self._commit(request)
         except LeaseLost as refused:
+            self.close()
             return self.service.repeats.explain(self.state, request, refused)
         except WriteConflict:
             if not self.service.repeats.catch_up(self.state):
                 raise
-        return self._parts.commit(make_request())
+        return self._commit(make_request())
+
+    def _commit(self, request: Request[Any]) -> Any:
+        """Commit a request; an end as often as it takes to ask all children to stop."""
+        while True:
+            answer = self._parts.commit(request)
+            if isinstance(answer, ChildrenLeft):
+                continue
+            is_end = isinstance(request.op, Advance) and request.op.status is not None
+            if is_end and not isinstance(answer, RevisionChanged):
+                self.close()
+            return answer

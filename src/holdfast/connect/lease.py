@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from holdfast.authoring.python.waits import Received, Waited
 from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.async_run import AsyncRun
+from holdfast.connect.budgets import Amounts
 from holdfast.connect.held_lease import HeldLease
+from holdfast.connect.start_options import split_options
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.streams.model import FrameKind, StreamMode
+from holdfast.core.unset import UNSET
 from holdfast.service.instants import Moment
 from holdfast.service.tasks.lease_state import Deferred, Emitted, Retried, RunEnded, WaitResult
 from holdfast.service.tasks.suspension import LeaseWait
+from holdfast.views.budgets import SpentView, spent_of
 from holdfast.views.runs import RunView
+from holdfast.views.tasks import TaskChildView, child_of
 
 
 class AsyncLease:
@@ -74,6 +80,12 @@ class AsyncLease:
         """The number of this attempt; the first is 1. Attempts whose lease was lost do not
         count."""
         return self._held.state.attempt
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the lease stands, as far as is known here: it has not ended, has not expired, and
+        the background renewal has not found it lost."""
+        return self._held.healthy
 
     @property
     def waited(self) -> Waited | None:
@@ -169,7 +181,78 @@ class AsyncLease:
         deliver signals to it, even before the run is suspended. Raises BadWait, LeaseLost."""
         return await self._calls.call(lambda parts: self._held.create_wait(name, expires))
 
+    async def spend(self, amounts: Amounts, *, key: str | None = None) -> SpentView:
+        """Spend from all budgets of the run, all amounts or none: ``lease.spend({"tokens": 5})``.
+        With a *key* they are counted once per run.
+
+        Without room the call raises BudgetExceeded, after it has done what the budget says: "wait"
+        gives back the lease until there is room, "cancel" asks the run to stop, "fail" leaves the
+        decision to the holder. Raises UnknownDimension, LeaseLost.
+        """
+        spent = await self._calls.call(lambda parts: self._held.spend(amounts, key))
+        return spent_of(spent.counted, spent.soft)
+
+    async def start(
+        self,
+        task: Any,
+        *args: Any,
+        id: str | None = UNSET,
+        lane: str | None = UNSET,
+        priority: int = UNSET,
+        delay: Moment | None = UNSET,
+        deadline: Moment | None = UNSET,
+        tags: Mapping[str, str] | None = UNSET,
+        capabilities: str | Iterable[str] | None = UNSET,
+        version: str | int | None = UNSET,
+        policy: Any = UNSET,
+        budget: Any = UNSET,
+        share: str | None = UNSET,
+        on_parent_end: str = UNSET,
+        **kwargs: Any,
+    ) -> AsyncRun[Any]:
+        """Start a child of the run; the options are those of ``engine.start``. A call with the *id*
+        of a child that was started before returns that child.
+
+        When the run ends, its open children are cancelled, or left alone with
+        on_parent_end="leave". Raises BadOption, RunExists, LeaseLost.
+        """
+        parts = await self._calls.opened()
+        task, options, kwargs = split_options(
+            task,
+            {
+                "id": id,
+                "lane": lane,
+                "priority": priority,
+                "delay": delay,
+                "deadline": deadline,
+                "tags": tags,
+                "capabilities": capabilities,
+                "version": version,
+                "policy": policy,
+                "budget": budget,
+                "share": share,
+                "on_parent_end": on_parent_end,
+            },
+            kwargs,
+        )
+        parts.know(task)
+        run_id = await self._calls.call(lambda parts: self._held.start(task, args, kwargs, options))
+        return AsyncRun(self._calls, run_id)
+
+    async def children(self) -> Sequence[TaskChildView]:
+        """Return the children that holders of the run have started, in this order, as they are
+        now: ``id``, ``status``, ``result``, ``error``. Raises KeyMissing, BadData."""
+        decode = self._held.service.codec.decode
+        children = await self._calls.call(lambda parts: self._held.children())
+        return [child_of(child, decode) for child in children]
+
     # The end of the lease
+
+    async def wait_children(self, *, timeout: Moment | None = None) -> Deferred:
+        """Give back the lease until all children have ended, one of them has failed, or the
+        *timeout* has passed. The next holder finds their results in ``children()``. Raises
+        BadOption if there are no children, BadWait, LeaseLost."""
+        return await self._calls.call(lambda parts: self._held.wait_children(timeout))
 
     async def complete(self, result: Any = None) -> RunEnded:
         """Complete the run with a result. Raises LeaseLost."""

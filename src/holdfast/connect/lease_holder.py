@@ -11,14 +11,16 @@ from typing import Any
 
 from holdfast.connect.components import Components
 from holdfast.connect.held_lease import HeldLease
+from holdfast.connect.lease_renewal import LeaseRenewal
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.sessions import Session
-from holdfast.core.validation import checked_capabilities, checked_words
+from holdfast.core.validation import checked_capabilities, checked_flag, checked_words
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.service.requests import Request
 from holdfast.service.runs import storable_run_id
+from holdfast.service.tasks.claims import ClaimedLeases
 from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
-from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
+from holdfast.service.tasks.lease_state import ChildrenLeft, LeaseState, LeaseTerm, RunEnded
 from holdfast.service.tasks.service import TaskService
 from holdfast.store.runs.operations import EndSession, OpenSession
 
@@ -39,11 +41,14 @@ class LeaseHolder:
         ttl: Duration,
         horizon: Duration | None,
         claims: bool,
+        renew: bool,
     ) -> None:
         self._worker: str = worker
         self._ttl: Duration = ttl
         self._horizon: Duration | None = horizon
         self._claims: bool = claims
+        self._renews: bool = checked_flag("renew", renew)
+        self._renewal: LeaseRenewal | None = None
         self._workflows = checked_words("workflows", workflows)
         self._lanes = checked_words("lanes", lanes)
         self._capabilities = checked_capabilities(capabilities)
@@ -81,7 +86,13 @@ class LeaseHolder:
         session."""
         session = self._session(claims=self._claims)
         self.session_id = session.id
-        self._term = LeaseTerm(session.expires_at)
+        self._term = LeaseTerm(session.expires_at, session.id, session.worker)
+        if self._renewal is not None:
+            self._renewal.stop()
+        if self._renews:
+            self._renewal = LeaseRenewal(
+                self._parts, self._service, session.id, self._ttl, self._term
+            )
         return Request(OpenSession(session), _ignore)
 
     def _session(self, *, claims: bool) -> Session:
@@ -128,6 +139,8 @@ class LeaseHolder:
     def close(self) -> None:
         """Return all leases at once, end the session, and refuse further claims."""
         self._closed = True
+        if self._renewal is not None:
+            self._renewal.stop()
         self._parts.commit(Request(EndSession(self.session_id, crashed=False), _ignore))
 
     # Claims
@@ -180,14 +193,22 @@ class LeaseHolder:
         states = [] if unanswered is None else self._send_claim(unanswered)
         cached_routes = claims.routes(*offer, fresh=False)
         if not states and cached_routes:
-            claim = claims.claim(self.session_id, cached_routes, limit, self._term)
-            states = self._send_claim(claim)
+            states = self._claim_routes(cached_routes, limit)
         if not states and (routes := claims.routes(*offer)) != cached_routes:
-            states = self._send_claim(claims.claim(self.session_id, routes, limit, self._term))
+            states = self._claim_routes(routes, limit)
         return [self._held(state) for state in states]
 
+    def _claim_routes(self, routes: Sequence[tuple[int, str]], limit: int) -> list[LeaseState]:
+        """Claim runs of these routes. If a claim found only runs that it had to park, claim again:
+        there may be others behind them."""
+        while True:
+            request = self._service.claims.claim(self.session_id, routes, limit, self._term)
+            states = self._send_claim(request)
+            if states or not isinstance(states, ClaimedLeases) or not states.parked:
+                return states
+
     def _held(self, state: LeaseState) -> HeldLease:
-        return HeldLease(self._parts, self._service, state, self._ttl)
+        return HeldLease(self._parts, self._service, state, self._ttl, self._renewal)
 
     def _send_claim(
         self, request: Request[list[LeaseState]], run_id: str | None = None
@@ -228,6 +249,9 @@ class LeaseHolder:
         pairs = list(done)
         together = CompleteMany(self._service, [(held.state, result) for held, result in pairs])
         answers = together.answers(self._parts.commit_all(together.requests))
+        for (held, _), answer in zip(pairs, answers, strict=True):
+            if isinstance(answer, RunEnded | LeaseLost):
+                held.close()
         # An error that says nothing about its lease may come from another one: complete it alone.
         return [
             _final(held.complete_alone(result) if is_unrelated(answer) else answer)
@@ -239,6 +263,7 @@ def _final(answer: Answer) -> RunEnded | LeaseLost:
     """Return the outcome of a completion. Raises every error except LeaseLost."""
     if isinstance(answer, RunEnded | LeaseLost):
         return answer
+    assert not isinstance(answer, ChildrenLeft), "a completion alone asks all children to stop"
     raise answer
 
 

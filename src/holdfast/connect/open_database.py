@@ -189,6 +189,7 @@ class OpenDatabase:
         history = self.history(run_id, large=True)
         return runs.details(
             self._view(record, large=True),
+            attempts=run_views.attempts(self._parts, run_id),
             progress=self.progress(run_id),
             children=[runs.child_of(child) for child in self._store.runs.children(run_id)],
             steps=steps.of(history),

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 from holdfast.connect.components import Components
 from holdfast.core.runs import RunRecord
+from holdfast.core.tasks.attempts import attempts_of
 from holdfast.views import events, runs
 from holdfast.views import steps as step_views
 from holdfast.views import why as why_views
+from holdfast.views.attempts import AttemptView, attempt_of
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
 from holdfast.views.steps import StepView
@@ -62,6 +64,14 @@ def steps(parts: Components, run_id: str) -> list[StepView]:
     recorded = parts.client.history(run_id)
     names = {step.id: step.name for step in parts.client.steps(run, recorded)}
     return step_views.of(events.history_of(recorded, decoder(parts.codec)), names)
+
+
+def attempts(parts: Components, run_id: str) -> list[AttemptView]:
+    """Return the attempts at a run, oldest first. Raises RunNotFound, BadData."""
+    run = parts.client.get(run_id)
+    worker = _workers(parts, [run]).get(run.session_id or "")
+    shown = parts.sealer.display.events(run.id, parts.store.runs.history(run.id), large=False)
+    return [attempt_of(attempt) for attempt in attempts_of(run, shown, worker)]
 
 
 def why(parts: Components, run_id: str) -> WhyView:

@@ -7,22 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from holdfast.connect import run_views
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.async_run import AsyncRun
 from holdfast.connect.components import Components, seconds_of
 from holdfast.connect.held_lease import HeldLease
 from holdfast.connect.lease import AsyncLease
 from holdfast.connect.lease_holder import LeaseHolder
+from holdfast.connect.lease_renewal import LeaseRenewal
 from holdfast.connect.start_options import split_options
 from holdfast.core.duration import Duration
 from holdfast.core.status import Status
 from holdfast.core.unset import UNSET
-from holdfast.core.validation import checked_count
+from holdfast.core.validation import checked_count, checked_flag
 from holdfast.engine.runtime.notifier import WorkReady
 from holdfast.errors import BadOption, LeaseLost
 from holdfast.service.instants import Moment
 from holdfast.service.tasks.lease_state import RunEnded
 from holdfast.service.tasks.service import TaskService
+from holdfast.views.attempts import AttemptView
 
 
 class AsyncTaskWorker:
@@ -212,10 +215,10 @@ class AsyncTasks:
         ttl: Duration = "30s",
         wait: Duration | None = None,
         horizon: Duration | None = None,
+        renew: bool = True,
     ) -> list[AsyncLease]:
         """Lease up to *limit* runs, for a program that claims once. The options are those of
-        ``worker``, whose ``claim`` suits programs that claim repeatedly; the leases are renewed
-        together, by ``lease.renew()``. Raises BadOption."""
+        ``worker``, whose ``claim`` suits programs that claim repeatedly. Raises BadOption."""
         holder = self.worker(
             worker,
             workflows=workflows,
@@ -224,6 +227,7 @@ class AsyncTasks:
             ttl=ttl,
             horizon=horizon,
             claims=wait is not None,
+            renew=renew,
         )
         leases = await holder.claim(limit, wait=wait)
         if not leases:
@@ -242,14 +246,16 @@ class AsyncTasks:
         ttl: Duration = "30s",
         horizon: Duration | None = None,
         claims: bool = True,
+        renew: bool = True,
     ) -> AsyncTaskWorker:
         """Open a holder of leases, for a program that executes runs itself: ``async with
         engine.tasks.worker(...) as worker: await worker.claim(10)``.
 
         It leases runs of these *workflows* and *lanes* that require none but these *capabilities*.
-        One of *workflows* and *lanes* may be None, for all of them. A lease lasts for *ttl* unless
-        it is renewed. *horizon* ("366d") is the longest time that a wait may last. Without *claims*
-        it does not count as a worker that serves runs. Raises BadOption.
+        One of *workflows* and *lanes* may be None, for all of them. A lease lasts for *ttl*. While
+        it is held it is renewed in the background, every third of that time; without *renew*, only
+        by ``lease.renew()``. *horizon* ("366d") is the longest time that a wait may last. Without
+        *claims* it does not count as a worker that serves runs. Raises BadOption.
         """
         holder = LeaseHolder(
             worker=worker,
@@ -259,20 +265,36 @@ class AsyncTasks:
             ttl=ttl,
             horizon=horizon,
             claims=claims,
+            renew=renew,
         )
         return AsyncTaskWorker(self._calls, holder)
 
     async def lease(
-        self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None
+        self,
+        proof: str,
+        *,
+        ttl: Duration = "30s",
+        horizon: Duration | None = None,
+        renew: bool = False,
     ) -> AsyncLease:
-        """Continue a lease by its proof. Raises BadLease. If the lease is no longer valid, its
-        calls raise LeaseLost."""
+        """Continue a lease by its proof; with *renew*, renew it in the background. Raises BadLease.
+        If the lease is no longer valid, its calls raise LeaseLost."""
 
         def read(parts: Components) -> HeldLease:
             service = TaskService(parts.client, horizon)
-            return HeldLease(parts, service, service.from_proof(proof), ttl)
+            state = service.from_proof(proof)
+            renewal = None
+            if checked_flag("renew", renew):
+                session_id = state.proof.session_id
+                renewal = LeaseRenewal(parts, service, session_id, ttl, state.term)
+            return HeldLease(parts, service, state, ttl, renewal)
 
         return AsyncLease(self._calls, await self._calls.call(read))
+
+    async def attempts(self, run_id: str) -> list[AttemptView]:
+        """Return the attempts at a run, oldest first; the last one is the current one. Raises
+        RunNotFound, BadData."""
+        return await self._calls.call(lambda parts: run_views.attempts(parts, run_id))
 
     async def revoke(
         self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None

@@ -166,6 +166,7 @@ EVENTS = (
     EventRow(K.RUN_FORKED),
     EventRow(K.ATTEMPT_FAILED, has_times=True),
     EventRow(K.RUN_DELAYED, has_times=True),
+    EventRow(K.CHILDREN_AWAITED, has_times=True),
     EventRow(K.LEASE_REVOKED),
     EventRow(K.PRIORITY_CHANGED),
     EventRow(K.RUN_RELEASED),

@@ -89,6 +89,7 @@ class EventKind:
     RUN_FORKED = "run_forked"
     ATTEMPT_FAILED = "attempt_failed"
     RUN_DELAYED = "run_delayed"
+    CHILDREN_AWAITED = "children_awaited"
     LEASE_REVOKED = "lease_revoked"
     PRIORITY_CHANGED = "priority_changed"
     RUN_RELEASED = "run_released"

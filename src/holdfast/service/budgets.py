@@ -110,7 +110,7 @@ def raise_budget(name: str, amounts: Amounts, key: str | None) -> Request[bool]:
     """Raise the limits of a budget by *amounts*. The answer is False if a raise with this *key* was
     made before."""
     checked = budget_rules.amounts_from(amounts, most=budget_rules.MOST * 1000)
-    return Request(RaiseBudget(budget_rules.name_of(name), checked, _key(key)), bool)
+    return Request(RaiseBudget(budget_rules.name_of(name), checked, checked_key(key)), bool)
 
 
 def reset_budget(name: str) -> Request[None]:
@@ -144,7 +144,9 @@ def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request[Budget
         return answer
 
     return Request(
-        SpendBudget(budget_rules.name_of(name), budget_rules.amounts_from(amounts), _key(key)),
+        SpendBudget(
+            budget_rules.name_of(name), budget_rules.amounts_from(amounts), checked_key(key)
+        ),
         decode,
     )
 
@@ -162,7 +164,8 @@ def get_budget(store: Store, name: str) -> Budget:
     return budget
 
 
-def _key(key: object) -> str | None:
+def checked_key(key: object) -> str | None:
+    """Return the key that prevents double counting, or None. Raises BadOption."""
     if key is None:
         return None
     if not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key):

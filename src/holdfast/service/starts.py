@@ -65,7 +65,7 @@ class StartService:
         """Start one run. The answer is its id. Raises BadOption, BadDuration, UnknownWorkflow."""
         if any(options.get(name) is not None for name in DEBOUNCE_OPTIONS):
             return self._debounce(workflow, args, kwargs, options)
-        runs = [self._new_run(workflow, args, kwargs, options, lease)]
+        runs = [self.new_run(workflow, args, kwargs, options, lease)]
         return runs, Request(StartRuns(runs), identity)
 
     def _debounce(
@@ -81,7 +81,7 @@ class StartService:
                     " list of items",
                 )
             args = ([args[0]],)
-        run = self._new_run(workflow, args, kwargs, {**options, "key": None}, _queue)
+        run = self.new_run(workflow, args, kwargs, {**options, "key": None}, _queue)
         op = DebounceStart(
             run=run,
             key=debounce.key,
@@ -123,18 +123,20 @@ class StartService:
             if runs:
                 runs.append(_like(runs[0], self._encode(definition, (item,), {}), options))
             else:
-                runs.append(self._new_run(workflow, (item,), {}, options, lease))
+                runs.append(self.new_run(workflow, (item,), {}, options, lease))
         parts = [runs[first : first + PART] for first in range(0, len(runs), PART)]
         return [(part, Request(StartRuns(part), identity)) for part in parts]
 
-    def _new_run(
+    def new_run(
         self,
         workflow: Any,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: StartOptions,
-        lease: Lease,
+        lease: Lease | None = None,
     ) -> NewRun:
+        """Return a run with these arguments and options, which no operation creates yet. Raises
+        BadOption, BadDuration, UnknownWorkflow."""
         route = self.route(workflow, options)
         data = self.encode_input(workflow, args, kwargs)
         now = self._client.store.now()
@@ -150,7 +152,7 @@ class StartService:
             tags=checked_tags(options.get("tags")),
             available_at=stored_instant(delay, now),
             deadline=stored_instant(options.get("deadline"), now),
-            session_id=None if delay is not None else lease(route),
+            session_id=None if delay is not None or lease is None else lease(route),
             policy=_encode_policy(options.get("policy")),
             budgets=budgets,
             limits=limits,

@@ -229,7 +229,7 @@ def _explain(
         ) from error
 
 
-_BY_HOLDERS = (EventKind.ATTEMPT_FAILED, EventKind.RUN_DELAYED)
+_BY_HOLDERS = (EventKind.ATTEMPT_FAILED, EventKind.RUN_DELAYED, EventKind.CHILDREN_AWAITED)
 """Kinds of events that only the holder of an explicit lease writes."""
 
 _NOT_BY_CODE_ALONE = {

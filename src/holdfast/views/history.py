@@ -323,6 +323,7 @@ TEXTS: dict[str, Callable[[EventView], str]] = {
     EventKind.RUN_FORKED: _forked,
     EventKind.ATTEMPT_FAILED: _error,
     EventKind.RUN_DELAYED: lambda event: _until(event).strip(),
+    EventKind.CHILDREN_AWAITED: lambda event: _until(event).strip(),
     EventKind.LEASE_REVOKED: _reason,
     EventKind.PRIORITY_CHANGED: lambda event: (
         f"from {_fields(event).get('old')} to {_fields(event).get('new')}"

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.runs import CancelCause, ChildRecord, ErrorInfo, RunRecord, StuckCause
 from holdfast.core.status import Status
+from holdfast.views.attempts import AttemptView
 from holdfast.views.events import EventView
 from holdfast.views.steps import StepView
 from holdfast.views.streams import ProgressView
@@ -83,8 +84,10 @@ class ChildView(msgspec.Struct, kw_only=True):
 
 
 class RunDetailView(RunView, kw_only=True):
-    """A run with its progress, children, steps and history."""
+    """A run with its attempts, progress, children, steps and history. The last attempt is the
+    current one."""
 
+    attempts: list[AttemptView]
     progress: ProgressView | None
     children: list[ChildView]
     steps: list[StepView]
@@ -158,6 +161,7 @@ def child_of(child: ChildRecord) -> ChildView:
 def details(
     run: RunView,
     *,
+    attempts: Sequence[AttemptView],
     progress: ProgressView | None,
     children: Sequence[ChildView],
     steps: Sequence[StepView],
@@ -167,6 +171,7 @@ def details(
     fields = {name: getattr(run, name) for name in RunView.__struct_fields__}
     return RunDetailView(
         **fields,
+        attempts=list(attempts),
         progress=progress,
         children=list(children),
         steps=list(steps),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.authoring.python.waits import Received
+from holdfast.core.runs import ChildRecord, ErrorInfo
 from holdfast.core.signature import GivenArguments
+from holdfast.core.status import Status
 from holdfast.views.runs import RunView
+from holdfast.views.values import error
 
 
 class LeaseSignalView(msgspec.Struct, kw_only=True):
@@ -19,6 +22,25 @@ class LeaseSignalView(msgspec.Struct, kw_only=True):
     payload: Any
     source: str | None
     wait: str | None
+
+
+class TaskChildView(msgspec.Struct, kw_only=True):
+    """A child of a leased run. ``result`` and ``error`` are None until it has ended."""
+
+    id: str
+    status: Status
+    result: Any
+    error: ErrorInfo | None
+
+
+def child_of(child: ChildRecord, decode: Callable[[bytes], Any]) -> TaskChildView:
+    """Return the view of a child, whose values are open."""
+    return TaskChildView(
+        id=child.id,
+        status=child.status,
+        result=None if child.result is None else decode(child.result),
+        error=error(child.error),
+    )
 
 
 class LeaseView(msgspec.Struct, kw_only=True):
@@ -39,6 +61,7 @@ class LeaseView(msgspec.Struct, kw_only=True):
     timed_out: bool
     released_by: str | None
     cancel_reason: str | None
+    children: list[TaskChildView]
 
 
 def of(
@@ -50,6 +73,7 @@ def of(
     signals: Sequence[Received],
     timed_out: bool,
     released_by: str | None,
+    children: Sequence[TaskChildView],
 ) -> LeaseView:
     """Return the view of a lease; *arguments* are those of the run's start."""
     return LeaseView(
@@ -74,4 +98,5 @@ def of(
         timed_out=timed_out,
         released_by=released_by,
         cancel_reason=run.cancel_reason,
+        children=list(children),
     )

@@ -23,7 +23,7 @@ def test_why_counts_who_can_take_a_task(idle):
 
 def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
     idle.start("render", 1)
-    slow = idle.tasks.worker("slow", workflows=["render"], ttl="10s")
+    slow = idle.tasks.worker("slow", workflows=["render"], ttl="10s", renew=False)
     lease = one(slow)
     clock.advance("6s")
     lease.renew()

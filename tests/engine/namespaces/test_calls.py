@@ -160,6 +160,7 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
         ((RunExists,), lambda e, t, p: e.tasks.submit("hush-task", 1, id="hush-leased")),
         (FORBIDDEN, lambda e, t, p: e.tasks.submit("hush-task", 1, namespace="hush-theirs")),
     ],
+    "tasks.attempts": [(NO_RUN, lambda e, t, p: e.tasks.attempts(t.run))],
     "tasks.claim": [(NOTHING, lambda e, t, p: e.tasks.claim(workflows=["hush-task"]))],
     "tasks.lease": [((LeaseLost,), lambda e, t, p: e.tasks.lease(t.proof))],
     "tasks.worker": [

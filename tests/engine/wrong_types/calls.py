@@ -350,6 +350,7 @@ def calls_of(engine: Engine) -> list[Call]:
             ("lanes", "capabilities", "ttl"),
         ),
         Call("tasks.lease", engine.tasks.lease, {"proof": "p", "ttl": "30s", "horizon": "1d"}),
+        Call("tasks.attempts", engine.tasks.attempts, run),
         Call("tasks.revoke", engine.tasks.revoke, {**run, "reason": "r", "session_id": "s"}),
         Call("tasks.prioritise", engine.tasks.prioritise, {**run, "priority": 1}),
         Call(

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
+from holdfast.cli.commands.lease_output import end_lease, lease_view, report
+from holdfast.cli.commands.task_trees import attempts, children, spend, start, wait_children
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
-from holdfast.connect.blocking.lease import Lease
 from holdfast.connect.blocking.tasks import TaskWorker
-from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.conditions.model import ON_TIMEOUT
-from holdfast.core.signature import GivenArguments
 from holdfast.core.streams.model import StreamMode
 from holdfast.core.streams.rules import null
 from holdfast.core.tasks.policy import FailureKind
 from holdfast.errors import HoldfastError
-from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
-from holdfast.views import tasks as views
-from holdfast.views.tasks import LeaseView
-from holdfast.views.text import payload, seconds
+from holdfast.service.tasks.lease_state import RunEnded
+from holdfast.views.text import payload
 
 EPILOG = """\b
 Examples:
@@ -137,7 +133,7 @@ def submit(
         )
         run = answer.run
         data = {"id": run.id, "created": answer.created, "status": run.status.value}
-        _report(data, run.id)
+        report(data, run.id)
 
 
 @tasks.command(epilog="Example: holdfast tasks claim --workflow render --limit 5 --wait 30s --json")
@@ -188,9 +184,11 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str
     }
     options["capabilities"] = offer["capabilities"]
     with command_context().opened() as database:
-        leases = database.engine.tasks.claim(limit, worker=worker, ttl=ttl, wait=wait, **options)
+        leases = database.engine.tasks.claim(
+            limit, worker=worker, ttl=ttl, wait=wait, renew=False, **options
+        )
         if command_context().as_json:
-            print_json([_view(lease) for lease in leases])
+            print_json([lease_view(lease) for lease in leases])
             return
         for lease in leases:
             print(f"{lease.proof}  {lease.run.workflow}  {payload(lease.input)}")
@@ -219,7 +217,7 @@ def renew(lease: str, ttl: str) -> None:
                 f", but cancellation was requested: {reason}; stop the work and call `holdfast"
                 " tasks cancel`"
             )
-        _report({"lease": lease, "renewed": True, "cancel_reason": reason}, line)
+        report({"lease": lease, "renewed": True, "cancel_reason": reason}, line)
 
 
 @tasks.command(epilog="Example: holdfast tasks progress LEASE 40 'half of it'")
@@ -232,7 +230,7 @@ def progress(lease: str, percent: float, message: str | None) -> None:
     with command_context().opened() as database:
         held = database.engine.tasks.lease(lease)
         held.progress(percent, message)
-        _report(
+        report(
             {"run": held.run_id, "percent": percent, "message": message},
             f"run {held.run_id} is at {percent:g} %",
         )
@@ -308,7 +306,7 @@ def emit(lease: str, values: tuple[Any, ...], nulls: tuple[str, ...], **options:
             "frames": emitted.frames,
             "version": emitted.version,
         }
-        _report(data, f"run {held.run_id} has emitted frame {emitted.seq}")
+        report(data, f"run {held.run_id} has emitted frame {emitted.seq}")
 
 
 def _set_null(patch: dict[str, Any], field: str) -> None:
@@ -346,7 +344,7 @@ def wait(lease: str, name: str, expires: Any) -> None:
             "token": str(created.token),
             "until": created.until,
         }
-        _report(data, f"{created.id}  {created.token!s}")
+        report(data, f"{created.id}  {created.token!s}")
 
 
 @tasks.command(epilog="""Example: holdfast tasks complete LEASE '{"url": "x"}'""")
@@ -355,7 +353,7 @@ def wait(lease: str, name: str, expires: Any) -> None:
 @printing
 def complete(lease: str, result: Any) -> None:
     """Complete the run with a result."""
-    _end(lease, lambda held: held.complete(result))
+    end_lease(lease, lambda held: held.complete(result))
 
 
 @tasks.command(epilog="Example: holdfast tasks fail LEASE transient 'no disk'")
@@ -372,7 +370,7 @@ def complete(lease: str, result: Any) -> None:
 def fail(lease: str, kind: str, message: str, details: Any) -> None:
     """Report that the attempt failed. KIND is transient, timeout, infrastructure, permanent or
     cancelled."""
-    _end(lease, lambda held: held.fail(kind, message, details))
+    end_lease(lease, lambda held: held.fail(kind, message, details))
 
 
 @tasks.command(epilog="Example: holdfast tasks delay LEASE 5m")
@@ -381,7 +379,7 @@ def fail(lease: str, kind: str, message: str, details: Any) -> None:
 @printing
 def delay(lease: str, until: Any) -> None:
     """Release the lease, and continue the run after a duration or at a time."""
-    _end(lease, lambda held: held.delay(until))
+    end_lease(lease, lambda held: held.delay(until))
 
 
 @tasks.command(
@@ -417,7 +415,7 @@ def suspend(
 ) -> None:
     """Release the lease, and let the run wait for one of these signals or for a condition."""
     awaited = signals if condition is None else (*signals, condition)
-    _end(lease, lambda held: held.suspend(*awaited, timeout=timeout, on_timeout=on_timeout))
+    end_lease(lease, lambda held: held.suspend(*awaited, timeout=timeout, on_timeout=on_timeout))
 
 
 @tasks.command(epilog="Example: holdfast tasks cancel LEASE 'not needed any more'")
@@ -426,7 +424,7 @@ def suspend(
 @printing
 def cancel(lease: str, reason: str) -> None:
     """Cancel the run, as its holder."""
-    _end(lease, lambda held: held.cancel(reason))
+    end_lease(lease, lambda held: held.cancel(reason))
 
 
 @tasks.command(epilog="Example: holdfast tasks reclaim last --capability cuda")
@@ -457,6 +455,7 @@ def reclaim(run: str, capabilities: list[str], ttl: str, worker: str) -> None:
             "capabilities": capabilities,
             "workflows": [record.workflow],
             "claims": False,
+            "renew": False,
         }
         task_worker: TaskWorker = database.engine.tasks.worker(worker, ttl=ttl, **offer)
         try:
@@ -466,13 +465,13 @@ def reclaim(run: str, capabilities: list[str], ttl: str, worker: str) -> None:
             raise
         if isinstance(answer, RunEnded):
             task_worker.close()
-            _report(
+            report(
                 {"run": record.id, "status": answer.status.value},
                 f"run {record.id} is {answer.status.value}",
             )
         else:
-            _report(
-                _view(answer),
+            report(
+                lease_view(answer),
                 f"{answer.proof}  {answer.run.workflow}  {payload(answer.input)}",
             )
 
@@ -496,7 +495,7 @@ def revoke(run: str, reason: str) -> None:
             line = f"the lease of run {run_id} was revoked"
         else:
             line = f"run {run_id} has no holder: nothing was revoked"
-        _report({"run": run_id, "revoked": revoked}, line)
+        report({"run": run_id, "revoked": revoked}, line)
 
 
 @tasks.command(epilog="Example: holdfast tasks priority last 5")
@@ -508,7 +507,7 @@ def priority(run: str, priority: int) -> None:
     with command_context().opened() as database:
         run_id = database.find(run, mine=True).id
         old = database.engine.tasks.prioritise(run_id, priority)
-        _report(
+        report(
             {"run": run_id, "old": old, "new": priority},
             f"the priority of run {run_id} is {priority} (was {old})",
         )
@@ -527,56 +526,8 @@ def override(run: str, reason: str, result: Any, failed: bool) -> None:
     with command_context().opened() as database:
         run_id = database.find(run, mine=True).id
         status = database.engine.tasks.override(run_id, reason, result=result, failed=failed)
-        _report({"run": run_id, "status": status.value}, f"run {run_id} is {status.value}")
+        report({"run": run_id, "status": status.value}, f"run {run_id} is {status.value}")
 
 
-def _end(lease: str, act: Callable[[Lease], RunEnded | Retried | Deferred]) -> None:
-    """End a lease with *act*, and report what happens to its run."""
-    with command_context().opened() as database:
-        held = database.engine.tasks.lease(lease)
-        answer = act(held)
-        _report(_answer(database, held, answer), _line(held, answer))
-
-
-def _answer(
-    database: OpenDatabase, held: Lease, answer: RunEnded | Retried | Deferred
-) -> dict[str, Any]:
-    until = None
-    if isinstance(answer, Retried):
-        until = answer.at
-    elif isinstance(answer, Deferred):
-        until = answer.until
-    return {
-        "run": held.run_id,
-        "status": database.engine.run(held.run_id).status.value,
-        "until": until,
-    }
-
-
-def _line(held: Lease, answer: RunEnded | Retried | Deferred) -> str:
-    if isinstance(answer, RunEnded):
-        return f"run {held.run_id} is {answer.status.value}"
-    if isinstance(answer, Retried):
-        return f"run {held.run_id} will be retried at {seconds(answer.at)}"
-    return f"run {held.run_id} is {answer.status.value}" + (
-        f" until {seconds(answer.until)}" if answer.until else ""
-    )
-
-
-def _view(lease: Lease) -> LeaseView:
-    return views.of(
-        lease.run,
-        proof=lease.proof,
-        arguments=GivenArguments(lease.args, lease.kwargs),
-        attempt=lease.attempt,
-        signals=lease.signals,
-        timed_out=lease.timed_out,
-        released_by=None if lease.waited is None else lease.waited.by,
-    )
-
-
-def _report(data: dict[str, Any] | LeaseView, line: str) -> None:
-    if command_context().as_json:
-        print_json(data)
-    else:
-        print(line)
+for command in (attempts, children, spend, start, wait_children):
+    tasks.add_command(command)

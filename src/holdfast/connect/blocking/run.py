@@ -17,6 +17,7 @@ from holdfast.core.status import FINAL, Status
 from holdfast.errors import ResultTimeout
 from holdfast.service.run_filters import known_statuses
 from holdfast.service.runs import storable_run_id
+from holdfast.views.attempts import AttemptView
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
 from holdfast.views.steps import StepView
@@ -53,6 +54,11 @@ class Run(Generic[T]):
         """Return the steps of the run, in the order in which they began: calls of steps, timers,
         waits, gates, children. Raises RunNotFound, KeyMissing."""
         return self._calls.call(lambda parts: run_views.steps(parts, self.id))
+
+    def attempts(self) -> list[AttemptView]:
+        """Return the attempts at the run, oldest first; the last one is the current one. Each has
+        its kind, worker, start, end and outcome. Raises RunNotFound, BadData."""
+        return self._calls.call(lambda parts: run_views.attempts(parts, self.id))
 
     def why(self) -> WhyView:
         """Explain what the run waits for, what blocks it, and what would let it continue."""

@@ -216,6 +216,19 @@ def excess(lines: Sequence[BudgetLine], budgets: Mapping[str, Budget], now: int)
     return None
 
 
+def exhausted(
+    lines: Sequence[BudgetLine], budgets: Mapping[str, Budget], now: int
+) -> Breach | None:
+    """Return the first hard limit that is used up; None if every line has room. A line whose reset
+    is due has room, and so has a limit of zero from which nothing was spent: work that does not
+    spend may go on."""
+    for line in lines:
+        is_used_up = line.hard is not None and 0 < line.used >= line.hard
+        if is_used_up and not is_due(line, now):
+            return _breach(line, budgets, 0)
+    return None
+
+
 def crossed(lines: Sequence[BudgetLine], spent: Mapping[str, int]) -> list[BudgetLine]:
     """Return the lines whose soft limit was exceeded by *spent*, which ``used`` includes."""
     return [

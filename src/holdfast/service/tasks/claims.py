@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,16 +20,18 @@ from holdfast.core.status import FINAL, Status
 from holdfast.core.stored_json import decode_stored
 from holdfast.core.streams.model import CloseReason
 from holdfast.core.tasks import policy as task_policy
+from holdfast.core.tasks.children import STEP as CHILDREN_STEP
 from holdfast.core.tasks.policy import LeaseProof, TaskPolicy
 from holdfast.core.text import is_one_of
 from holdfast.core.validation import checked_text
-from holdfast.core.waits import Signal
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadOption, HoldfastError, NotReclaimable, RunFinished, RunNotFound
 from holdfast.payloads.compose import composer
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService, storable_run_id
+from holdfast.service.tasks.children import TaskChildren
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded, WaitResult
+from holdfast.service.tasks.spending import begin_without_room
 from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import lifetime_of
 from holdfast.service.tasks.writes import write_as_holder
@@ -39,7 +41,7 @@ from holdfast.store.liveness import heartbeat_is_overdue
 from holdfast.store.runs.operations import Advance, EndSession, ExpireRuns
 from holdfast.store.store import Store
 from holdfast.store.streams.operations import CloseStreams
-from holdfast.store.tasks.operations import ClaimLeases, ExpireAttempts, LeasedTask
+from holdfast.store.tasks.operations import ClaimFacts, ClaimLeases, ExpireAttempts, LeasedTask
 
 DEFAULT_POLICY = TaskPolicy()
 
@@ -73,13 +75,29 @@ class RecentReads:
 _RECENT_READS: WeakKeyDictionary[RunService, RecentReads] = WeakKeyDictionary()
 
 
+class ClaimedLeases(list[LeaseState]):
+    """The leases that a holder receives. ``parked`` tells whether the claim has found runs that it
+    had to park or end instead: there may be others behind them."""
+
+    def __init__(self, leases: Iterable[LeaseState] = (), *, parked: bool = False) -> None:
+        super().__init__(leases)
+        self.parked = parked
+
+
 class LeaseClaims:
     """Builds the operations that lease runs to holders."""
 
-    def __init__(self, client: RunService, suspensions: Suspensions, crash_limit: int) -> None:
+    def __init__(
+        self,
+        client: RunService,
+        suspensions: Suspensions,
+        children: TaskChildren,
+        crash_limit: int,
+    ) -> None:
         self._client: RunService = client
         self._store: Store = client.store
         self._suspensions: Suspensions = suspensions
+        self._children: TaskChildren = children
         self._crash_limit: int = crash_limit
         self._compose: Compose = composer(client.sealer, client.codec)
         self._reads: RecentReads = _RECENT_READS.setdefault(client, RecentReads())
@@ -264,16 +282,15 @@ class LeaseClaims:
         wait is not over are parked again, and runs whose lease was lost too often are failed."""
         begun: dict[str, tuple[LeaseState, Request[Any] | None]] = {}
 
-        def judge(
-            leased: LeasedTask, history: list[Event], signals: Callable[[], list[Signal]]
-        ) -> Advance | None:
+        def judge(leased: LeasedTask, facts: ClaimFacts) -> Advance | None:
             held = _lease_state(session_id, leased, term)
             request = None
             try:
-                held.failures = task_policy.failures_in(history)
-                held.life = task_policy.lives_in(history)
-                self._suspensions.load_last_wait(held, history)
-                request = self._begin(held, signals)
+                held.failures = task_policy.failures_in(facts.history)
+                held.life = task_policy.lives_in(facts.history)
+                self._suspensions.load_last_wait(held, facts.history)
+                self._children.load(held, facts.history)
+                request = self._begin(held, facts)
             # Such as a key that is missing here: raised when the holder asks for the outcome.
             except HoldfastError as error:
                 held.resume_error = error
@@ -288,19 +305,30 @@ class LeaseClaims:
                 begun.get(leased.run.id) or (_lease_state(session_id, leased, term), None)
                 for leased in answer
             ]
-            return [held for held, request in leases if request is None or request.decode(None)]
+            received = [held for held, request in leases if request is None or request.decode(None)]
+            now = self._store.now()
+            for held in received:
+                held.leased_at = now
+            return ClaimedLeases(received, parked=len(received) < len(leases))
 
         return Request(ClaimLeases(session_id, routes, limit, run_id, judge), decode)
 
-    def _begin(self, held: LeaseState, signals: Callable[[], list[Signal]]) -> Request[Any] | None:
+    def _begin(self, held: LeaseState, facts: ClaimFacts) -> Request[Any] | None:
         """Return the request that is written before the holder receives a lease, None if there is
-        none: it records the outcome of the run's wait, or fails a run whose lease was lost too
-        often. The answer is whether the holder receives the lease."""
+        none: it records the outcome of the run's wait, parks a run whose budget is used up, or
+        fails a run whose lease was lost too often. The answer is whether the holder receives the
+        lease."""
         if held.failures.lost > held.policy.reclaims:
             return _give_up(held)
-        if held.open is None or held.run.status is Status.CANCELLING:
+        if held.run.status is Status.CANCELLING:
             return None
-        request = self._suspensions.judge(held, signals())
+        if facts.breach is not None:
+            return begin_without_room(held, facts.breach)
+        if held.children_wait is not None:
+            return self._children.judge(held, facts.children(CHILDREN_STEP))
+        if held.open is None:
+            return None
+        request = self._suspensions.judge(held, facts.signals())
 
         def decode(answer: Any) -> bool:
             outcome = request.decode(answer)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.service.requests import Request
-from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
+from holdfast.service.tasks.lease_state import ChildrenLeft, LeaseState, LeaseTerm, RunEnded
 from holdfast.store.tasks.operations import CompleteLeases, TaskCompletion
 
 if TYPE_CHECKING:
     from holdfast.service.tasks.service import TaskService
 
-Answer = RunEnded | BaseException
+Answer = RunEnded | ChildrenLeft | BaseException
 
 DONE = RunEnded(Status.COMPLETED)
 
@@ -64,7 +64,16 @@ class CompleteMany:
             elif held.run.id not in known and _ends_unnoticed(held) and is_small(data):
                 known.add(held.run.id)
                 self._plain.append(_PlainCompletion(place, held))
-                together.append(TaskCompletion(held.run.id, held.proof.generation, held.seq, data))
+                together.append(
+                    TaskCompletion(
+                        held.run.id,
+                        held.proof.generation,
+                        held.seq,
+                        data,
+                        held.term.stamp,
+                        held.leased_at,
+                    )
+                )
             else:
                 self._others.append(place)
                 others.append(self._tasks.complete(held, result))
@@ -125,12 +134,15 @@ class CompleteMany:
 
 
 def is_unrelated(answer: Answer) -> bool:
-    """Return whether an answer is an error that says nothing about its lease: the completion may
-    succeed alone."""
+    """Return whether an answer says nothing about its lease, because it is another error, or
+    because children have still to be asked to stop: the completion may succeed alone."""
+    if isinstance(answer, ChildrenLeft):
+        return True
     return isinstance(answer, Exception) and not isinstance(answer, HoldfastError)
 
 
 def _ends_unnoticed(held: LeaseState) -> bool:
-    """Return whether the run can end without notifying a parent, graph or schedule."""
+    """Return whether the run can end without notifying a parent, children, graph or schedule."""
     run = held.run
-    return run.parent_id is None and run.graph_id is None and run.schedule is None
+    is_alone = run.parent_id is None and not held.has_children
+    return is_alone and run.graph_id is None and run.schedule is None

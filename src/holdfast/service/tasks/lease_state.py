@@ -10,6 +10,7 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.core.streams import rules as stream_rules
 from holdfast.core.tasks import policy as task_policy
+from holdfast.core.tasks.children import ChildrenWait
 from holdfast.core.tasks.policy import LeaseProof, TaskPolicy
 from holdfast.core.tasks.suspension import Suspension
 from holdfast.core.waits import Signal
@@ -36,6 +37,11 @@ class Deferred(msgspec.Struct, frozen=True):
     until: datetime | None
 
 
+class ChildrenLeft(msgspec.Struct, frozen=True):
+    """The run has not ended yet: some of its children have still to be asked to stop. Repeat the
+    write."""
+
+
 class Emitted(msgspec.Struct, frozen=True):
     """Frames were appended. ``seq`` is the number of the last frame within the run, ``frames`` how
     many frames the attempt has appended so far. ``version`` is the version of the summary after a
@@ -60,8 +66,10 @@ class LeaseTerm:
     """The expiry of the leases of a session, as their holder knows it: another process with the
     same session may have renewed them."""
 
-    def __init__(self, until: int) -> None:
+    def __init__(self, until: int, session_id: str = "", worker: str | None = None) -> None:
         self.until = until
+        self.stamp: bytes = msgspec.json.encode({"session": session_id, "worker": worker})
+        """The session and its worker, which the last event of an attempt names."""
 
 
 class LeaseState:
@@ -76,10 +84,16 @@ class LeaseState:
         """The number of the last event that the holder knows."""
         self.policy: TaskPolicy = policy
         self.term: LeaseTerm = term
+        self.leased_at: int | None = None
+        """When the holder received the lease; None if that is not known."""
         self.open: Suspension | None = None
         """The last suspension of the run, if it is not yet recorded that it is over."""
         self.resumed: WaitResult | None = None
         self.failures: task_policy.AttemptFailures = task_policy.AttemptFailures()
+        self.children_wait: ChildrenWait | None = None
+        """The wait for its children, if that is the last wait of the run."""
+        self.has_children: bool = False
+        """Whether holders have started children of the run."""
         self.life: int = 0
         """How often the run was replayed after it had completed."""
         self.resume_error: HoldfastError | None = None

@@ -8,7 +8,7 @@ looked up: a call that the same holder made before, with the same outcome, gets 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import CancelCause, RunRecord
+from holdfast.core.sessions import Session
 from holdfast.core.signature import GivenArguments, split_arguments
 from holdfast.core.status import Status
 from holdfast.core.stored_json import decode_stored
@@ -33,10 +34,12 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.instants import Moment, instant
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService, storable_run_id
+from holdfast.service.tasks.children import TaskChildren
 from holdfast.service.tasks.claims import DEFAULT_POLICY, LeaseClaims
 from holdfast.service.tasks.lease_state import Deferred, LeaseState, LeaseTerm, Retried, RunEnded
 from holdfast.service.tasks.output import TaskOutput
 from holdfast.service.tasks.repeats import RepeatedCalls, last_seq
+from holdfast.service.tasks.spending import TaskSpending
 from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import LeaseTerms
 from holdfast.service.tasks.writes import write_as_holder
@@ -49,8 +52,8 @@ class TaskService:
     """Builds the operations of holders and operators on leased runs.
 
     Its parts: ``claims`` leases runs, ``terms`` renews leases and knows when they end,
-    ``suspensions`` lets runs wait, ``output`` appends frames, and ``repeats`` answers calls that
-    were made before."""
+    ``suspensions`` lets runs wait, ``children`` starts and awaits children, ``output`` appends
+    frames, ``spending`` draws on budgets, and ``repeats`` answers calls that were made before."""
 
     def __init__(
         self, client: RunService, horizon: Duration | None = None, *, crash_limit: int = CRASH_LIMIT
@@ -65,9 +68,11 @@ class TaskService:
         """The namespace of all runs that can be leased here."""
         self.terms: LeaseTerms = LeaseTerms(client)
         self.suspensions: Suspensions = Suspensions(client, self._horizon)
-        self.claims: LeaseClaims = LeaseClaims(client, self.suspensions, crash_limit)
+        self.children: TaskChildren = TaskChildren(client, self._horizon)
+        self.claims: LeaseClaims = LeaseClaims(client, self.suspensions, self.children, crash_limit)
         self.repeats: RepeatedCalls = RepeatedCalls(client, self.terms)
         self.output: TaskOutput = TaskOutput(client)
+        self.spending: TaskSpending = TaskSpending(client)
 
     # Reading
 
@@ -83,11 +88,17 @@ class TaskService:
                 run=run.id, generation=proof.generation, why="this lease belongs to another session"
             )
         history = self.store.runs.history(proof.run_id)
-        term = LeaseTerm(self.terms.expiry(proof.session_id))
+        session = self.terms.session(proof.session_id)
+        term = LeaseTerm(0, proof.session_id)
+        if session is not None:
+            term = LeaseTerm(session.expires_at, session.id, session.worker)
         held = LeaseState(proof, run, last_seq(history), self._policy(run.id), term)
+        if session is not None:
+            held.leased_at = _leased_at(session, history)
         held.failures = task_policy.failures_in(history)
         held.life = task_policy.lives_in(history)
         self.suspensions.load_last_wait(held, history)
+        self.children.load(held, history)
         return held
 
     def _policy(self, run_id: str) -> TaskPolicy:
@@ -143,7 +154,7 @@ class TaskService:
         until = self.store.now() + wait
         return write_as_holder(
             held,
-            [_attempt_failed(kind, until, error)],
+            [_attempt_failed(held, kind, until, error)],
             Retried(as_datetime(until)),
             status=Status.PENDING,
             release=True,
@@ -204,8 +215,17 @@ class TaskService:
         return Request(op, Status)
 
 
-def _attempt_failed(kind: str, until: int | None, error: bytes) -> Event:
-    data = msgspec.json.encode({"kind": kind, "until": until})
+def _leased_at(session: Session, history: Sequence[Event]) -> int:
+    """Return when a session may have received its lease: not before it was opened, and not before
+    the run was free."""
+    ends = (EventKind.ATTEMPT_FAILED, EventKind.LEASE_LOST, EventKind.LEASE_REVOKED)
+    free_at = max((event.at for event in history if event.kind in ends), default=0)
+    return max(session.started_at, free_at)
+
+
+def _attempt_failed(held: LeaseState, kind: str, until: int | None, error: bytes) -> Event:
+    stamp = msgspec.json.decode(held.term.stamp)
+    data = msgspec.json.encode({"kind": kind, "until": until, **stamp})
     return Event(EventKind.ATTEMPT_FAILED, None, data, error)
 
 
@@ -224,7 +244,7 @@ def _end_failed(held: LeaseState, kind: FailureKind, error: bytes) -> Request[Ru
         closes = status.value
     return write_as_holder(
         held,
-        [_attempt_failed(kind, None, error), Event(end, error=error)],
+        [_attempt_failed(held, kind, None, error), Event(end, error=error)],
         RunEnded(status),
         status=status,
         error=error,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from holdfast.core import duration
 from holdfast.core.duration import Duration
 from holdfast.core.runs import RunRecord
+from holdfast.core.sessions import Session
 from holdfast.core.status import FINAL
 from holdfast.core.tasks.policy import LeaseProof
 from holdfast.core.text import is_storable
@@ -74,10 +75,13 @@ class LeaseTerms:
 
     def expiry(self, session_id: str) -> int:
         """Return the stored expiry of the leases of a session; 0 if the session has ended."""
-        for session in self._store.runs.sessions():
-            if session.id == session_id:
-                return session.expires_at
-        return 0
+        session = self.session(session_id)
+        return 0 if session is None else session.expires_at
+
+    def session(self, session_id: str) -> Session | None:
+        """Return a session; None if it has ended."""
+        sessions = self._store.runs.sessions()
+        return next((session for session in sessions if session.id == session_id), None)
 
     def late(self, held: LeaseState) -> LeaseLost | None:
         """Return the error that refuses a write of the holder if its lease has expired; None if it

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Breach, Budget, BudgetLine, SoftBreach, SpendEntry
+from holdfast.core.runs import RunRecord
 from holdfast.store.budgets.lines import (
     amount_row,
     check_limits,
@@ -151,3 +152,25 @@ def spend_budget(tx: Transaction, op: SpendBudget) -> BudgetSpent | BudgetRefuse
     spent = lock_lines(tx, [op.name], op.amounts)
     count_breach(tx, budget_rules.crossed(spent, op.amounts), hard=0)
     return BudgetSpent(tx.now, soft=budget_rules.over_soft(spent, op.amounts))
+
+
+def limits_without_room(
+    tx: Transaction, runs: Sequence[RunRecord], begun: Collection[str]
+) -> dict[str, Breach]:
+    """Return the hard limits that leave no room, by the id of the run that draws on them. A limit
+    that is used up stops only runs that have not *begun*: others may have spent all they need.
+
+    The lines are locked, so that no room appears before the caller has parked the runs."""
+    names = sorted({name for run in runs for name in run.budgets})
+    if not names:
+        return {}
+    lines = current_lines(tx, names)
+    known = load_budgets(tx, names)
+    breaches: dict[str, Breach] = {}
+    for run in runs:
+        own = [line for line in lines if line.budget in run.budgets]
+        rule = budget_rules.excess if run.id in begun else budget_rules.exhausted
+        breach = rule(own, known, tx.now)
+        if breach is not None:
+            breaches[run.id] = breach
+    return breaches

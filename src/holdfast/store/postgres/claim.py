@@ -58,7 +58,14 @@ _SIGNALS = msgspec.json.Decoder(list[Signal])
 _LEASE: Kinds = {"run_id": Texts, "generation": Numbers}
 _OVER: Kinds = {"run_id": Texts, "step": Texts, "by": Texts, "now": Numbers}
 _BEGUN: Kinds = {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers}
-_COMPLETION = {"run_id": Texts, "generation": Numbers, "seq": Numbers, "result": Blobs}
+_COMPLETION = {
+    "run_id": Texts,
+    "generation": Numbers,
+    "seq": Numbers,
+    "result": Blobs,
+    "data": Blobs,
+    "started_at": Numbers,
+}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
 
 LANE = Lane.__struct_fields__

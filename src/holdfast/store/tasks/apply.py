@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import RunRecord
+from holdfast.core.runs import ChildRecord, RunRecord
 from holdfast.core.status import Status
 from holdfast.core.tasks import policy as task_policy
 from holdfast.core.waits import Signal
+from holdfast.store.budgets.spend import limits_without_room
 from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.effects import Commit, applies
 from holdfast.store.rows import as_dict
@@ -21,6 +22,7 @@ from holdfast.store.runs.claim import claim, lease
 from holdfast.store.runs.ending import RunEnd, end_runs
 from holdfast.store.runs.operations import Advance, Claim
 from holdfast.store.tasks.operations import (
+    ClaimFacts,
     ClaimLeases,
     CompleteLeases,
     Judge,
@@ -57,12 +59,7 @@ def claim_leases(
         if leased_run.leased.policy is not None or leased_run.leased.run.deadline is not None:
             _set_attempt_end(tx, leased_run.leased)
     if op.judge is not None:
-        _judge(
-            tx,
-            [leased_run for leased_run in leased_runs if leased_run.leased.seq],
-            op.judge,
-            strategy.write,
-        )
+        _judge(tx, leased_runs, op.judge, strategy.write)
     return [leased_run.leased for leased_run in leased_runs]
 
 
@@ -134,11 +131,26 @@ def _judge(
     judge: Judge,
     write: Callable[[Any, Sequence[Advance]], None],
 ) -> None:
-    """Write the outcomes of the waits of these runs, so that they can be handed to the holders."""
-    changes = [
-        judge(leased_run.leased, list(leased_run.history), leased_run.signals)
-        for leased_run in leased_runs
-    ]
+    """Write the outcomes of the waits of these runs, so that they can be handed to the holders, and
+    park the runs that have no room in their budgets."""
+    breaches = limits_without_room(
+        tx,
+        [leased_run.leased.run for leased_run in leased_runs],
+        begun={leased_run.leased.run.id for leased_run in leased_runs if leased_run.leased.seq},
+    )
+
+    def children(run_id: str, step: str) -> list[ChildRecord]:
+        rows = tx.rows("children_of_step", run_id=run_id, step=step)
+        return [ChildRecord(**{**as_dict(row), "status": Status(row["status"])}) for row in rows]
+
+    changes = []
+    for leased, history, signals in leased_runs:
+        run_id = leased.run.id
+        if leased.seq or run_id in breaches:
+            facts = ClaimFacts(
+                list(history), signals, partial(children, run_id), breaches.get(run_id)
+            )
+            changes.append(judge(leased, facts))
     write(tx, [change for change in changes if change is not None])
 
 
@@ -170,16 +182,20 @@ def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None
         "kind": EventKind.RUN_COMPLETED,
         "step": None,
         "attempt": 1,
-        "data": None,
         "error": None,
-        "started_at": None,
         "at": tx.now,
         "role": None,
     }
     tx.many(
         "append",
         [
-            {"run_id": completion.run_id, "seq": completion.seq + 1, **columns}
+            {
+                "run_id": completion.run_id,
+                "seq": completion.seq + 1,
+                "data": completion.data,
+                "started_at": completion.started_at,
+                **columns,
+            }
             for completion in done
         ],
     )

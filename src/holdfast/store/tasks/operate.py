@@ -32,11 +32,15 @@ def revoke_lease(tx: Transaction, op: RevokeLease) -> bool:
     state = load_lease(tx, op.run_id, op.namespace)
     if state["session_id"] is None or op.session_id not in (None, state["session_id"]):
         return False
+    session_id = state["session_id"]
+    # Damaged rows are dropped: the revocation must not depend on them.
+    sessions = tx.sound_rows("worker_of", session_id=session_id)[0]
+    worker = sessions[0]["worker"] if sessions else None
     _note(
         tx,
         op.run_id,
         EventKind.LEASE_REVOKED,
-        {"reason": op.reason, "session": state["session_id"]},
+        {"reason": op.reason, "session": session_id, "worker": worker},
     )
     end_lease(tx, state, wake_at=None)
     return True

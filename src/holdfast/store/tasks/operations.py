@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from holdfast.core.budgets.model import Breach
 from holdfast.core.events import Event
 from holdfast.core.payload import Payload
-from holdfast.core.runs import RunRecord
+from holdfast.core.runs import ChildRecord, RunRecord
 from holdfast.core.status import Status
 from holdfast.core.waits import Signal
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
 from holdfast.store.runs.operations import Advance
 
-Judge = Callable[["LeasedTask", list[Event], Callable[[], list[Signal]]], Advance | None]
-"""Decide from a leased run, its history and a function that reads its unconsumed signals what to
-write together with the claim: the outcome of its wait, or that it keeps waiting. None writes
-nothing."""
+
+class ClaimFacts(NamedTuple):
+    """The facts of a leased run on which a judge decides."""
+
+    history: list[Event]
+    """The events since its last wait and, before that, the failed attempts."""
+    signals: Callable[[], list[Signal]]
+    """Reads its unconsumed signals."""
+    children: Callable[[str], list[ChildRecord]]
+    """Reads the children of a step."""
+    breach: Breach | None
+    """The limit of one of its budgets that is used up; None if all have room."""
+
+
+Judge = Callable[["LeasedTask", ClaimFacts], Advance | None]
+"""Decide from a leased run and its facts what to write together with the claim: the outcome of its
+wait, or that it keeps waiting. None writes nothing."""
 
 
 class ClaimLeases(Operation):
@@ -35,8 +50,8 @@ class ClaimLeases(Operation):
     limit: int
     run_id: str | None = None
     judge: Judge | None = None
-    """Called for each leased run that has a history; the events are those since its last wait and,
-    before that, the failed attempts. It must not raise, and may be called again."""
+    """Called for each leased run that has a history, or a budget that is used up. It must not
+    raise, and may be called again."""
 
 
 class LeasedTask(msgspec.Struct):
@@ -50,12 +65,14 @@ class LeasedTask(msgspec.Struct):
 
 class TaskCompletion(msgspec.Struct):
     """A leased run that completes: its generation, its result, and ``seq``, the number of its last
-    event."""
+    event. ``data`` names its holder, ``started_at`` is the time of its lease."""
 
     run_id: str
     generation: int
     seq: int
     result: bytes
+    data: bytes | None = None
+    started_at: int | None = None
 
 
 class CompleteLeases(Operation):

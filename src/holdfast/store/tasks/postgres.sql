@@ -57,7 +57,7 @@ SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.s
                        'started_at', event.started_at, 'at', event.at) ORDER BY event.seq) AS TEXT)
               FROM holdfast.event AS event
              WHERE event.run_id = leased.id
-               AND (event.kind IN ('attempt_failed', 'lease_lost', 'lease_revoked')
+               AND (event.kind IN ('attempt_failed', 'child_started', 'children_awaited', 'lease_lost', 'lease_revoked')
                     OR event.seq >= (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0
                                                  ELSE MAX(CASE WHEN kind = 'wait_opened' THEN seq ELSE 0 END) END
                                        FROM holdfast.event AS past WHERE past.run_id = leased.id)))
@@ -128,14 +128,15 @@ WITH finished AS (
     UPDATE holdfast.run AS run
        SET status = 'completed', result = wanted.result, error = NULL, finished_at = :now, session_id = NULL, rank = NULL,
            wake_at = NULL, waits = NULL
-      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:seq AS BIGINT[]), CAST(:result AS BYTEA[]))
-        AS wanted (run_id, generation, seq, result)
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:seq AS BIGINT[]), CAST(:result AS BYTEA[]),
+                  CAST(:data AS BYTEA[]), CAST(:started_at AS BIGINT[]))
+        AS wanted (run_id, generation, seq, result, data, started_at)
      WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || '' AND run.generation = wanted.generation
        AND COALESCE(run.session_id, '') <> ''
-    RETURNING run.id, wanted.seq
+    RETURNING run.id, wanted.seq, wanted.data, wanted.started_at
 ), written AS (
-    INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
-    SELECT id, seq + 1, 'run_completed', 1, :now FROM finished
+    INSERT INTO holdfast.event (run_id, seq, kind, attempt, data, started_at, at)
+    SELECT id, seq + 1, 'run_completed', 1, data, started_at, :now FROM finished
 ), closed AS (
     UPDATE holdfast.stream AS stream
        SET closed_at = :now, reason = 'completed'
@@ -234,5 +235,5 @@ WITH last AS MATERIALIZED (
 )
 SELECT event.run_id, event.seq, event.kind, event.step, event.attempt, event.data, event.error, event.started_at, event.at
   FROM last JOIN holdfast.event AS event ON event.run_id = last.run_id
- WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'lease_lost', 'lease_revoked')
+ WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'child_started', 'children_awaited', 'lease_lost', 'lease_revoked')
  ORDER BY event.run_id, event.seq;

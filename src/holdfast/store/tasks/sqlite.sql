@@ -17,5 +17,5 @@ WITH last AS MATERIALIZED (
 )
 SELECT event.run_id, event.seq, event.kind, event.step, event.attempt, event.data, event.error, event.started_at, event.at
   FROM last JOIN holdfast.event AS event ON event.run_id = last.run_id
- WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'lease_lost', 'lease_revoked')
+ WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'child_started', 'children_awaited', 'lease_lost', 'lease_revoked')
  ORDER BY event.run_id, event.seq;

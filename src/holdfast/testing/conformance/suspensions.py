@@ -15,7 +15,7 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.core.streams.model import NewFrame, Output, StreamPart
 from holdfast.core.tasks.suspension import ENDS, Suspension
-from holdfast.core.waits import Signal, WaitRecord
+from holdfast.core.waits import WaitRecord
 from holdfast.errors import BadData, BadOption, LeaseLost
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
@@ -25,6 +25,7 @@ from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
 from holdfast.store.streams.operations import Appended, AppendFrames, CloseStreams
 from holdfast.store.tasks.operations import (
+    ClaimFacts,
     ClaimLeases,
     ExpireAttempts,
     Judge,
@@ -192,14 +193,12 @@ class SuspensionConformance(StoreFixture):
         self.start(store, "new")
         asked: list[tuple[str, list[str], list[bytes]]] = []
 
-        def judge(
-            leased: LeasedTask, history: list[Event], signals: Callable[[], list[Signal]]
-        ) -> Advance:
-            pending = signals()
+        def judge(leased: LeasedTask, facts: ClaimFacts) -> Advance:
+            pending = facts.signals()
             asked.append(
                 (
                     leased.run.id,
-                    [event.kind for event in history],
+                    [event.kind for event in facts.history],
                     [signal.payload for signal in pending],
                 )
             )
@@ -239,11 +238,10 @@ class SuspensionConformance(StoreFixture):
 
             def judge(
                 leased: LeasedTask,
-                history: list[Event],
-                _: object,
+                facts: ClaimFacts,
                 histories: list[list[str]] = histories,
             ) -> None:
-                histories.append([f"{event.kind} {event.seq}" for event in history])
+                histories.append([f"{event.kind} {event.seq}" for event in facts.history])
 
             (run,) = (task.run for task in self.lease_tasks(store, judge))
             assert histories == [["attempt_failed 1", f"wait_opened {number + 3}"]]
