@@ -345,7 +345,7 @@ def _parts(
 
 def _shown(filters: Mapping[str, Any], ids: Iterable[str] | None) -> dict[str, Any]:
     """Return the filters as JSON can hold them, for people."""
-    shown = {name: value for name, value in filters.items() if value is not None}
+    shown = {name: value for name, value in filters.items() if value}
     if ids is not None:
         shown["ids"] = "given"
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(shown, enc_hook=str))

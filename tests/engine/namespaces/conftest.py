@@ -49,7 +49,7 @@ def things(theirs) -> Things:
     with_proof = theirs.tasks.worker("hush-holder", workflows=["hush-task"], ttl="1h")
     (lease,) = with_proof.claim()
     link = theirs.gates.link(open_gate, "approve", by="hush-ann")
-    operation = theirs.runs(ids=["hush-leased"]).prioritise(5, by="hush-ann", wait=False)
+    operation = theirs.runs(ids=["hush-leased"]).prioritise(5, by="hush-ann")
     return Things(
         run=idle.id,
         done=done.id,

@@ -1,14 +1,20 @@
-"""``holdfast signal, cancel, resume, replay, fork``: operations on a single run."""
+"""``holdfast signal, cancel, resume, replay, fork``: operations on a run, or on many."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
+from holdfast.cli.bulk import apply_to, is_single, selecting
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import JSON
+from holdfast.cli.run_filters import are_given
+from holdfast.connect.blocking.runs import RunQuery
+from holdfast.connect.open_database import OpenDatabase
+from holdfast.core.operations import BulkVerb
 from holdfast.core.status import Status
 
 
@@ -24,7 +30,8 @@ SIGNAL = """\b
 Examples:
   holdfast signal last paid '{"amount": 10}' --key payment-77
   holdfast signal last approved --wait 01m7ge8gkb... --source ann
-  holdfast signal --wait 01m7ge8gkb... --token k1.eyJ... approved"""
+  holdfast signal --wait 01m7ge8gkb... --token k1.eyJ... approved
+  holdfast signal approved true --status waiting --workflow review"""
 
 
 @click.command(short_help="Send a signal to a run or to one of its waits.", epilog=SIGNAL)
@@ -53,13 +60,29 @@ Examples:
         " E.g. --token k1.eyJ... [env: HOLDFAST_TOKEN]"
     ),
 )
+@selecting(without=["--key"])
 @printing
 def signal(
-    words: tuple[str, ...], key: str | None, source: str | None, wait: str | None, token: str | None
+    words: tuple[str, ...],
+    key: str | None,
+    source: str | None,
+    wait: str | None,
+    token: str | None,
+    dry_run: bool,
+    yes: bool,
+    by: str | None,
+    **filters: Any,
 ) -> None:
-    """Send the signal NAME to a run; the run need not wait for it yet."""
+    """Send the signal NAME to a run; the run need not wait for it yet. Without RUN, send it to all
+    runs that the options select."""
     if token is not None and wait is None:
         raise click.UsageError("--token belongs to a wait: name the wait with --wait")
+    if are_given(**filters):
+        name, payload = _parse(words, ("NAME",))
+        with command_context().opened() as database:
+            send = partial(RunQuery.signal, name=name, payload=payload, key=key, source=source)
+            apply_to(database, BulkVerb.SIGNAL, send, (), filters, dry_run=dry_run, yes=yes, by=by)
+        return
     if token is None:
         run, name, payload = _parse(words, ("RUN", "NAME"))
         _signal(run, name, payload, key, source, wait)
@@ -107,10 +130,14 @@ def _signal(
         _report(line, run=run_id, name=name, sent=sent)
 
 
-@click.command(
-    short_help="Cancel a run.", epilog="Example: holdfast cancel last --reason 'ordered twice'"
-)
-@click.argument("run", metavar="RUN")
+CANCEL = """\b
+Examples:
+  holdfast cancel last --reason 'ordered twice'
+  holdfast cancel --status waiting --workflow checkout --dry-run"""
+
+
+@click.command(short_help="Cancel a run, or many.", epilog=CANCEL)
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
     "--reason",
     metavar="TEXT",
@@ -119,49 +146,105 @@ def _signal(
     help="The reason. E.g. --reason 'ordered twice'",
 )
 @click.option("--force", is_flag=True, help="End the run at once, without compensation.")
+@selecting()
 @printing
-def cancel(run: str, reason: str, force: bool) -> None:
-    """Cancel a run and its children: a worker stops them and runs their compensations."""
+def cancel(
+    runs: tuple[str, ...],
+    reason: str,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+    by: str | None,
+    **filters: Any,
+) -> None:
+    """Cancel a run and its children: a worker stops them and runs their compensations. Without RUN,
+    cancel all runs that the options select."""
+    single = is_single(runs, dry_run=dry_run, filters=filters)
     with command_context().opened() as database:
-        run_id = database.find(run).id
-        status = database.engine.cancel(run_id, reason, force=force)
-        if status is Status.CANCELLED:
-            line = f"run {run_id} was cancelled"
-        else:
-            line = f"cancellation of run {run_id} requested; a worker runs its compensations"
-        _report(line, run=run_id, status=status.value)
+        if single:
+            _cancel(database, runs[0], reason, force)
+            return
+        stop = partial(RunQuery.cancel, reason=reason, force=force)
+        apply_to(database, BulkVerb.CANCEL, stop, runs, filters, dry_run=dry_run, yes=yes, by=by)
 
 
-@click.command(
-    short_help="Put a stuck run back to work.", epilog="Example: holdfast resume 01m7ge8gkb"
-)
-@click.argument("run", metavar="RUN")
+def _cancel(database: OpenDatabase, run: str, reason: str, force: bool) -> None:
+    run_id = database.find(run).id
+    status = database.engine.cancel(run_id, reason, force=force)
+    if status is Status.CANCELLED:
+        line = f"run {run_id} was cancelled"
+    else:
+        line = f"cancellation of run {run_id} requested; a worker runs its compensations"
+    _report(line, run=run_id, status=status.value)
+
+
+RESUME = """\b
+Examples:
+  holdfast resume 01m7ge8gkb
+  holdfast resume --status stuck --workflow checkout"""
+
+
+@click.command(short_help="Put stuck runs back to work.", epilog=RESUME)
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@selecting()
 @printing
-def resume(run: str) -> None:
-    """Put a stuck run back to work after its cause has been fixed."""
+def resume(runs: tuple[str, ...], dry_run: bool, yes: bool, by: str | None, **filters: Any) -> None:
+    """Put a stuck run back to work after its cause has been fixed. Without RUN, resume all runs
+    that the options select."""
+    single = is_single(runs, dry_run=dry_run, filters=filters)
     with command_context().opened() as database:
-        run_id = database.find(run).id
+        if not single:
+            apply_to(
+                database,
+                BulkVerb.RESUME,
+                RunQuery.resume,
+                runs,
+                filters,
+                dry_run=dry_run,
+                yes=yes,
+                by=by,
+            )
+            return
+        run_id = database.find(runs[0]).id
         status = database.engine.resume(run_id)
         _report(f"run {run_id} is {status.value}", run=run_id, status=status.value)
 
 
-@click.command(
-    short_help="Put a finished run back to work.",
-    epilog="Example: holdfast replay last --from charge",
-)
-@click.argument("run", metavar="RUN")
+REPLAY = """\b
+Examples:
+  holdfast replay last --from charge
+  holdfast replay --status failed --workflow checkout --since 1d"""
+
+
+@click.command(short_help="Put finished runs back to work.", epilog=REPLAY)
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
     "--from",
     "step",
     metavar="STEP",
     help="Repeat this step and all steps after it. E.g. --from charge",
 )
+@selecting()
 @printing
-def replay(run: str, step: str | None) -> None:
+def replay(
+    runs: tuple[str, ...],
+    step: str | None,
+    dry_run: bool,
+    yes: bool,
+    by: str | None,
+    **filters: Any,
+) -> None:
     """Put a finished run and its failed children back to work: completed steps keep their results,
-    failed steps run again."""
+    failed steps run again. Without RUN, replay all runs that the options select."""
+    single = is_single(runs, dry_run=dry_run, filters=filters)
     with command_context().opened() as database:
-        run_id = database.find(run).id
+        if not single:
+            again = partial(RunQuery.replay, from_step=step)
+            apply_to(
+                database, BulkVerb.REPLAY, again, runs, filters, dry_run=dry_run, yes=yes, by=by
+            )
+            return
+        run_id = database.find(runs[0]).id
         status = database.engine.replay(run_id, from_step=step)
         children = database.replayed_children(run_id)
         lines = [

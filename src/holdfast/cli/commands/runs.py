@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.paging import print_next
-from holdfast.cli.params import MOMENT, STATUSES, TAGS, many
+from holdfast.cli.run_filters import filtering, query_of
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.status import Status
 from holdfast.views.pages import Page
@@ -25,46 +24,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@many(
-    "--status", metavar="A,B", type=STATUSES, help="Only these statuses. E.g. --status failed,stuck"
-)
-@click.option("--live", is_flag=True, help="Only runs that have not ended.")
-@click.option(
-    "--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout"
-)
-@click.option("--version", metavar="TEXT", help="Only runs of this version. E.g. --version 2")
-@click.option("--lane", metavar="NAME", help="Only runs in this lane. E.g. --lane reports")
-@click.option("--share", metavar="NAME", help="Only runs of this share. E.g. --share tenant-7")
-@many(
-    "--tag",
-    "tags",
-    metavar="NAME=VALUE",
-    type=TAGS,
-    help="Only runs with these tags. E.g. --tag customer=7",
-)
-@click.option("--key", metavar="TEXT", help="Only runs with this key. E.g. --key order-7")
-@click.option(
-    "--id-prefix",
-    metavar="TEXT",
-    help="Only runs whose ids begin with this text. E.g. --id-prefix order-",
-)
-@click.option(
-    "--since",
-    metavar="WHEN",
-    type=MOMENT,
-    help="Only runs created since then. E.g. --since 1h or 2026-11-15",
-)
-@click.option(
-    "--until", metavar="WHEN", type=MOMENT, help="Only runs created before then. E.g. --until 30m"
-)
-@click.option(
-    "--worker", metavar="NAME", help="Only runs that this worker holds. E.g. --worker gpu-1"
-)
-@click.option(
-    "--namespace", metavar="NAME", help="Only runs of this namespace. E.g. --namespace acme"
-)
-@click.option("--parent", metavar="RUN", help="Only children of this run. E.g. --parent last")
-@click.option("--roots", is_flag=True, help="Only runs without a parent.")
+@filtering
 @click.option(
     "--limit",
     metavar="N",
@@ -81,21 +41,10 @@ Examples:
 )
 @click.option("--count", is_flag=True, help="Only print the number of runs.")
 @printing
-def runs(
-    limit: int,
-    after: str | None,
-    count: bool,
-    tags: Sequence[tuple[str, str]],
-    parent: str | None,
-    **filters: Any,
-) -> None:
+def runs(limit: int, after: str | None, count: bool, **filters: Any) -> None:
     """List runs, newest first."""
-    filters["namespace"] = filters["namespace"] or command_context().namespace
-    filters["status"] = filters["status"] or None
     with command_context().opened() as database:
-        if parent is not None:
-            filters["parent_id"] = database.find(parent).id
-        query = database.engine.runs(tags=dict(tags), **filters)
+        query = query_of(database, **filters)
         if count:
             _print_count(query.count())
             return
