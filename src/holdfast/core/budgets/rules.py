@@ -189,6 +189,15 @@ def check_dimensions(wanted: Iterable[str], known: Iterable[str]) -> None:
         raise UnknownDimension(dimension=unknown[0], known=", ".join(sorted(known_names)))
 
 
+def check_counted(
+    wanted: Iterable[str], lines: Sequence[BudgetLine], budgets: Iterable[str]
+) -> None:
+    """Raise UnknownDimension if none of the *budgets* of a run, which have these *lines*, counts
+    one of the *wanted* dimensions. A budget without lines was removed and may have counted it."""
+    if {line.budget for line in lines}.issuperset(budgets):
+        check_dimensions(wanted, [line.dimension for line in lines])
+
+
 # Deciding
 
 

@@ -71,9 +71,7 @@ class BudgetGuard:
             self.context.loop.call_soon_threadsafe(self.learn_lines)
         else:
             self.learn_lines()
-        if {line.budget for line in self._lines}.issuperset(self.budgets):
-            # Otherwise a budget was removed, which may have counted the dimension.
-            budget_rules.check_dimensions(amounts, self._dimensions)
+        budget_rules.check_counted(amounts, self._lines, self.budgets)
 
     def counted_dimensions(self) -> frozenset[str]:
         """Return the dimensions that the budgets count, as far as they were read."""
