@@ -31,7 +31,7 @@ NAMESPACES = {
     "sql": "connection sqlalchemy_connection",
     "streams": "Stream emit null progress stream",
     "versions": "patched version",
-    "waits": "Received Wait Waited all_of any_of count create_wait matching wait_for",
+    "waits": "Received Wait Waited all_of any_of any_signal count create_wait matching wait_for",
 }
 
 PACKAGES = {"agents", "fencing", "testing"}

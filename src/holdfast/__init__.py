@@ -60,7 +60,7 @@ _NAMESPACES = {
     "sync": "",
     "testing": "",
     "versions": "patched version",
-    "waits": "Received Wait Waited all_of any_of count create_wait matching wait_for",
+    "waits": "Received Wait Waited all_of any_of any_signal count create_wait matching wait_for",
 }
 """The namespaces, loaded when they are first used, with the names that a user may look for here."""
 

@@ -103,6 +103,23 @@ def test_a_task_shows_what_it_does(call, task):
     assert "half of it" in call.text("show", task)
 
 
+def test_a_task_is_suspended_until_an_operator_releases_it(call, task):
+    lease = claimed(call)["lease"]
+    call.text("tasks", "suspend", lease, "--reason", "manual review", "--by", "agent-7")
+    (wait,) = call.json("waits")["items"]
+    assert (wait["run_id"], wait["reason"], wait["asked_by"]) == (task, "manual review", "agent-7")
+    assert "manual review" in call.text("waits")
+    assert "an operator (manual review, asked by agent-7)" in call.text("why", task)
+    call.text("waits", "release", task, "--by", "ann")
+    lease = claimed(call)["lease"]
+
+    call.text("tasks", "suspend", lease, "--any-signal", "--resume-delay", "1h")
+    call.text("signal", task, "whatever", "1")
+    assert call.json("tasks", "claim", "--workflow", "render", "--capability", "cuda") == []
+    call.text("waits", "release", task)
+    assert [signal["name"] for signal in claimed(call)["signals"]] == ["whatever"]
+
+
 def test_a_field_of_a_summary_is_set_to_null(call, task, database):
     lease = claimed(call)["lease"]
     patch = '{"owner": "ann", "b": 1, "files": {"a/b": "open", "c": "open"}}'
@@ -216,7 +233,7 @@ def test_wrong_words_are_one_clear_line(call, task):
     lease = claimed(call)["lease"]
     assert "horizon" in call.error("tasks", "delay", lease, "500d")
     assert "in the past" in call.error("tasks", "suspend", lease, "go", "--timeout", "2020-01-01")
-    assert "name the signals" in call.error("tasks", "suspend", lease, code=2)
+    assert "one line" in call.error("tasks", "suspend", lease, "--by", "", code=2)
     assert "-1000 to 1000" in call.error("tasks", "priority", task, "5000", code=2)
 
 

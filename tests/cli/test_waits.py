@@ -43,13 +43,13 @@ def parked(call):
 
 
 def handed_out(call, run_id):
-    return next(wait for wait in call.json("waits", "--run", run_id) if wait["id"])
+    return next(wait for wait in call.json("waits", "--run", run_id)["items"] if wait["id"])
 
 
 def test_waits_are_listed_without_their_tokens(call, parked):
     run_id = parked()
 
-    (created, waiting) = call.json("waits", "--run", run_id)
+    (created, waiting) = call.json("waits", "--run", run_id)["items"]
     assert (created["name"], created["state"], created["run_id"], len(created["fingerprint"])) == (
         "callback",
         "open",
@@ -57,6 +57,11 @@ def test_waits_are_listed_without_their_tokens(call, parked):
         16,
     )
     assert (waiting["step"], waiting["id"], waiting["fingerprint"]) == ("wait", None, None)
+    first = call.json("waits", "--run", run_id, "--limit", "1")
+    assert f"--after {first['next']}" in call.text("waits", "--run", run_id, "--limit", "1")
+    rest = call.json("waits", "--run", run_id, "--limit", "1", "--after", first["next"])
+    assert (first["items"], rest["items"], rest["next"]) == ([created], [waiting], None)
+    assert "not the cursor" in call.error("waits", "--after", "x")
     token = call.text("waits", "token", created["id"]).strip()
     assert call.json("waits", "token", created["id"]) == {"wait": created["id"], "token": token}
     everything = (
@@ -144,12 +149,12 @@ def test_a_person_lets_a_run_go(call, parked):
 
 def test_what_needs_a_person_is_listed(call, parked):
     run_id = parked("escalate")
-    assert json.loads(call.text("waits", "--escalated", "--json")) == []
+    assert json.loads(call.text("waits", "--escalated", "--json"))["items"] == []
     with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
         from tests.engine.waiting import wait_until
 
         wait_until(engine, lambda: engine.waits.list(escalated=True))
 
-    assert [wait["run_id"] for wait in call.json("waits", "--escalated")] == [run_id]
+    assert [wait["run_id"] for wait in call.json("waits", "--escalated")["items"]] == [run_id]
     assert f"holdfast waits release {run_id}" in call.text("why", run_id)
     assert "needs an operator" in call.text("show", run_id)

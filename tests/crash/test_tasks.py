@@ -66,7 +66,10 @@ def work(engine: Engine) -> None:
             lease.emit("a", "b", place=0)
             lease.emit({"state": "waits"}, mode="summary")
             lease.suspend(
-                all_of(lease.create_wait("ok", expires="9d"), "go"), timeout="1d", on_timeout="fail"
+                all_of(lease.create_wait("ok", expires="9d"), "go"),
+                timeout="1d",
+                on_timeout="fail",
+                resume_delay="90m",  # longer than the next call of answer()
             )
         elif lease.waited.how == "signals":
             lease.emit("c")

@@ -687,3 +687,37 @@ def test_another_url_is_used_for_the_event_that_could_not_be_delivered(database,
         receiver.wait(1)
         assert receiver.events() == [(first, 2)]
         wait_until(engine, lambda: engine.webhooks.get("hook").attempts == 0)
+
+
+# Results
+
+
+def test_completions_have_the_result_if_the_reader_asks_for_it(engine):
+    run_some(engine, 2)
+    seen = []
+
+    def note(events, connection):
+        seen.extend((event.kind, event.result) for event in events)
+
+    results = [
+        (event.kind, event.result)
+        for event in engine.events.read(kind=["steps", "completions"], with_result=True)
+    ]
+    engine.events.consume("mirror", note, kind="completions", with_result=True)
+
+    completions = [("run_completed", 0), ("run_completed", 2)]
+    assert sorted(result for result in results if result[0] == "run_completed") == completions
+    assert sorted(seen) == completions
+    assert {event.result for event in engine.events.read(kind="completions")} == {None}
+    followed = engine.events.follow(kind="completions", with_result=True, timeout="50ms")
+    assert sorted(event.result for event in followed) == [0, 2]
+    with pytest.raises(BadOption):
+        engine.events.read(with_result="yes")
+
+
+def test_an_encrypted_result_is_opened_for_the_reader_who_asks(database):
+    with closing(Engine(database, codec=Encrypted({"k": b"k" * 32}, "k"))) as engine:
+        engine.work()
+        run_some(engine, 1)
+        (event,) = engine.events.read(kind="completions", with_result=True)
+        assert event.result == 0

@@ -13,6 +13,7 @@ from holdfast import AsyncEngine, Engine
 from holdfast.codecs import Encrypted
 from holdfast.errors import (
     BadCondition,
+    BadCursor,
     BadOption,
     BadWait,
     LeaseLost,
@@ -23,7 +24,7 @@ from holdfast.errors import (
     WaitClosed,
     WaitNotFound,
 )
-from holdfast.waits import all_of, any_of, count, matching
+from holdfast.waits import all_of, any_of, any_signal, count, matching
 from tests.engine.waiting import one_lease as one
 from tests.engine.waiting import unseal
 
@@ -377,3 +378,131 @@ def test_what_a_run_waits_for_moves_with_it(idle, holder, run, clock, tmp_path):
 
     assert moved.run(run.id).status == "expired"
     moved.close()
+
+
+# Reason, delay, operators
+
+
+def test_a_suspension_has_a_reason_and_who_asked_for_it(idle, holder, run):
+    one(holder).suspend("approved", timeout="3d", reason="approval", by="agent-7")
+
+    (wait,) = idle.waits.list(run.id)
+    assert (wait.reason, wait.asked_by) == ("approval", "agent-7")
+    assert "(approval, asked by agent-7)" in str(idle.why(run.id))
+    (opened,) = [event for event in run.history() if event.kind == "wait_opened"]
+    assert (opened.data["reason"], opened.data["asked_by"]) == ("approval", "agent-7")
+
+
+def test_any_signal_ends_a_wait_for_any(idle, holder, run):
+    lease = one(holder)
+    wait = lease.create_wait("door")
+    lease.suspend(any_signal())
+    idle.waits.deliver(wait.id, wait.token)
+    assert (holder.claim(), run.status) == ([], "waiting")  # not addressed to the run itself
+    idle.signal(run.id, "whatever", 7)
+    lease = one(holder)
+    assert came(lease) == ["whatever"]
+
+    lease.suspend({"count": 2, "of": [{"any_signal": True, "payload": {"ok": True}}]})
+    for number, payload in enumerate(({"ok": True}, {"ok": False}, {"ok": True})):
+        assert holder.claim() == []
+        idle.signal(run.id, f"n{number}", payload)
+    assert came(one(holder)) == ["n0", "n2"]
+
+
+def test_any_signal_as_data_is_true_or_nothing(holder, run):
+    with pytest.raises(BadCondition, match="must be true"):
+        one(holder).suspend({"any_signal": "no"})
+
+
+def test_only_an_operator_ends_a_suspension_without_signals(idle, holder, run):
+    one(holder).suspend(reason="manual review")
+    idle.signal(run.id, "go")
+    assert (holder.claim(), run.status) == ([], "waiting")
+    why = idle.why(run.id)
+    assert "waits for an operator (manual review)" in str(why)
+    assert "waits release" in str(why)
+    idle.waits.release(run.id, payload={"ok": True}, by="ann")
+    lease = one(holder)
+
+    assert (lease.waited.how, lease.waited.by, lease.waited.payload) == (
+        "release",
+        "ann",
+        {"ok": True},
+    )
+    assert idle.database.check() == []
+
+
+def test_a_suspension_without_signals_may_time_out(idle, holder, run, clock):
+    one(holder).suspend(timeout="1h", on_timeout="fail")
+    clock.advance("2h")
+    assert holder.claim() == []
+    assert run.status == "failed"
+
+
+def test_a_run_resumes_after_the_delay_that_its_suspension_set(idle, holder, run, clock):
+    one(holder).suspend("go", resume_delay="10m")
+    clock.advance("1h")
+    idle.signal(run.id, "go", 1)
+    assert (holder.claim(), run.status) == ([], "pending")
+    clock.advance("9m")
+    assert holder.claim() == []
+    clock.advance("1m")
+    lease = one(holder)
+
+    assert (came(lease), lease.attempt) == (["go"], 1)
+    assert idle.waits.list(run.id)[0].closed_by == "its signals"
+    assert idle.database.check() == []
+
+
+def test_the_delay_counts_from_the_signal_not_from_the_claim(idle, holder, run, clock):
+    one(holder).suspend("go", resume_delay="10m")
+    idle.signal(run.id, "go", 1)
+    clock.advance("11m")
+    assert came(one(holder)) == ["go"]
+
+
+def test_an_operator_releases_a_suspended_task_with_a_delay(idle, holder, run, clock):
+    one(holder).suspend("go")
+    idle.waits.release(run.id, by="ann", delay="10m")
+    assert (holder.claim(), run.status) == ([], "pending")
+    clock.advance("10m")
+    lease = one(holder)
+    assert (lease.waited.how, lease.waited.by) == ("release", "ann")
+
+    lease.delay("1h")
+    idle.waits.release(run.id, delay="1m")
+    assert holder.claim() == []
+    clock.advance("1m")
+    one(holder)
+
+
+def test_waits_are_listed_in_pages_the_next_to_time_out_first(idle, holder):
+    runs = [idle.start("render", number).id for number in range(5)]
+    for lease, timeout in zip(holder.claim(5), ("3d", None, "1d", "2d", None), strict=True):
+        lease.suspend("go", timeout=timeout, reason=str(timeout))
+    pages = []
+    after = None
+    while True:
+        page = idle.waits.list(limit=2, after=after)
+        pages.append([(runs.index(wait.run_id), wait.reason) for wait in page])
+        after = page.next
+        if after is None:
+            break
+
+    assert pages == [[(2, "1d"), (3, "2d")], [(0, "3d"), (1, "None")], [(4, "None")]]
+    for wrong in ("nonsense", 7, "W10"):
+        with pytest.raises(BadCursor):
+            idle.waits.list(after=wrong)
+
+
+def test_the_waits_of_a_run_are_listed_in_pages(idle, holder, run, clock):
+    lease = one(holder)
+    for name in ("a", "b", "c"):
+        lease.create_wait(name)
+        clock.advance("1s")
+    first = idle.waits.list(run.id, limit=2)
+    rest = idle.waits.list(run.id, limit=2, after=first.next)
+
+    assert [wait.name for wait in (*first, *rest)] == ["a", "b", "c"]
+    assert rest.next is None

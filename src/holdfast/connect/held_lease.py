@@ -235,9 +235,18 @@ class HeldLease:
         )
         return wait
 
-    def suspend(self, wanted: tuple[Any, ...], timeout: Moment | None, on_timeout: str) -> Deferred:
-        """Suspend the run until one of these is met: names of signals, waits, conditions."""
-        suspension = self.service.suspensions.suspension(self.state, wanted, timeout, on_timeout)
+    def suspend(
+        self,
+        wanted: tuple[Any, ...],
+        timeout: Moment | None,
+        on_timeout: str,
+        notes: Mapping[str, Any],
+    ) -> Deferred:
+        """Suspend the run until one of these is met: names of signals, waits, conditions. *notes*
+        are the reason, who asked, and the delay before the run resumes."""
+        suspension = self.service.suspensions.suspension(
+            self.state, wanted, timeout, on_timeout, **notes
+        )
         while True:
             answer = self._write(lambda: self.service.suspensions.suspend(self.state, suspension))
             if isinstance(answer, Deferred):

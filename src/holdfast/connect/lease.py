@@ -272,14 +272,27 @@ class AsyncLease:
         return await self._calls.call(lambda parts: self._held.delay(until))
 
     async def suspend(
-        self, *wanted: Any, timeout: Moment | None = None, on_timeout: str = "continue"
+        self,
+        *wanted: Any,
+        timeout: Moment | None = None,
+        on_timeout: str = "continue",
+        reason: str | None = None,
+        by: str | None = None,
+        resume_delay: Duration | None = None,
     ) -> Deferred:
-        """Suspend the run until one of these is met: names of signals, waits, conditions.
+        """Suspend the run until one of these is met: names of signals, waits, conditions such as
+        ``any_signal()``. Without any, only an operator's ``engine.waits.release``, or the timeout,
+        ends the wait.
 
-        The next holder of the run receives the outcome. *on_timeout* is "continue", "fail",
-        "cancel", "expire" or "escalate". Raises BadCondition, BadWait, LeaseLost.
+        The next holder of the run receives the outcome, *resume_delay* after the signal that met
+        the condition. *on_timeout* is "continue", "fail", "cancel", "expire" or "escalate".
+        *reason* and *by* are shown to operators. Raises BadCondition, BadOption, BadWait,
+        LeaseLost.
         """
-        return await self._calls.call(lambda parts: self._held.suspend(wanted, timeout, on_timeout))
+        notes = {"reason": reason, "by": by, "resume_delay": resume_delay}
+        return await self._calls.call(
+            lambda parts: self._held.suspend(wanted, timeout, on_timeout, notes)
+        )
 
     async def cancel(self, reason: str = "cancelled by its holder") -> RunEnded:
         """End the run as cancelled. Raises LeaseLost."""

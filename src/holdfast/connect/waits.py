@@ -6,11 +6,13 @@ from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
+from holdfast.core.duration import Duration
 from holdfast.core.tokens import Token
 from holdfast.service import keys, waits
 from holdfast.service.requests import Request
 from holdfast.service.waits import DeliveryReceipt
 from holdfast.views import waits as views
+from holdfast.views.pages import Page
 from holdfast.views.waits import WaitView
 
 
@@ -21,15 +23,23 @@ class AsyncWaits:
         self._calls: AsyncCalls = calls
 
     async def list(
-        self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100
-    ) -> list[WaitView]:
-        """Return the waits of a run, or the open waits of all runs; with *escalated*, only the open
-        waits that need an operator. Raises RunNotFound."""
+        self,
+        run_id: str | None = None,
+        *,
+        escalated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[WaitView]:
+        """Return the waits of a run, oldest first, or the open waits of all runs, the next to time
+        out first; with *escalated*, only the open waits that need an operator. *after* is the
+        ``next`` of the page before. Raises RunNotFound, BadCursor."""
 
-        def read(parts: Components) -> list[WaitView]:
+        def read(parts: Components) -> Page[WaitView]:
             checked = None if run_id is None else parts.client.get(run_id).id
-            listed = waits.listed(parts.client, checked, escalated=escalated, limit=limit)
-            return [views.of(wait) for wait in listed]
+            page = waits.listed(
+                parts.client, checked, escalated=escalated, after=after, limit=limit
+            )
+            return Page((views.of(wait) for wait in page.waits), page.next)
 
         return await self._calls.call(read)
 
@@ -68,9 +78,16 @@ class AsyncWaits:
         )
 
     async def release(
-        self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None
+        self,
+        run_id: str,
+        *,
+        step: str | None = None,
+        payload: Any = None,
+        by: str | None = None,
+        delay: Duration | None = None,
     ) -> str:
-        """Release a wait of a run, and return the step that it belongs to.
+        """Release a wait of a run, and return the step that it belongs to. With *delay*, a
+        suspended task or a delayed run resumes only after that time.
 
         A run in ``wait_for`` continues without its signals, a sleep ends early, a step is retried
         at once, a delayed run begins now (then the returned step is empty). Raises RunNotFound,
@@ -79,6 +96,6 @@ class AsyncWaits:
 
         def make_request(parts: Components) -> Request[str]:
             run = parts.client.get(parts.client.own_run_id(run_id))
-            return waits.release(parts.store, parts.codec, run.id, step, payload, by)
+            return waits.release(parts.store, parts.codec, run.id, step, payload, by, delay)
 
         return await self._calls.commit(make_request)

@@ -100,7 +100,8 @@ class EventCursor(msgspec.Struct, frozen=True, order=True):
 
 
 class RunEvent(msgspec.Struct, kw_only=True):
-    """An event of a run, as subscribers read it. ``cursor`` is the position to continue from."""
+    """An event of a run, as subscribers read it. ``cursor`` is the position to continue from.
+    ``result`` is the result of a completed run, if the reader asked for it."""
 
     run_id: str
     namespace: str
@@ -115,6 +116,7 @@ class RunEvent(msgspec.Struct, kw_only=True):
     at: int = 0
     role: str | None = None
     cursor: str = ""
+    result: bytes | None = None
 
 
 class Subscription(msgspec.Struct, kw_only=True):

@@ -45,10 +45,21 @@ class Signal(msgspec.Struct):
         return self.step is not None
 
 
+class WaitCursor(msgspec.Struct, frozen=True, array_like=True):
+    """The place of a wait in a list: ``due`` is its timeout or, in a list of escalated waits, the
+    instant of its escalation."""
+
+    due: int
+    opened_at: int
+    run_id: str
+    step: str
+
+
 class WaitRecord(msgspec.Struct, kw_only=True):
     """A wait of a run. A wait with an ``id`` was issued: the bearer of its token may deliver
     signals to it until ``until``. A wait without an ``id`` is a condition on which the code of the
-    run waits, in the step ``step``."""
+    run waits, in the step ``step``. A suspension may have a ``reason``, and ``asked_by``, the one
+    who asked for it."""
 
     run_id: str
     step: str
@@ -60,3 +71,5 @@ class WaitRecord(msgspec.Struct, kw_only=True):
     escalated_at: int | None = None
     closed_at: int | None = None
     closed_by: str | None = None
+    reason: str | None = None
+    asked_by: str | None = None

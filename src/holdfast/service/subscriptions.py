@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.events import EventKind
 from holdfast.core.exits import as_exception
+from holdfast.core.payload import Fetch
+from holdfast.core.status import Status
 from holdfast.core.subscriptions import (
     BEGINNING,
     FILTER_FIELDS,
@@ -119,8 +122,25 @@ class SubscriptionService:
         """Store the cursor of a subscription."""
         return Request(MoveCursor(self._mine(name), place), lambda answer: None)
 
+    def with_result(self, event: RunEvent) -> RunEvent:
+        """Return an event with the result of its run, if the run has completed with it. Raises
+        KeyMissing, BadData."""
+        run = None
+        if event.kind == EventKind.RUN_COMPLETED:
+            run = self.store.runs.get(event.run_id)
+        if run is None or run.status is not Status.COMPLETED:
+            return event
+        return msgspec.structs.replace(event, result=self.sealer.opener.run(run).result)
+
     def consume(
-        self, name: str, callback: Callback, after: Any, batch: int, filters: Mapping[str, Any]
+        self,
+        name: str,
+        callback: Callback,
+        after: Any,
+        batch: int,
+        filters: Mapping[str, Any],
+        *,
+        with_result: bool = False,
     ) -> Request[Consumed]:
         """Call a function with the next events of a subscription, in the transaction that moves its
         cursor. Raises BadOption."""
@@ -154,9 +174,12 @@ class SubscriptionService:
             start,
             batch,
             body,
-            self.sealer.opener.subscriber_event,
+            self._open_with_result if with_result else self.sealer.opener.subscriber_event,
         )
         return Request(op, identity)
+
+    def _open_with_result(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
+        return self.with_result(self.sealer.opener.subscriber_event(event, fetch))
 
     def has_events(self, name: str) -> bool:
         """Return whether ``consume`` has something to do.
@@ -248,10 +271,11 @@ class EventPages:
         self.place = edge
         return events, edge, more
 
-    def opened(self, event: RunEvent) -> RunEvent:
-        """Return an event with its values opened. Call it event by event: the values may be large.
-        Raises KeyMissing, BadData."""
-        return self._subscriptions.sealer.opener.subscriber_event(event)
+    def opened(self, event: RunEvent, *, with_result: bool = False) -> RunEvent:
+        """Return an event with its values opened and, *with_result*, the result of a completed run.
+        Call it event by event: the values may be large. Raises KeyMissing, BadData."""
+        opened = self._subscriptions.sealer.opener.subscriber_event(event)
+        return self._subscriptions.with_result(opened) if with_result else opened
 
     def place_after(self, event: RunEvent) -> EventCursor:
         """Return the place right after an event."""

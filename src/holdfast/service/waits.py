@@ -3,25 +3,29 @@ a wait's token again."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.core import duration
 from holdfast.core.codec import Codec
 from holdfast.core.conditions.model import SignalEffect
+from holdfast.core.duration import Duration
 from holdfast.core.status import Status
 from holdfast.core.stored_json import decode_stored
 from holdfast.core.text import is_storable
 from holdfast.core.tokens import Reveal, SigningKey, Token, current, sign_wait_token, wait_token
 from holdfast.core.validation import checked_count, checked_flag, checked_string, checked_text
-from holdfast.core.waits import WaitRecord
-from holdfast.errors import BadOption, KeyMissing, TokenRefused, WaitNotFound
+from holdfast.core.waits import WaitCursor, WaitRecord
+from holdfast.errors import BadCursor, BadOption, KeyMissing, TokenRefused, WaitNotFound
 from holdfast.service.requests import Request
 from holdfast.service.runs import RunService
 from holdfast.store.store import Store
 from holdfast.store.waits.operations import BEFORE, RELEASABLE, DeliverSignal, ReleaseWait
+from holdfast.store.waits.queries import FIRST, cursor_of
 
 
 class DeliveryReceipt(msgspec.Struct, frozen=True):
@@ -46,6 +50,8 @@ class WaitInfo(msgspec.Struct, kw_only=True):
     escalated_at: int | None
     closed_at: int | None
     closed_by: str | None
+    reason: str | None
+    asked_by: str | None
     kid: str | None
     fingerprint: str | None
 
@@ -80,15 +86,28 @@ def deliver(
 
 
 def release(
-    store: Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None
+    store: Store,
+    codec: Codec,
+    run_id: str,
+    step: str | None,
+    payload: Any,
+    by: str | None,
+    delay: Duration | None = None,
 ) -> Request[str]:
-    """Release a wait of a run, or start a delayed run now. Without *step*, the run must have only
-    one wait. The answer is the step, empty for a delayed run. Raises WaitNotFound, BadOption."""
+    """Release a wait of a run, or start a delayed run now, or after *delay*. Without *step*, the
+    run must have only one wait. The answer is the step, empty for a delayed run. Raises
+    WaitNotFound, BadOption, BadDuration."""
     checked_string("step", step)
     released = releasable_step(store, run_id) if step is None else step
     data = codec.encode(payload, label="the payload")
     return Request(
-        ReleaseWait(run_id=run_id, step=released, payload=data, by=checked_text("by", by)),
+        ReleaseWait(
+            run_id=run_id,
+            step=released,
+            payload=data,
+            by=checked_text("by", by),
+            delay=0 if delay is None else duration.parse(delay),
+        ),
         lambda answer: released,
     )
 
@@ -132,14 +151,49 @@ def _is_mine(client: RunService, wait_id: str) -> bool:
     return wait is not None and client.may_access(wait.run_id)
 
 
+class WaitPage(NamedTuple):
+    """Some waits of a list, and the cursor of the next page; None if there are no more."""
+
+    waits: list[WaitInfo]
+    next: str | None
+
+
+def _cursor(after: object) -> WaitCursor:
+    """Return the cursor that a page has returned as text. Raises BadCursor."""
+    try:
+        if not isinstance(after, str) or not is_storable(after):
+            raise ValueError
+        data = base64.urlsafe_b64decode(after.encode() + b"=" * (-len(after) % 4))
+        cursor = msgspec.json.decode(data, type=WaitCursor)
+        if not is_storable(cursor.run_id + cursor.step):
+            raise ValueError
+    except (ValueError, msgspec.MsgspecError):
+        raise BadCursor(
+            cursor=str(after), why="this text is not the cursor of a list of waits"
+        ) from None
+    return cursor
+
+
+def _cursor_text(cursor: WaitCursor) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode().rstrip("=")
+
+
 def listed(
-    client: RunService, run_id: str | None, *, escalated: bool, limit: int
-) -> list[WaitInfo]:
-    """Return waits, with the id of the key and a fingerprint of the token, never the token."""
+    client: RunService, run_id: str | None, *, escalated: bool, after: str | None, limit: int
+) -> WaitPage:
+    """Return waits, with the id of the key and a fingerprint of the token, never the token. Raises
+    BadOption, BadCursor."""
     store = client.store
     escalated = checked_flag("escalated", escalated)
     limit = checked_count("limit", limit)
-    waits = store.waits.find(run_id, escalated=escalated, limit=limit, namespace=client.only)
+    place = FIRST if after is None else _cursor(after)
+    waits = store.waits.find(
+        run_id, escalated=escalated, after=place, limit=limit + 1, namespace=client.only
+    )
+    following = None
+    if len(waits) > limit:
+        waits = waits[:limit]
+        following = place if not waits else cursor_of(waits[-1], escalated=escalated)
     keys = store.keys.all() if any(wait.id is not None for wait in waits) else []
     now = store.now()
     ended = (
@@ -149,10 +203,11 @@ def listed(
     )
     good = {key.kid: key for key in keys if key.is_good(now)}
     reveal = client.sealer.secrets.reveal
-    return [
+    infos = [
         _info(wait, _fingerprint(good.get(wait.kid or ""), wait, reveal), now, ended=ended)
         for wait in waits
     ]
+    return WaitPage(infos, None if following is None else _cursor_text(following))
 
 
 def get(client: RunService, wait_id: str) -> WaitInfo:

@@ -95,6 +95,8 @@ BELOW_RUNS: tuple[StoredTable, ...] = (
             "escalated_at",
             "closed_at",
             "closed_by",
+            "reason",
+            "asked_by",
         ),
         order="opened_at, step",
     ),

@@ -33,7 +33,8 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RunEventView(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An event as subscribers read it. ``cursor`` is the position to continue from."""
+    """An event as subscribers read it. ``cursor`` is the position to continue from. ``result`` is
+    the result of a completed run, if the reader asked for it."""
 
     run_id: str
     namespace: str
@@ -48,6 +49,7 @@ class RunEventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     at: datetime
     cursor: str
     role: str | None = None
+    result: Any = None
 
 
 def of(event: Event, *, void: bool = False, decode: Decode = value) -> EventView:
@@ -90,6 +92,7 @@ def of_run(event: RunEvent) -> RunEventView:
         at=instant(event.at),
         cursor=event.cursor,
         role=event.role,
+        result=value(event.result),
     )
 
 

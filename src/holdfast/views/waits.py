@@ -13,7 +13,8 @@ from holdfast.views.values import instant, optional_instant
 class WaitView(msgspec.Struct, kw_only=True):
     """A wait, without its token. A wait with an ``id`` was issued to the outside; a wait without
     one is a condition for which the run's code waits. ``state`` is open, escalated, expired or
-    closed; ``kid`` and ``fingerprint`` identify the signing key and the token."""
+    closed. ``reason`` is why a task was suspended, and ``asked_by`` who asked for it. ``kid`` and
+    ``fingerprint`` identify the signing key and the token."""
 
     run_id: str
     step: str
@@ -25,6 +26,8 @@ class WaitView(msgspec.Struct, kw_only=True):
     escalated_at: datetime | None
     closed_at: datetime | None
     closed_by: str | None
+    reason: str | None
+    asked_by: str | None
     kid: str | None
     fingerprint: str | None
 
@@ -42,6 +45,8 @@ def of(wait: WaitInfo) -> WaitView:
         escalated_at=optional_instant(wait.escalated_at),
         closed_at=optional_instant(wait.closed_at),
         closed_by=wait.closed_by,
+        reason=wait.reason,
+        asked_by=wait.asked_by,
         kid=wait.kid,
         fingerprint=wait.fingerprint,
     )

@@ -23,8 +23,10 @@ from holdfast.core.conditions.model import (
     ON_TIMEOUT,
     AllOf,
     AnyOf,
+    AnySignal,
     Condition,
     Count,
+    Leaf,
     OnTimeout,
     SignalNamed,
     SignalToWait,
@@ -35,7 +37,7 @@ from holdfast.core.text import is_one_of, is_storable, plain_text
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitTimeout
 from holdfast.errors.base import safe_repr
 
-__all__ = ["Received", "Wait", "Waited", "all_of", "any_of", "count", "matching"]
+__all__ = ["Received", "Wait", "Waited", "all_of", "any_of", "any_signal", "count", "matching"]
 
 
 class Wait:
@@ -132,6 +134,11 @@ def any_of(*members: str | Wait | Condition) -> Condition:
     return condition_validation.checked_condition(AnyOf(tuple(map(condition_of, members))))
 
 
+def any_signal() -> Condition:
+    """Wait for a signal to the run, whatever its name. Signals to issued waits do not count."""
+    return AnySignal()
+
+
 def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -> Condition:
     """Wait for *n* of these members.
 
@@ -144,24 +151,27 @@ def count(n: int, *members: str | Wait | Condition, distinct: str = "signals") -
 
 
 def matching(
-    signal: str | Wait, payload: Mapping[str, Any] | None = None, *, name: str | None = None
+    signal: str | Wait | Condition,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
 ) -> Condition:
     """Wait for a signal that has these fields in its payload.
 
-    *signal* is the name of the signal, or a wait; for a wait, *name* also restricts the name of the
-    signal. Raises BadCondition.
+    *signal* is the name of the signal, ``any_signal()``, or a wait; for a wait, *name* also
+    restricts the name of the signal. Raises BadCondition.
     """
     condition = condition_of(signal)
-    if not isinstance(condition, SignalNamed | SignalToWait):
+    if not isinstance(condition, SignalNamed | SignalToWait | AnySignal):
         raise BadCondition(
             condition=type(condition).__name__,
-            why="matching() takes the name of a signal or a wait",
+            why="matching() takes the name of a signal, any_signal() or a wait",
         )
     if name is not None:
-        if isinstance(condition, SignalNamed):
+        if not isinstance(condition, SignalToWait):
             raise BadCondition(
-                condition=condition.name,
-                why="the first argument already names the signal: leave out name=",
+                condition=conditions.show(condition),
+                why="the first argument already says which signal: leave out name=",
             )
         condition = msgspec.structs.replace(condition, name=name)
     fields = dict(payload) if isinstance(payload, Mapping) else payload
@@ -181,7 +191,7 @@ def condition_of(member: Any) -> Condition:
         if member._closed:
             raise WaitClosed(wait=member.id, why="an earlier wait_for has closed it")
         return SignalToWait(member.id, member._step, member.name, member._until)
-    if isinstance(member, SignalNamed | SignalToWait | AllOf | AnyOf | Count):
+    if isinstance(member, Leaf | AllOf | AnyOf | Count):
         return member
     condition = getattr(member, "condition", None)
     if isinstance(condition, SignalToWait):  # a wait that the holder of a lease has opened

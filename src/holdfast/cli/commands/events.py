@@ -42,6 +42,9 @@ Topics for --kind: {", ".join(TOPICS)}; or a kind of event, such as step_complet
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N events. E.g. --limit 10"
 )
+@click.option(
+    "--with-result", is_flag=True, help="Show the results of completed runs with their events."
+)
 @filtering
 @printing
 @click.pass_context
@@ -52,6 +55,7 @@ def events(
     after: str | None,
     name: str | None,
     limit: int | None,
+    with_result: bool,
     kinds: list[str],
     workflow: str | None,
     namespace: str | None,
@@ -67,7 +71,8 @@ def events(
         filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
         events = database.engine.events
         read = events.follow if follow else events.read
-        for number, event in enumerate(read(after=after, name=name, **filters), start=1):
+        shown = read(after=after, name=name, with_result=with_result, **filters)
+        for number, event in enumerate(shown, start=1):
             if limit is not None and number > limit:
                 return  # reading one more event has stored the cursor behind the last one shown
             _show(event)
@@ -80,6 +85,8 @@ def _show(event: RunEventView) -> None:
         print_line(event)
     else:
         value = "" if event.data is None else payload(event.data, 60)
+        if event.result is not None:
+            value = payload(event.result, 60)
         details = [event.kind, event.step or "", error_line(event.error) or value]
         parts = [
             seconds(event.at),

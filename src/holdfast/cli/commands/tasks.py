@@ -387,8 +387,11 @@ def delay(lease: str, until: Any) -> None:
 Examples:
   holdfast tasks suspend LEASE approved rejected --timeout 2d
   holdfast tasks suspend LEASE --for '{"all_of": ["paid", {"count": 2, "of": ["vote"]}]}'
+  holdfast tasks suspend LEASE --any-signal --reason 'tool result' --by agent-7
+  holdfast tasks suspend LEASE --reason 'manual review'   until `holdfast waits release`
 A condition is a name, or an object: {"all_of": [...]}, {"any_of": [...]},
-{"count": N, "of": [...]}, {"signal": NAME, "payload": {...}} or {"wait": ID}."""
+{"count": N, "of": [...]}, {"signal": NAME, "payload": {...}}, {"any_signal": true} or
+{"wait": ID}."""
 )
 @click.argument("lease", metavar="LEASE")
 @click.argument("signals", metavar="[SIGNAL]...", nargs=-1)
@@ -409,13 +412,29 @@ A condition is a name, or an object: {"all_of": [...]}, {"any_of": [...]},
     show_default=True,
     help="What happens after the timeout. E.g. --on-timeout fail",
 )
+@click.option("--any-signal", is_flag=True, help="Any signal to the run ends the wait.")
+@click.option(
+    "--reason", metavar="TEXT", help="Why the run is suspended. E.g. --reason 'manual review'"
+)
+@click.option("--by", metavar="NAME", help="Who asked for it. E.g. --by ann")
+@click.option(
+    "--resume-delay",
+    type=DURATION,
+    metavar="DURATION",
+    help="The time between the last awaited signal and the next lease. E.g. --resume-delay 5m",
+)
 @printing
 def suspend(
-    lease: str, signals: tuple[str, ...], condition: Any, timeout: Any, on_timeout: str
+    lease: str, signals: tuple[str, ...], condition: Any, any_signal: bool, **options: Any
 ) -> None:
-    """Release the lease, and let the run wait for one of these signals or for a condition."""
-    awaited = signals if condition is None else (*signals, condition)
-    end_lease(lease, lambda held: held.suspend(*awaited, timeout=timeout, on_timeout=on_timeout))
+    """Release the lease, and let the run wait for one of these signals or for a condition; without
+    any, for an operator."""
+    awaited: tuple[Any, ...] = signals
+    if condition is not None:
+        awaited = (*awaited, condition)
+    if any_signal:
+        awaited = (*awaited, {"any_signal": True})
+    end_lease(lease, lambda held: held.suspend(*awaited, **options))
 
 
 @tasks.command(epilog="Example: holdfast tasks cancel LEASE 'not needed any more'")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.params import JSON
+from holdfast.cli.params import DURATION, JSON
 from holdfast.views.text import seconds, short
 
 EPILOG = """\b
@@ -37,18 +38,25 @@ Examples:
     show_default=True,
     help="The maximum number of waits. E.g. --limit 1000",
 )
+@click.option(
+    "--after",
+    metavar="CURSOR",
+    help="Begin after this page; a list prints its cursor. E.g. --after WzE3OTQ",
+)
 @printing
 @click.pass_context
-def waits(ctx: click.Context, run: str | None, escalated: bool, limit: int) -> None:
-    """List all open waits, or the waits of a run. Tokens are not shown, only their fingerprints and
-    the names of their keys."""
+def waits(
+    ctx: click.Context, run: str | None, escalated: bool, limit: int, after: str | None
+) -> None:
+    """List all open waits, the next to time out first, or the waits of a run. Tokens are not shown,
+    only their fingerprints and the names of their keys."""
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
-        listed = database.engine.waits.list(run_id, escalated=escalated, limit=limit)
+        listed = database.engine.waits.list(run_id, escalated=escalated, after=after, limit=limit)
     if command_context().as_json:
-        print_json(listed)
+        print_json(listed.as_object())
         return
     rows = [
         (
@@ -58,11 +66,25 @@ def waits(ctx: click.Context, run: str | None, escalated: bool, limit: int) -> N
             short(wait.name, 50),
             wait.id or "-",
             seconds(wait.until) or "-",
+            short(wait.reason, 30) if wait.reason else "-",
+            wait.asked_by or "-",
             wait.fingerprint or "-",
         )
         for wait in listed
     ]
-    print_table(("RUN", "STEP", "STATE", "WAITS FOR", "WAIT", "UNTIL", "FINGERPRINT"), rows)
+    heads = ("RUN", "STEP", "STATE", "WAITS FOR", "WAIT", "UNTIL", "REASON", "BY", "FINGERPRINT")
+    print_table(heads, rows)
+    if listed.next is not None:
+        print(f"more: {_next_page(run, listed.next, limit, escalated=escalated)}")
+
+
+def _next_page(run: str | None, cursor: str, limit: int, *, escalated: bool) -> str:
+    words = ["waits", "--limit", str(limit)]
+    if run is not None:
+        words += ["--run", shlex.quote(run)]
+    if escalated:
+        words.append("--escalated")
+    return command_context().command(" ".join([*words, "--after", cursor]))
 
 
 @waits.command("token", epilog="Example: holdfast waits token 01m7ge8gkb...")
@@ -90,13 +112,19 @@ def print_token(wait: str) -> None:
     help="The value that the workflow receives. E.g. --payload '{\"ok\": true}'",
 )
 @click.option("--by", metavar="NAME", help="Who releases it. E.g. --by ann")
+@click.option(
+    "--delay",
+    metavar="DURATION",
+    type=DURATION,
+    help="Resume a suspended task, or start a delayed run, after this time. E.g. --delay 5m",
+)
 @printing
-def release(run: str, step: str | None, payload: Any, by: str | None) -> None:
+def release(run: str, step: str | None, **options: Any) -> None:
     """Release a run: end a wait_for without its signals, end a sleep early, retry a failed step
     now, or start a delayed run now."""
     with command_context().opened() as database:
         run_id = database.find(run).id
-        released_step = database.engine.waits.release(run_id, step=step, payload=payload, by=by)
+        released_step = database.engine.waits.release(run_id, step=step, **options)
     if command_context().as_json:
         print_json({"run": run_id, "step": released_step})
     elif released_step:

@@ -13,6 +13,7 @@ from holdfast.connect.components import Components, seconds_of
 from holdfast.connect.subscription_reads import subscriptions_of
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import is_sealed
+from holdfast.core.events import EventKind
 from holdfast.core.subscriptions import EventCursor, RunEvent
 from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
@@ -42,20 +43,23 @@ class Events:
         run: str | None = UNSET,
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
+        with_result: bool = False,
     ) -> Iterator[RunEventView]:
         """Yield the events of all runs so far, each at least once; the events of one run are in
         order.
 
         Start at the beginning, at the cursor *after*, at ``now``, or, with a *name*, at the stored
         cursor of that name, which moves as events are consumed. Filters: *workflow*, *namespace*,
-        *run*, *tags* and *kind* (an event kind, a topic such as ``completions``, or several).
-        Raises BadCursor.
+        *run*, *tags* and *kind* (an event kind, a topic such as ``completions``, or several). With
+        *with_result*, the event ``run_completed`` has the result of its run, as it is when the
+        event is read. Raises BadCursor.
         """
         filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
         reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
-        return self._events(reader, name, follow=False, seconds=None)
+        results = checked_flag("with_result", with_result)
+        return self._events(reader, name, follow=False, seconds=None, results=results)
 
     def follow(
         self,
@@ -68,6 +72,7 @@ class Events:
         run: str | None = UNSET,
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
+        with_result: bool = False,
     ) -> Iterator[RunEventView]:
         """Yield the events of all runs, as ``read`` does, and wait for further events, without end
         or until none arrives for *timeout*. Raises BadCursor."""
@@ -76,7 +81,8 @@ class Events:
         )
         seconds = seconds_of(timeout)
         reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
-        return self._events(reader, name, follow=True, seconds=seconds)
+        results = checked_flag("with_result", with_result)
+        return self._events(reader, name, follow=True, seconds=seconds, results=results)
 
     def _events(
         self,
@@ -85,6 +91,7 @@ class Events:
         *,
         follow: bool,
         seconds: float | None,
+        results: bool,
     ) -> Iterator[RunEventView]:
         reader = prepared.get()
         consumed: EventCursor | None = None
@@ -94,9 +101,10 @@ class Events:
                 while True:
                     events, page_end, more = self._calls.call(lambda parts: _page(reader))
                     for event in events:
-                        # Only sealed values are read from the store: this saves a call for others.
-                        if is_sealed(event.data) or is_sealed(event.error):
-                            yield views.of_run(self._opened(reader, event))
+                        # Sealed values and results are read from the store; most events have none.
+                        has_result = results and event.kind == EventKind.RUN_COMPLETED
+                        if has_result or is_sealed(event.data) or is_sealed(event.error):
+                            yield views.of_run(self._opened(reader, event, results))
                         else:
                             yield views.of_run(event)
                         # After the yield, not before: the caller has processed an event only when
@@ -117,8 +125,8 @@ class Events:
                     with suppress(EngineClosed):  # then the last events are yielded again next time
                         self._store_cursor(name, consumed)
 
-    def _opened(self, reader: EventPages, event: RunEvent) -> RunEvent:
-        return self._calls.call(lambda parts: reader.opened(event))
+    def _opened(self, reader: EventPages, event: RunEvent, results: bool) -> RunEvent:
+        return self._calls.call(lambda parts: reader.opened(event, with_result=results))
 
     def _store_cursor(self, name: str | None, place: EventCursor) -> None:
         """Store the cursor of a named subscription; without a name there is none to store."""
@@ -139,6 +147,7 @@ class Events:
         run: str | None = UNSET,
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
+        with_result: bool = False,
     ) -> int:
         """Call ``callback(events, connection)``, a plain function, with the events after the stored
         cursor of *name*, and return the number of events.
@@ -149,6 +158,7 @@ class Events:
         events, without end or until none arrives for *timeout*. The filters are those of ``read``.
         """
         checked_flag("follow", follow)
+        results = checked_flag("with_result", with_result)
         filters = without_unset(
             {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
         )
@@ -159,7 +169,7 @@ class Events:
             while True:
                 done = self._calls.commit(
                     lambda parts: parts.subscriptions.consume(
-                        name, _with_views(callback), after, batch, filters
+                        name, _with_views(callback), after, batch, filters, with_result=results
                     )
                 )
                 total += done.events

@@ -157,11 +157,16 @@ class Run(Generic[T]):
         return Run(self._calls, fork_id)
 
     def release(
-        self, *, step: str | None = None, payload: Any = None, by: str | None = None
+        self,
+        *,
+        step: str | None = None,
+        payload: Any = None,
+        by: str | None = None,
+        delay: Duration | None = None,
     ) -> str:
         """Release a wait of the run, as ``release`` of ``engine.waits`` does, and return the step
         that it belongs to. Raises WaitNotFound, BadOption."""
-        return Waits(self._calls).release(self.id, step=step, payload=payload, by=by)
+        return Waits(self._calls).release(self.id, step=step, payload=payload, by=by, delay=delay)
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"

@@ -18,9 +18,11 @@ from holdfast.core.codec import JsonCodec
 from holdfast.core.conditions.model import (
     AllOf,
     AnyOf,
+    AnySignal,
     Condition,
     Count,
     Leaf,
+    ReleaseOnly,
     SignalEffect,
     SignalNamed,
     SignalToWait,
@@ -275,6 +277,8 @@ def _is_addressed_to(leaf: Leaf, signal: SignalView) -> bool:
     """Return whether a signal goes to the wait or the name of a leaf, whether or not it matches."""
     if isinstance(leaf, SignalToWait):
         return signal.wait_id == leaf.wait
+    if isinstance(leaf, AnySignal):
+        return signal.wait_id is None
     return signal.wait_id is None and signal.name == leaf.name
 
 
@@ -306,7 +310,7 @@ def _is_open(leaf: Leaf, now: int) -> bool:
 
 def _leaves(condition: Condition) -> Iterator[Leaf]:
     """Yield the leaves of a condition, depth first."""
-    if isinstance(condition, SignalNamed | SignalToWait):
+    if isinstance(condition, Leaf):
         yield condition
     else:
         for member in condition.of:
@@ -343,7 +347,7 @@ def reads_payloads(condition: Condition) -> bool:
 
 def show(condition: Condition) -> str:
     """Return a condition as text for people."""
-    if isinstance(condition, SignalNamed | SignalToWait):
+    if isinstance(condition, Leaf):
         return _show_leaf(condition)
     members = ", ".join(show(member) for member in condition.of)
     if isinstance(condition, AllOf):
@@ -357,9 +361,16 @@ def show(condition: Condition) -> str:
 
 
 def _show_leaf(leaf: Leaf) -> str:
-    text = repr(leaf.name) if isinstance(leaf, SignalNamed) else f"the wait {leaf.label!r}"
-    if isinstance(leaf, SignalToWait) and leaf.name is not None:
-        text += f" with a signal {leaf.name!r}"
+    if isinstance(leaf, ReleaseOnly):
+        return "an operator"
+    if isinstance(leaf, SignalNamed):
+        text = repr(leaf.name)
+    elif isinstance(leaf, AnySignal):
+        text = "any signal"
+    else:
+        text = f"the wait {leaf.label!r}"
+        if leaf.name is not None:
+            text += f" with a signal {leaf.name!r}"
     if leaf.payload is not None:
         text += f" with {msgspec.json.encode(leaf.payload).decode()}"
     return text

@@ -35,6 +35,32 @@ class SignalToWait(msgspec.Struct, frozen=True, tag="wait", omit_defaults=True):
     payload: dict[str, Any] | None = None
 
 
+class AnySignal(msgspec.Struct, frozen=True, tag="any_signal", omit_defaults=True):
+    """Wait for a signal to the run, whatever its name; with *payload*, for one that has at least
+    these fields. Signals to issued waits do not count."""
+
+    payload: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> None:
+        """Any name."""
+        return
+
+
+class ReleaseOnly(msgspec.Struct, frozen=True, tag="release"):
+    """Wait for an operator: no signal ends the wait."""
+
+    @property
+    def name(self) -> None:
+        """No name."""
+        return
+
+    @property
+    def payload(self) -> None:
+        """No payload."""
+        return
+
+
 class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
     """Wait until all members are met."""
 
@@ -56,10 +82,10 @@ class Count(msgspec.Struct, frozen=True, tag="count"):
     distinct: str = "signals"
 
 
-Leaf = SignalNamed | SignalToWait
+Leaf = SignalNamed | SignalToWait | AnySignal | ReleaseOnly
 
 
-Condition = SignalNamed | SignalToWait | AllOf | AnyOf | Count
+Condition = SignalNamed | SignalToWait | AnySignal | ReleaseOnly | AllOf | AnyOf | Count
 
 
 class OnTimeout(StrEnum):

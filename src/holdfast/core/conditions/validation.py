@@ -39,7 +39,7 @@ def checked_condition(condition: Condition) -> Condition:
 
 
 def _check(condition: Condition, depth: int) -> None:
-    if isinstance(condition, SignalNamed | SignalToWait):
+    if isinstance(condition, Leaf):
         _check_leaf(condition)
         return
     if depth >= DEEPEST:
@@ -72,9 +72,7 @@ def _check_count(condition: Count) -> None:
         raise BadCondition(
             condition="count", why=f"it needs {n} conditions, but has only {len(condition.of)}"
         )
-    if kind != "waits" and not all(
-        isinstance(member, SignalNamed | SignalToWait) for member in condition.of
-    ):
+    if kind != "waits" and not all(isinstance(member, Leaf) for member in condition.of):
         raise BadCondition(
             condition="count",
             why=f'it counts {kind}, so it takes only names and waits: use distinct="waits"',

@@ -18,9 +18,11 @@ from holdfast.core.conditions.model import (
     ON_TIMEOUT,
     AllOf,
     AnyOf,
+    AnySignal,
     Condition,
     Count,
     OnTimeout,
+    ReleaseOnly,
     SignalNamed,
     SignalToWait,
 )
@@ -45,24 +47,37 @@ ENDS = {
 
 class Suspension(msgspec.Struct, kw_only=True):
     """The wait of a suspended run. ``until`` is its timeout; ``escalated_at`` is when it was
-    escalated to a person."""
+    escalated to a person.
+
+    ``reason`` says why the run is suspended, and ``asked_by`` who asked for it. ``resume_delay`` is
+    the time in microseconds between the signal that meets the condition and the next lease."""
 
     step: str
     condition: Condition
     until: int | None = None
     on_timeout: str = OnTimeout.CONTINUE
     escalated_at: int | None = None
+    reason: str | None = None
+    asked_by: str | None = None
+    resume_delay: int | None = None
 
     def as_data(self) -> bytes:
         """Return the data of the event that records the wait."""
-        return msgspec.json.encode(
-            {
-                "for": conditions.show(self.condition)[:500],
-                "until": self.until,
-                "on_timeout": self.on_timeout,
-                "condition": msgspec.to_builtins(self.condition),
-            }
-        )
+        data = {
+            "for": conditions.show(self.condition)[:500],
+            "until": self.until,
+            "on_timeout": self.on_timeout,
+            "condition": msgspec.to_builtins(self.condition),
+            **self._notes(),
+        }
+        if self.resume_delay is not None:
+            data["resume_delay"] = self.resume_delay
+        return msgspec.json.encode(data)
+
+    def _notes(self) -> dict[str, object]:
+        """Return the reason and who asked, if they are given."""
+        notes = {"reason": self.reason, "asked_by": self.asked_by}
+        return {name: text for name, text in notes.items() if text is not None}
 
     def waits(self, now: int, *, sealed: bool) -> bytes:
         """Return the column ``waits`` of the run. *sealed* says that the store cannot read
@@ -76,6 +91,8 @@ class Suspension(msgspec.Struct, kw_only=True):
             "on_timeout": self.on_timeout,
             "escalated_at": self.escalated_at,
             "sealed": sealed,
+            "suspended": True,
+            **self._notes(),
         }
         condition = self.condition
         if isinstance(condition, condition_model.SignalNamed) and condition.payload is None:
@@ -128,6 +145,9 @@ def last_wait(events: Sequence[Event]) -> tuple[Suspension | None, Event | None]
         escalated_at=escalated_at,
         until=data["until"] if escalated_at is None else None,
         on_timeout=data["on_timeout"],
+        reason=data.get("reason"),
+        asked_by=data.get("asked_by"),
+        resume_delay=data.get("resume_delay"),
     )
     return suspension, None
 
@@ -181,7 +201,7 @@ def _condition_of(source: Any, find: Find) -> Condition:
         return SignalNamed(plain_text(source))
     if isinstance(source, SignalToWait):
         return msgspec.structs.replace(find(source.wait), name=source.name, payload=source.payload)
-    if isinstance(source, SignalNamed):
+    if isinstance(source, SignalNamed | AnySignal | ReleaseOnly):
         return source
     if isinstance(source, AllOf | AnyOf | Count):
         return msgspec.structs.replace(
@@ -201,6 +221,7 @@ def _condition_of(source: Any, find: Find) -> Condition:
 _FIELDS = {
     "all_of": {"all_of"},
     "any_of": {"any_of"},
+    "any_signal": {"any_signal", "payload"},
     "count": {"count", "of", "distinct"},
     "signal": {"signal", "payload"},
     "wait": {"wait", "name", "payload"},
@@ -218,6 +239,10 @@ def _from_plain(data: Mapping[Any, Any], find: Find) -> Condition:
     unknown = set(data) - _FIELDS[kind]
     if unknown:
         raise BadCondition(condition=kind, why=f"it has no field {min(map(safe_repr, unknown))}")
+    if kind == "any_signal":
+        if data["any_signal"] is not True:
+            raise BadCondition(condition=kind, why="its value must be true")
+        return AnySignal(data.get("payload"))
     if kind == "signal":
         return SignalNamed(data["signal"], data.get("payload"))
     if kind == "wait":

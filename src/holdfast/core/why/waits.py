@@ -292,7 +292,7 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
         return Blocker(
             kind="wait", text=f"{cause}, step {step!r}; it is about to go on", since=last_at(facts)
         )
-    text = f"it waits for {', '.join(progress.missing())}, step {step!r}"
+    text = f"it waits for {', '.join(progress.missing())}{_why_suspended(wait)}, step {step!r}"
     arrived = progress.here()
     if arrived:
         text += f"; {', '.join(arrived)} {'has' if len(arrived) == 1 else 'have'} come"
@@ -316,11 +316,23 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
     if escalated is not None:
         blocker.kind = "person"
         blocker.since = int(escalated)
-    if escalated is not None or expired:
+    needs_operator = wait["condition"].get("type") == "release"
+    if needs_operator:
+        blocker.kind = "person"
+        blocker.holder = "an operator"
+    if escalated is not None or expired or needs_operator:
         blocker.remedy = _release(facts, step)
     else:
         blocker.remedy = _remedy(facts, wait, progress)
     return blocker
+
+
+def _why_suspended(wait: Wait) -> str:
+    """Return the reason of a suspension and who asked for it, if its holder gave them."""
+    notes = [str(wait["reason"])] if wait.get("reason") else []
+    if wait.get("asked_by"):
+        notes.append(f"asked by {wait['asked_by']}")
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def _expired(wait: Wait, now: int) -> list[str]:

@@ -14,13 +14,19 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import duration, tokens
 from holdfast.core import history as run_history
-from holdfast.core import tokens
 from holdfast.core.codec import Codec
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import validation as condition_validation
-from holdfast.core.conditions.model import AnyOf, Condition, OnTimeout, SignalToWait
-from holdfast.core.duration import as_datetime
+from holdfast.core.conditions.model import (
+    AnyOf,
+    Condition,
+    OnTimeout,
+    ReleaseOnly,
+    SignalToWait,
+)
+from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.events import (
     BY_RELEASE,
     BY_SIGNALS,
@@ -34,10 +40,10 @@ from holdfast.core.tasks import suspension
 from holdfast.core.tasks.suspension import Suspension
 from holdfast.core.text import is_storable
 from holdfast.core.tokens import wait_token
-from holdfast.core.validation import checked_name
+from holdfast.core.validation import checked_name, checked_text
 from holdfast.core.waits import Signal, WaitRecord
 from holdfast.engine.runtime.ids import new_id
-from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitNotFound
+from holdfast.errors import BadCondition, WaitClosed, WaitNotFound
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.instants import Moment, instant
 from holdfast.service.requests import Request
@@ -138,21 +144,20 @@ class Suspensions:
     # Suspending
 
     def suspension(
-        self, held: LeaseState, members: Sequence[Any], timeout: Moment | None, on_timeout: str
+        self,
+        held: LeaseState,
+        members: Sequence[Any],
+        timeout: Moment | None,
+        on_timeout: str,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        resume_delay: Duration | None = None,
     ) -> Suspension:
-        """Return the checked suspension of a run until one of these signals, waits or conditions.
-        Raises BadOption, BadCondition, BadWait, BadDuration, WaitNotFound, WaitClosed."""
-        if not members:
-            raise BadOption(
-                option="signals", why="name the signals that end the wait, or a condition"
-            )
-        parts = [
-            suspension.condition_of(member, lambda wait_id: self._open_wait(held, wait_id))
-            for member in members
-        ]
-        condition: Condition = parts[0]
-        if len(parts) > 1:
-            condition = condition_validation.checked_condition(AnyOf(tuple(parts)))
+        """Return the checked suspension of a run until one of these signals, waits or conditions;
+        without any, until an operator releases it. Raises BadOption, BadCondition, BadWait,
+        BadDuration, WaitNotFound, WaitClosed."""
+        condition = self._condition(held, members)
         now = self._store.now()
         until = self._until("timeout", timeout, now)
         expired = [
@@ -170,8 +175,25 @@ class Suspensions:
             )
         ends = suspension.checked_end(on_timeout, until, condition)
         return Suspension(
-            step=f"wait {held.proof.generation}", condition=condition, until=until, on_timeout=ends
+            step=f"wait {held.proof.generation}",
+            condition=condition,
+            until=until,
+            on_timeout=ends,
+            reason=checked_text("reason", reason),
+            asked_by=checked_text("by", by),
+            resume_delay=_delay("resume_delay", resume_delay, self._horizon),
         )
+
+    def _condition(self, held: LeaseState, members: Sequence[Any]) -> Condition:
+        if not members:
+            return ReleaseOnly()
+        parts = [
+            suspension.condition_of(member, lambda wait_id: self._open_wait(held, wait_id))
+            for member in members
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return condition_validation.checked_condition(AnyOf(tuple(parts)))
 
     def suspend(self, held: LeaseState, wait: Suspension) -> Request[Any]:
         """Suspend the run. Its next holder receives the outcome of the wait. The answer is
@@ -187,6 +209,8 @@ class Suspensions:
             name=label,
             opened_at=now,
             until=wait.until,
+            reason=wait.reason,
+            asked_by=wait.asked_by,
         )
         return self._park(
             held,
@@ -255,16 +279,18 @@ class Suspensions:
         now = self._store.now()
         if progress.met:
             consumed = [addressed[place] for place in progress.spent()]
+            satisfiers = [addressed[place] for place in progress.satisfiers()]
+            resume_at = None
+            if wait.resume_delay is not None:
+                resume_at = max(signal.at for signal in satisfiers) + wait.resume_delay
             return self._end_wait(
-                held,
-                wait,
-                EventKind.WAIT_SATISFIED,
-                [addressed[place] for place in progress.satisfiers()],
-                consumed,
+                held, wait, EventKind.WAIT_SATISFIED, satisfiers, consumed, resume_at
             )
         release = next((signal for signal in signals if signal.step == wait.step), None)
         if release is not None:
-            return self._end_wait(held, wait, EventKind.WAIT_RELEASED, [release], [release])
+            # The release of an operator who wants the run to resume later lies in the future.
+            released = EventKind.WAIT_RELEASED
+            return self._end_wait(held, wait, released, [release], [release], release.at)
         late = wait.escalated_at is None and (
             (wait.until is not None and wait.until <= now) or progress.is_hopeless(now)
         )
@@ -284,10 +310,12 @@ class Suspensions:
         kind: str,
         signals: Sequence[Signal],
         consumed: Sequence[Signal],
+        resume_at: int | None = None,
         **more: Any,
     ) -> Request[Any]:
         """Return the request that ends a wait: it records the outcome with *signals*, consumes the
-        signals *consumed*, and closes the wait and its issued waits."""
+        signals *consumed*, and closes the wait and its issued waits. If *resume_at* is still to
+        come, the run is delayed until then, and its next holder receives the outcome."""
         by = {
             EventKind.WAIT_SATISFIED: BY_SIGNALS,
             EventKind.WAIT_RELEASED: BY_RELEASE,
@@ -302,15 +330,21 @@ class Suspensions:
             wait.step,
             signals_as_data(self._sealer.opener.signals(held.run.id, signals), **more),
         )
-        return write_as_holder(
-            held,
-            [event],
-            _wait_result(event),
-            effects=[
-                TakeSignals([signal.id for signal in consumed]),
-                *(CloseWait(step, by) for step in steps),
-            ],
-        )
+        effects = [
+            TakeSignals([signal.id for signal in consumed]),
+            *(CloseWait(step, by) for step in steps),
+        ]
+        if resume_at is not None and resume_at > self._store.now():
+            return write_as_holder(
+                held,
+                [event],
+                Deferred(Status.PENDING, as_datetime(resume_at)),
+                status=Status.PENDING,
+                release=True,
+                wake_at=resume_at,
+                effects=effects,
+            )
+        return write_as_holder(held, [event], _wait_result(event), effects=effects)
 
     def _addressed(self, held: LeaseState) -> list[Signal]:
         """Return the signals of a run, without releases, which are addressed to a step."""
@@ -323,6 +357,16 @@ class Suspensions:
             return self._codec.decode(self._sealer.opener.signal_payload(held.run.id, signal))
 
         return read
+
+
+def _delay(option: str, value: Duration | None, horizon: int) -> int | None:
+    """Return a delay in microseconds. Raises BadWait if it is longer than *horizon*."""
+    if value is None:
+        return None
+    delay = duration.parse(value)
+    if delay == 0:
+        return None
+    return suspension.checked_instant(option, delay, 0, horizon)
 
 
 class _ReceivedSignal(msgspec.Struct):

@@ -45,6 +45,8 @@ class StoredSignal(msgspec.Struct):
     wait_id: str | None = None
     step: str | None = None
     payloads: Sequence[Payload] = ()
+    at: int | None = None
+    """The time of a release that takes effect later; None is now."""
 
 
 def wait_by_id(tx: Transaction, wait_id: str) -> Row | None:
@@ -94,7 +96,7 @@ def insert_signal(
         name=signal.name,
         payload=signal.payload,
         key=signal.key,
-        at=tx.now,
+        at=tx.now if signal.at is None else signal.at,
         wait_id=signal.wait_id,
         source=signal.source,
         step=signal.step,

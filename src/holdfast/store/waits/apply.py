@@ -9,6 +9,7 @@ from holdfast.core.conditions.model import SignalEffect
 from holdfast.core.events import Event, EventKind
 from holdfast.core.tokens import WAIT_TOKEN
 from holdfast.errors import (
+    BadOption,
     RunFinished,
     TokenRefused,
     WaitClosed,
@@ -75,6 +76,10 @@ def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
         or waits_of_step[0]["closed_at"] is not None
     ):
         raise WaitNotFound(run=op.run_id, step=op.step)
+    waits = [wait for wait in conditional_waits(state) if wait["step"] == op.step]
+    if op.delay and not any(wait.get("suspended") for wait in waits):
+        why = "only a task that its holder has suspended, or a delayed run, can resume later"
+        raise BadOption(option="delay", why=why)
     signal = StoredSignal(
         # The limit on untaken signals does not apply to operators.
         "release",
@@ -83,16 +88,17 @@ def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
         source=op.by,
         step=op.step,
         payloads=op.payloads,
+        at=tx.now + op.delay,
     )
-    for wait in conditional_waits(state):
-        if wait["step"] == op.step:
-            close_issued_waits(tx, op.run_id, wait, "a person")
+    for wait in waits:
+        close_issued_waits(tx, op.run_id, wait, "a person")
     return insert_signal(tx, state, signal, SignalEffect.SATISFIED, wakes=True)
 
 
 def _begin_now(tx: Transaction, op: ReleaseWait, state: Row) -> WaitDelivery:
-    """Make a delayed run claimable now. Raises WaitNotFound if it is not delayed."""
-    if tx.change("begin_now", run_id=op.run_id, now=tx.now) != 1:
+    """Make a delayed run claimable now, or after the delay of *op*. Raises WaitNotFound if it is
+    not delayed."""
+    if tx.change("begin_at", run_id=op.run_id, now=tx.now, at=tx.now + op.delay) != 1:
         raise WaitNotFound(
             run=op.run_id, why="the run is not delayed, or its start time has passed"
         )

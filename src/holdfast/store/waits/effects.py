@@ -9,7 +9,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.effects import Commit, applies
 from holdfast.store.waits.operations import CloseWait, EscalateWait, OpenWait, ReopenWait
 
-_COLUMNS = ("run_id", "step", "id", "name", "kid", "opened_at", "until")
+_COLUMNS = ("run_id", "step", "id", "name", "kid", "opened_at", "until", "reason", "asked_by")
 
 
 @applies(OpenWait)

@@ -61,6 +61,7 @@ class ReleaseWait(Operation, kw_only=True):
         RunNotFound   there is no run of this id
         RunFinished   the run has ended
         WaitNotFound  the run has no open wait at this step, or its start is not delayed
+        BadOption     *delay* is given, and the run is not a suspended task
     """
 
     run_id: str
@@ -68,6 +69,9 @@ class ReleaseWait(Operation, kw_only=True):
     payload: bytes
     by: str | None = None
     payloads: Sequence[Payload] = ()
+    delay: int = 0
+    """Microseconds after which the run resumes. Only a suspended task, or a run that is delayed
+    already, resumes later."""
 
 
 class OpenWait(Effect):

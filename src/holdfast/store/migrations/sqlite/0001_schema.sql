@@ -231,10 +231,13 @@ CREATE TABLE holdfast.wait (
     escalated_at INTEGER,  -- since when it needs an operator
     closed_at INTEGER,
     closed_by TEXT,
+    reason TEXT,  -- of a suspension
+    asked_by TEXT,  -- who asked for a suspension
     PRIMARY KEY (run_id, step)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX holdfast.wait_id ON holdfast.wait (id) WHERE id IS NOT NULL;
-CREATE INDEX holdfast.wait_open ON holdfast.wait (opened_at, run_id) WHERE closed_at IS NULL;
+CREATE INDEX holdfast.wait_open ON holdfast.wait (COALESCE(until, 4611686018427387904), opened_at, run_id, step)
+    WHERE closed_at IS NULL;
 CREATE INDEX holdfast.wait_escalated ON holdfast.wait (escalated_at)
     WHERE escalated_at IS NOT NULL AND closed_at IS NULL;
 
