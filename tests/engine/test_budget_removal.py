@@ -160,3 +160,20 @@ def test_weights_of_other_shares_are_kept(database):
         assert engine.lanes.get("mail").weights == {"gold": 5, "tin": 0.5}
         engine.lanes.set("mail", weights=None)
         assert engine.lanes.get("mail").weights == {}
+
+
+def test_a_holder_spends_after_its_budget_was_removed(database):
+    with Engine(database, work=False) as engine:
+        engine.budgets.set("team", {"calls": 10}, soft={"calls": 1})
+        run = engine.start("removal task", budget=["team", {"tokens": 100}])
+        with engine.tasks.worker("w", workflows=["removal task"]) as leases:
+            (lease,) = leases.claim()
+            assert [breach.dimension for breach in lease.spend({"calls": 2}).soft_breaches] == [
+                "calls"
+            ]
+            engine.budgets.remove("team", force=True)
+
+            assert lease.spend({"calls": 20, "tokens": 5}).soft_breaches == []
+            lease.complete()
+        assert engine.budgets.usage(run.id).total == {"calls": 22, "tokens": 5}
+        assert engine.database.check() == []

@@ -41,7 +41,7 @@ class TaskSpending:
         budgets of the run counts one of the dimensions."""
         checked = budget_rules.amounts_from(amounts)
         lines = self._store.budgets.lines(held.run.budgets)
-        budget_rules.check_dimensions(checked, [line.dimension for line in lines])
+        budget_rules.check_counted(checked, lines, held.run.budgets)
         return checked
 
     def spend(
