@@ -162,6 +162,7 @@ HOT = {
     "ended_children": "run_child",
     "children": "run_child",
     "children_of_step": "run_child",
+    "map_progress": "run_child",
     "descendants": "run_root",
     "has_late_descendant": "run_root",
     "run_by_key": "run_key",

@@ -171,7 +171,9 @@ class OpenDatabase:
         return None if run is None else self._view(run)
 
     def _view(self, run: RunRecord, *, large: bool = False) -> RunView:
-        return run_views.listed(self._parts, [run], large=large)[0]
+        view = run_views.listed(self._parts, [run], large=large)[0]
+        run_views.add_map_progress(self._parts, view)
+        return view
 
     def _worker(self, session_id: str | None) -> str | None:
         """Return the name of the worker with this session."""
@@ -192,7 +194,7 @@ class OpenDatabase:
             attempts=run_views.attempts(self._parts, run_id),
             progress=self.progress(run_id),
             children=[runs.child_of(child) for child in self._store.runs.children(run_id)],
-            steps=steps.of(history),
+            steps=steps.of(history, ended=self._store.runs.map_progress(run_id)),
             history=history,
         )
 

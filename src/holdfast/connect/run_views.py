@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from holdfast.connect.components import Components
 from holdfast.core.runs import RunRecord
 from holdfast.core.tasks.attempts import attempts_of
+from holdfast.core.waits import WaitKind
 from holdfast.views import events, runs
 from holdfast.views import steps as step_views
 from holdfast.views import why as why_views
@@ -23,7 +24,20 @@ from holdfast.views.why import WhyView
 
 def record(parts: Components, run_id: str) -> RunView:
     """Return a run with the values that are kept apart. Raises RunNotFound."""
-    return listed(parts, [parts.client.get(run_id)], large=True)[0]
+    run = listed(parts, [parts.client.get(run_id)], large=True)[0]
+    add_map_progress(parts, run)
+    return run
+
+
+def add_map_progress(parts: Components, run: RunView) -> None:
+    """Set in the waits of a run how many children of each ``map`` have ended: its own row shows the
+    numbers as of the time when it parked."""
+    waits = [wait for wait in run.waits if wait.get("kind") == WaitKind.CHILDREN]
+    ended = parts.store.runs.map_progress(run.id) if waits else {}
+    for wait in waits:
+        if isinstance(wait.get("of"), int):
+            wait["done"] = min(ended.get(str(wait.get("step")), 0), wait["of"])
+            wait["open"] = wait["of"] - wait["done"]
 
 
 def listed(
@@ -63,7 +77,8 @@ def steps(parts: Components, run_id: str) -> list[StepView]:
     run = parts.client.get(run_id)
     recorded = parts.client.history(run_id)
     names = {step.id: step.name for step in parts.client.steps(run, recorded)}
-    return step_views.of(events.history_of(recorded, decoder(parts.codec)), names)
+    ended = parts.store.runs.map_progress(run_id)
+    return step_views.of(events.history_of(recorded, decoder(parts.codec)), names, ended)
 
 
 def attempts(parts: Components, run_id: str) -> list[AttemptView]:

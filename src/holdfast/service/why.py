@@ -314,6 +314,7 @@ def _open_children(
     elif wait.get("kind") == WaitKind.CHILDREN:
         page = store.runs.find(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
         children = [child for child in page if child.parent_step == wait.get("step")]
+        wait["done"] = store.runs.map_progress(run.id).get(str(wait.get("step")), 0)
         wait["open"] = len(children) if len(page) < PAGE else f"{len(children)} or more"
         children = children[:MOST]
     elif wait.get("kind") == WaitKind.CHILDREN_END:

@@ -176,6 +176,12 @@ def line_of(event: EventView) -> str:
     return TEXTS.get(event.kind, _no_details)(event)
 
 
+def _open_map(wait: dict[str, Any]) -> str:
+    if "done" not in wait:
+        return f"waits for {wait.get('of')} children"
+    return f"{wait['done']} of {wait.get('of')} children have ended"
+
+
 def _open_wait(wait: dict[str, Any]) -> str:
     until = f" until {seconds(wait['until'])}" if wait.get("until") else ""
     return {
@@ -185,7 +191,7 @@ def _open_wait(wait: dict[str, Any]) -> str:
         "wait": f"{'needs an operator' if wait.get('escalated_at') else 'waits'}{until}",
         "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
         "child": f"waits for {wait.get('run')}",
-        "children": f"waits for {wait.get('of')} children",
+        "children": _open_map(wait),
         "children_end": "waits for its children to end",
     }.get(str(wait.get("kind")), f"waits{until}")
 

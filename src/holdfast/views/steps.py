@@ -27,6 +27,13 @@ class StepState(StrEnum):
 _ATTEMPTS = (EventKind.STEP_RETRIED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
 
 
+class MapProgress(msgspec.Struct, frozen=True):
+    """How many children of a ``map`` have ended, and how many there will be."""
+
+    done: int
+    total: int
+
+
 class StepView(msgspec.Struct, kw_only=True):
     """One step of a run: a call of a step function, a timer, a wait, a gate, a child.
 
@@ -44,19 +51,26 @@ class StepView(msgspec.Struct, kw_only=True):
     error: ErrorInfo | None
     args: Any = None
     """The arguments of a step that keeps them (``keep_args``): ``args`` and ``kwargs``."""
+    progress: MapProgress | None = None
+    """The progress of a ``map`` that has not ended."""
 
 
-def of(history: Sequence[EventView], names: Mapping[str, str] | None = None) -> list[StepView]:
+def of(
+    history: Sequence[EventView],
+    names: Mapping[str, str] | None = None,
+    ended: Mapping[str, int] | None = None,
+) -> list[StepView]:
     """Return the steps of a history, in the order in which they began. Events that a replay has
     cancelled do not count. *names* are names for people, by the id of the step; a step without one
-    is named by the last part of its id."""
+    is named by the last part of its id. *ended* are the ended children of each ``map``."""
     names = names or {}
+    ended = ended or {}
     by_step: dict[str, list[EventView]] = {}
     for event in history:
         if event.step is not None and not event.void:
             by_step.setdefault(event.step, []).append(event)
     return [
-        _step(step, names.get(step) or step.rsplit("/", 1)[-1], events)
+        _step(step, names.get(step) or step.rsplit("/", 1)[-1], events, ended.get(step, 0))
         for step, events in by_step.items()
     ]
 
@@ -81,7 +95,16 @@ def args_of(events: Sequence[EventView]) -> Any:
     return calls[-1] if calls else None
 
 
-def _step(step: str, name: str, events: Sequence[EventView]) -> StepView:
+def _map_progress(last: EventView, ended: int) -> MapProgress | None:
+    if last.kind != EventKind.MAP_STARTED or not isinstance(last.data, dict):
+        return None
+    total = last.data.get("count")
+    if not isinstance(total, int):
+        return None
+    return MapProgress(min(ended, total), total)
+
+
+def _step(step: str, name: str, events: Sequence[EventView], ended: int) -> StepView:
     status = state_of(events)
     first = events[0]
     last = events[-1]
@@ -97,4 +120,5 @@ def _step(step: str, name: str, events: Sequence[EventView]) -> StepView:
         result=last.data if status is StepState.COMPLETED else None,
         error=last.error if has_ended else None,
         args=args_of(events),
+        progress=_map_progress(last, ended),
     )

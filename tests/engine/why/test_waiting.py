@@ -162,8 +162,8 @@ def test_children_of_a_map_are_counted(bench):
     explanation = bench.why()
 
     assert (
-        "it waits for the 5 children of step 'map pack'; 2 are open, such as r3, which is pending"
-        in explanation.reason
+        "it waits for the 5 children of step 'map pack', of which 0 have ended; 2 are open, such as"
+        " r3, which is pending" in explanation.reason
     )
     assert explanation.remedy == "holdfast lanes set slow --unpause"
 

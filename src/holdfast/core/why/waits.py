@@ -186,8 +186,8 @@ def _children(facts: RunFacts, wait: Wait) -> Blocker:
     first = open_children[0]
     open_count = wait.get("open", len(open_children))
     text = (
-        f"it waits for the {total} children of step {wait['step']!r}; {open_count} are open, such"
-        f" as {first.run}"
+        f"it waits for the {total} children of step {wait['step']!r}, of which"
+        f" {wait.get('done', 0)} have ended; {open_count} are open, such as {first.run}"
     )
     return _child_blocker(first, f"{text}, which is {first.status}", facts, kind="children")
 

@@ -119,6 +119,18 @@ SELECT id
 INSERT INTO holdfast.fanout AS fanout (run_id, step, remaining, eager) VALUES (:run_id, :step, :remaining, :eager)
     ON CONFLICT (run_id, step) DO UPDATE SET remaining = fanout.remaining + excluded.remaining;
 
+-- name: map_progress
+-- The children of a map are started in the order of their indexes, so the last index counts them: the index run_child
+-- finds it without reading the others.
+SELECT fanout.step,
+       fanout.remaining,
+       (SELECT MAX(child.parent_index)
+          FROM holdfast.run AS child
+         WHERE child.parent_id = fanout.run_id AND child.parent_step = fanout.step) AS last_index
+  FROM holdfast.fanout AS fanout
+ WHERE fanout.run_id = :run_id
+ ORDER BY fanout.step;
+
 -- name: count_down
 UPDATE holdfast.fanout SET remaining = remaining - 1 WHERE run_id = :run_id AND step = :step
 RETURNING remaining, eager;

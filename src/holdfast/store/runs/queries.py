@@ -186,6 +186,16 @@ class RunQueries:
             _child, "ended_children", run_id=run_id, steps=self._reader.as_list(steps)
         )
 
+    def map_progress(self, run_id: str) -> dict[str, int]:
+        """Return, by step, how many children of each ``map`` of a run have ended."""
+        rows, _ = self._reader.sound_rows("map_progress", run_id=run_id)
+        return {
+            str(row["step"]): max(row["last_index"] + 1 - row["remaining"], 0)
+            for row in rows
+            # damaged rows are left out here, and reported by `holdfast db check`
+            if isinstance(row["last_index"], int) and isinstance(row["remaining"], int)
+        }
+
     def open_children(self, run_id: str, limit: int) -> list[str]:
         """Return the ids of the children that have not ended, and have to end before their parent
         does."""
