@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check quick quick-types quick-tests generate test ci-tools fix demo bench measure torture clean
+.PHONY: help setup check quick quick-types quick-tests generate test ci-tools fix demo bench measure torture dist clean
 MINUTES ?= 1
 
 # Two idle cores run these in about a minute: every rule of the core, and each part of an execution.
@@ -73,6 +73,10 @@ measure: $(DEV) ## print the sizes, shapes and words of the code base
 torture: $(DEV) ## break things for MINUTES: DB=postgres, DATABASES=4 side by side; a SEED repeats the faults
 	$(BIN)/python -m torture.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(DB),--db $(DB)) \
 	    $(if $(DATABASES),--databases $(DATABASES))
+
+dist: $(DEV) ## build the source distribution and the wheel into dist/
+	$(PIP) install --quiet build
+	$(BIN)/python -m build --outdir dist .
 
 clean: ## remove whatever make and the tools have made
 	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -32,7 +32,7 @@ NAMESPACES = {
         " deliver get list prune why"
     ),
     "workers": "list unserved",
-    "database": "check check_payloads export",
+    "database": "check check_payloads backup export",
 }
 ENGINE = "work close start start_many run runs signal cancel why replay resume fork"
 RUN = "status result signal cancel resume replay fork why history wait_until release record"

@@ -23,7 +23,7 @@ NAMES = [name for names in EXPORTS.values() for name in names.split()]
 
 NAMESPACES = {
     "budgets": "record reserve spend",
-    "codecs": "Compressed Encrypted",
+    "codecs": "Compressed Encrypted generate_key",
     "deterministic": "now random uuid",
     "gates": "Answer",
     "graphs": "Graph extend",

@@ -48,7 +48,7 @@ the engine.
 _NAMESPACES = {
     "agents": "",
     "budgets": "record reserve spend spent",
-    "codecs": "Compressed Encrypted",
+    "codecs": "Compressed Encrypted generate_key",
     "deterministic": "random uuid",
     "errors": "",
     "fencing": "",

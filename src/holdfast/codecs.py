@@ -2,3 +2,4 @@
 
 from holdfast.payloads.codecs import Compressed as Compressed
 from holdfast.payloads.codecs import Encrypted as Encrypted
+from holdfast.payloads.codecs import generate_key as generate_key

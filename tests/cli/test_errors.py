@@ -30,6 +30,7 @@ LOOKING = [
     ["db", "retention"],
     ["schedules"],
     ["db", "keys"],
+    ["db", "backup", "copy.db"],
     ["tasks", "claim", "--lane", "x"],
     ["db", "check"],
     ["db", "info"],
@@ -346,6 +347,9 @@ def test_errors_as_json_have_the_same_exit_codes(call, words, code, error):
 
 
 DELETING = [
+    ["budgets", "remove", "team"],
+    ["lanes", "remove", "mail"],
+    ["db", "backup", "shop.py"],
     ["db", "prune", "--older-than", "0s"],
     ["db", "retention", "remove", "old"],
     ["db", "retention", "apply"],

@@ -63,7 +63,9 @@ def test_the_next_page_is_a_command_that_can_be_typed(call):
     while words:
         lines = call.text(*words).splitlines()
         seen += [line.split()[0] for line in lines if line.startswith("01")]
-        more = [line.removeprefix("more: ") for line in lines if line.startswith("more: ")]
+        more = [
+            line.removeprefix("next page: ") for line in lines if line.startswith("next page: ")
+        ]
         words = shlex.split(more[0])[1:] if more else []
 
     assert seen == ids[::-1]

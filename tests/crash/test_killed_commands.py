@@ -1,8 +1,9 @@
-"""``db rekey`` and ``db copy``, killed at random instants: nothing is lost, and the same command
-comes to its end."""
+"""``db rekey``, ``db copy`` and ``db backup``, killed at random instants: nothing is lost, and the
+same command comes to its end."""
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from holdfast import Engine, start, step, wait_signal, workflow
 from holdfast.codecs import Encrypted
+from holdfast.connect.moved_database import unseal_database
 from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreHalfCopied, StoreSealed
 
@@ -48,6 +50,18 @@ def told(store, op):
 moving._do = told
 with closing(open_store(sys.argv[1], sealed=True)) as source:
     moving.copy_store(source, lambda: open_store(sys.argv[2], half_copied=True))
+"""
+
+
+BACKUP = """
+import sys
+from holdfast import Engine
+from holdfast.codecs import Encrypted
+from holdfast.store.sqlite import backup
+backup.PAGES = 2
+engine = Engine(sys.argv[1], codec=Encrypted({"k1": b"1" * 32}, "k1"), work=False)
+engine.database.backup(sys.argv[2], progress=lambda done, total: print(done, flush=True))
+engine.close()
 """
 
 
@@ -179,3 +193,25 @@ def test_copy_is_killed_at_random_instants(databases):
         end(COPY, [source, target])
     assert (usable(source), usable(target)) == (False, True)
     is_whole(target, results, waiting)
+
+
+def test_backup_is_killed_at_random_instants(tmp_path):
+    source, copy = str(tmp_path / "source.db"), str(tmp_path / "copy.db")
+    results, waiting = fill(source)
+
+    for _ in killed_at_random(BACKUP, [source, copy], random.Random(SEED), 60):
+        if os.path.exists(copy):  # complete, or not there
+            assert not usable(copy)
+            os.unlink(copy)
+
+    end(BACKUP, [source, copy])
+    assert sorted(os.listdir(tmp_path)) == sorted({"copy.db", *files_of(source)})
+    unseal_database(copy)
+    is_whole(copy, results, waiting)
+    is_whole(source, results, waiting)
+
+
+def files_of(database):
+    """The names of the files of a database."""
+    folder, name = os.path.split(database)
+    return [each for each in os.listdir(folder) if each.startswith(name)]

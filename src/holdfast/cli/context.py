@@ -38,8 +38,11 @@ class CommandContext:
 
     @property
     def url(self) -> str:
-        """The database: ``--db``, else HOLDFAST_DB, else ``holdfast.db`` in the current folder."""
-        return self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
+        """The database: ``--db``, else HOLDFAST_DB, else ``holdfast.db`` in the current folder.
+        Raises BadUrl."""
+        url = self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
+        file_of(url)  # raises BadUrl for a database that would be gone with this command
+        return url
 
     def codec(self) -> Codec | None:
         """Return the codec of ``--codec`` or of the environment; None for plain JSON."""
@@ -124,12 +127,16 @@ def deleting(command: F) -> F:
     return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
-def pages(things: str, metavar: str = "NAME", default: int = 50) -> Callable[[F], F]:
-    """Add --after and --limit to a command that lists *things* in pages."""
+def pages(
+    things: str, metavar: str = "NAME", default: int = 50, example: str = "mail"
+) -> Callable[[F], F]:
+    """Add --after and --limit to a command that lists *things* in pages; *example* is a cursor."""
 
     def add(command: F) -> F:
         after = click.option(
-            "--after", metavar=metavar, help=f"The next page: only {things} after this one."
+            "--after",
+            metavar=metavar,
+            help=f"The next page: only {things} after this one. E.g. --after {example}",
         )
         limit = click.option(
             "--limit",

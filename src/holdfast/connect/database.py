@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.backup import BackupReport, back_up
 from holdfast.connect.components import Components
 from holdfast.connect.open_store import open_store
 from holdfast.payloads.verify import PayloadReport, check_payloads
@@ -40,6 +41,28 @@ class AsyncEngineDatabase:
             return check_payloads(parts.store, parts.sealer, report)
 
         return await self._calls.call(check)
+
+    async def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        progress: CheckProgress | None = None,
+    ) -> BackupReport:
+        """Copy the SQLite file, as it stands at one instant, to the new file *path*, while workers
+        go on, and return a report. An existing file is replaced only with *overwrite*. *progress*
+        is called in the thread that copies, with the number of pages copied, and of all pages.
+
+        The copy is checked, and sealed until `holdfast db unseal`, because its runs continue in
+        this database. Raises NamespaceBound, BadOption, StoreUnavailable."""
+
+        def copy(parts: Components) -> BackupReport:
+            parts.client.require_unbound("database.backup")
+            return back_up(
+                parts.store, path, codec=parts.codec.name, overwrite=overwrite, progress=progress
+            )
+
+        return await self._calls.call(copy)
 
     async def export(
         self,

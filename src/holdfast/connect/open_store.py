@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any
 
+from holdfast.connect.memory_databases import take_memory_database
+from holdfast.connect.sqlite_urls import SqliteName, read_sqlite_name
 from holdfast.core.redaction import redacted
 from holdfast.core.text import is_storable
 from holdfast.errors import BadOption, BadUrl, StoreHalfCopied
@@ -28,7 +30,8 @@ POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 def open_store(
     url: str | os.PathLike[str], *, half_copied: bool = False, sealed: bool = False, **options: Any
 ) -> Store:
-    """Open the store that *url* names: a path, sqlite:///path, or postgresql://...
+    """Open the store that *url* names: a path, sqlite:///path, a file: URI, :memory:, or
+    postgresql://...
 
     Raises BadUrl; StoreHalfCopied if a copy into the store was interrupted, unless *half_copied*
     allows that, to repeat the copy; StoreSealed if the store was moved, unless *sealed* allows
@@ -57,11 +60,9 @@ def _open(
         raise BadUrl(url=text)
     if not is_storable(text):
         raise BadUrl(why="the text contains a NUL character or an incomplete character")
-    path = file_of(text)
-    if path is not None:
-        from holdfast.store.sqlite import SqliteDatabase
-
-        return Store(SqliteDatabase(path, clock=clock, codec=codec, **options))
+    name = _sqlite_name(text)
+    if name is not None:
+        return _open_file(name, clock=clock, codec=codec, **options)
     if _scheme(text) not in POSTGRES:
         raise BadUrl(url=redacted(text))
     try:
@@ -74,6 +75,21 @@ def _open(
             option="driver", why="drivers are for files: PostgreSQL is reached through psycopg"
         )
     return Store(PostgresDatabase(text, clock=clock, codec=codec, **options))
+
+
+def _open_file(name: SqliteName, **options: Any) -> Store:
+    from holdfast.store.sqlite import SqliteDatabase
+
+    if not name.in_memory:
+        if name.create is not None:
+            options["create"] = name.create and options.get("create", True)
+        return Store(SqliteDatabase(name.path, **options))
+    path, leave = take_memory_database(name.path)
+    try:
+        return Store(SqliteDatabase(path, on_close=leave, **options))
+    except BaseException:
+        leave()
+        raise
 
 
 def missing_rights(url: str | os.PathLike[str]) -> list[str]:
@@ -91,16 +107,29 @@ def missing_rights(url: str | os.PathLike[str]) -> list[str]:
 
 def file_of(url: str | os.PathLike[str]) -> str | None:
     """Return the path of the file that *url* names; None if it names a server. Raises BadUrl if the
-    text looks like a server address without a scheme."""
-    text = os.fspath(url)
-    if _scheme(text) not in ("", "sqlite"):
+    text looks like a server address without a scheme, or names a database in memory."""
+    name = _sqlite_name(os.fspath(url))
+    if name is None:
         return None
-    if not os.path.exists(text) and _SERVER.match(text):
-        raise BadUrl(
-            url=redacted(text),
-            why="this looks like the address of a server: write postgresql://user:password@host/name",
-        )
-    return _sqlite_path(text)
+    if name.in_memory:
+        raise BadUrl(url=os.fspath(url), why="this database would be gone at once: name a file")
+    return name.path
+
+
+def _sqlite_name(text: str) -> SqliteName | None:
+    """Return the SQLite database that *text* names; None if it names a server. Raises BadUrl."""
+    if not text.startswith("file:"):
+        if _scheme(text) not in ("", "sqlite"):
+            return None
+        if not os.path.exists(text) and _SERVER.match(text):
+            raise BadUrl(
+                url=redacted(text),
+                why=(
+                    "this looks like the address of a server: write"
+                    " postgresql://user:password@host/name"
+                ),
+            )
+    return read_sqlite_name(text)
 
 
 def is_database_file(path: str | os.PathLike[str]) -> bool:
@@ -114,15 +143,3 @@ def is_database_file(path: str | os.PathLike[str]) -> bool:
 
 def _scheme(text: str) -> str:
     return text.split("://", 1)[0].lower() if "://" in text else ""
-
-
-def _sqlite_path(text: str) -> str:
-    path = text
-    if "://" in text:
-        from urllib.parse import unquote
-
-        rest = text.split("://", 1)[1]
-        path = unquote(rest[1:] if rest.startswith("/") else rest)
-    if not path or path == ":memory:":
-        raise BadUrl(url=redacted(text), why="a durable engine needs a file")
-    return os.path.expanduser(path)

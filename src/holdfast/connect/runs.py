@@ -8,9 +8,11 @@ from typing import Any
 from holdfast.connect import operation_procedures, run_procedures, run_views
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
+from holdfast.connect.error_groups import group_by_error
 from holdfast.core.validation import checked_flag
 from holdfast.service import bulk_verbs
 from holdfast.service.bulk_verbs import BulkCall
+from holdfast.views.error_groups import ErrorGroupView
 from holdfast.views.operations import OperationReportView
 from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
@@ -61,6 +63,16 @@ class AsyncRunQuery:
         """Return the number of runs that match, without reading them. Raises BadOption."""
         return await self._calls.call(
             lambda parts: run_procedures.count(parts, self._filters, self._ids)
+        )
+
+    async def group(
+        self, by: str = "error", *, after: str | None = None, limit: int = 10_000
+    ) -> Page[ErrorGroupView]:
+        """Return the runs grouped by root cause, workflow and step, the largest group first. Up to
+        *limit* runs are read; the ``next`` of the page is the cursor to read the others after.
+        Runs without an error are left out. Raises BadOption."""
+        return await self._calls.call(
+            lambda parts: group_by_error(parts, self._filters, self._ids, by, after, limit)
         )
 
     # Bulk verbs

@@ -131,6 +131,11 @@ def keys_from(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def generate_key() -> str:
+    """Return a new random key, in base64."""
+    return base64.b64encode(os.urandom(KEY_BYTES)).decode()
+
+
 class Cipher:
     """AES-256-GCM encryption with keys that are selected by id.
 

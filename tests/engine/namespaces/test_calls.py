@@ -139,6 +139,7 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
         (FORBIDDEN, lambda e, t, p: e.events.read(namespace="hush-theirs")),
         ((SubscriptionExists,), lambda e, t, p: e.events.read(name="hush-reader")),
     ],
+    "database.backup": [(FORBIDDEN, lambda e, t, p: e.database.backup(p / "all.db"))],
     "database.export": [(NO_RUN, lambda e, t, p: e.database.export(t.done, p / "run.db"))],
     "schedules.get": [(NO_SCHEDULE, lambda e, t, p: e.schedules.get("hush-schedule"))],
     "fork": [(NO_RUN, lambda e, t, p: e.fork(t.done))],

@@ -144,6 +144,16 @@ def calls_of(engine: Engine) -> list[Call]:
         Call("keys.rekey", told(engine.keys.rekey), {"progress": None}),
         Call("database.check_payloads", told(engine.database.check_payloads), {"progress": None}),
         Call(
+            "database.backup",
+            told(engine.database.backup, "/nowhere/at/all.db"),
+            {"overwrite": False, "progress": None},
+        ),
+        Call(
+            "runs group",
+            engine.runs(status="failed").group,
+            {"by": "error", "after": None, "limit": 5},
+        ),
+        Call(
             "database.export",
             told(engine.database.export, "nothing", "nowhere.db"),
             {"progress": None},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.commands.backup import backup
 from holdfast.cli.commands.copy import copy
 from holdfast.cli.commands.export import export
 from holdfast.cli.commands.keys import keys
@@ -25,14 +26,14 @@ OF_RUNS = ("export", "prune")
 
 
 @click.group(
-    short_help="Check, copy, prune and export the database; rules and keys.",
+    short_help="Check, back up, copy, prune and export the database; rules and keys.",
     epilog="Example: holdfast db check",
     invoke_without_command=True,
 )
 @click.pass_context
 def db(ctx: click.Context) -> None:
-    """Maintain the database: check, describe, copy and encrypt it, export and delete runs, and
-    manage the keys of tokens."""
+    """Maintain the database: check, describe, back up, copy and encrypt it, export and delete runs,
+    and manage the keys of tokens."""
     need_command(ctx)
     if ctx.invoked_subcommand not in OF_RUNS:
         command_context().concerns_all("db")
@@ -88,5 +89,5 @@ def info() -> None:
         )
 
 
-for command in (copy, unseal, rekey, export, prune, retention, keys):
+for command in (backup, copy, unseal, rekey, export, prune, retention, keys):
     db.add_command(command)

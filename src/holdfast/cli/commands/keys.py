@@ -1,12 +1,18 @@
-"""``holdfast db keys``: list and rotate the keys that sign tokens. Secrets are never shown."""
+"""``holdfast db keys``: list and rotate the keys that sign tokens, whose secrets are never shown;
+print a new key that encrypts values."""
 
 from __future__ import annotations
+
+import os
+import re
 
 import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.params import DURATION
+from holdfast.core.envelope import KEY_ID
+from holdfast.payloads.codecs import generate_key
 from holdfast.service.keys import DEFAULT_GRACE
 from holdfast.views.text import seconds
 
@@ -25,7 +31,8 @@ Examples:
 @printing
 @click.pass_context
 def keys(ctx: click.Context) -> None:
-    """List the keys that sign tokens, without their secrets; `db keys rotate` creates a new one."""
+    """List the keys that sign tokens, without their secrets; `db keys rotate` creates a new one.
+    `db keys generate` prints a new key of another kind, which encrypts values."""
     command_context().concerns_all("keys")
     if ctx.invoked_subcommand is not None:
         return
@@ -44,6 +51,36 @@ def keys(ctx: click.Context) -> None:
         for key in signing_keys
     ]
     print_table(("KEY", "STATE", "CREATED", "VALID UNTIL"), rows)
+
+
+GENERATE = """\b
+Examples:
+  export HOLDFAST_KEYS=$(holdfast db keys generate --id k1)
+  export HOLDFAST_KEYS=$(holdfast db keys generate --id k2),$HOLDFAST_KEYS && holdfast db rekey"""
+
+
+@keys.command(short_help="Print a new encryption key.", epilog=GENERATE)
+@click.option(
+    "--id",
+    "key_id",
+    metavar="ID",
+    help="The id of the key; default: a random one. E.g. --id k2",
+)
+@printing
+def generate(key_id: str | None) -> None:
+    """Print a new key that encrypts values, as the environment variable HOLDFAST_KEYS takes it:
+    ID=KEY. It is not stored anywhere: keep it, because values that it encrypts cannot be read
+    without it."""
+    key_id = key_id or f"k{os.urandom(4).hex()}"
+    if not re.fullmatch(KEY_ID, key_id):
+        raise click.UsageError(
+            f"{key_id!r} is not a key id: use letters, digits, '.', '_' and '-', as in k2"
+        )
+    key = generate_key()
+    if command_context().as_json:
+        print_json({"id": key_id, "key": key})
+    else:
+        print(f"{key_id}={key}")
 
 
 @keys.command(epilog="Example: holdfast db keys rotate --grace 7d")

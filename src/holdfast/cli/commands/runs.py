@@ -13,6 +13,7 @@ from holdfast.cli.paging import print_next
 from holdfast.cli.run_filters import filtering, query_of
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.status import Status
+from holdfast.views.error_groups import ErrorGroupView
 from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
 from holdfast.views.text import away, brief, error_line, payload, seconds, short
@@ -20,7 +21,11 @@ from holdfast.views.text import away, brief, error_line, payload, seconds, short
 EPILOG = """\b
 Examples:
   holdfast runs --status failed,stuck --since 1d
+  holdfast runs --group error --since 1d
   holdfast runs --workflow checkout --tag customer=7 --limit 10 --json"""
+
+GROUPED = 10_000
+"""Runs that are read to group them by error."""
 
 
 @click.command(epilog=EPILOG)
@@ -39,14 +44,25 @@ Examples:
     help="The next page: begin after this place, which the previous page names, or after a run."
     " E.g. --after 01m7ge8gkb9apz",
 )
+@click.option(
+    "--group",
+    metavar="BY",
+    type=click.Choice(["error"]),
+    help="Group failed runs, or the runs of --status, by their root cause. E.g. --group error",
+)
 @click.option("--count", is_flag=True, help="Only print the number of runs.")
 @printing
-def runs(limit: int, after: str | None, count: bool, **filters: Any) -> None:
+def runs(limit: int, after: str | None, count: bool, group: str | None, **filters: Any) -> None:
     """List runs, newest first."""
+    if group is not None:
+        filters["status"] = filters["status"] or ["failed"]
     with command_context().opened() as database:
         query = query_of(database, **filters)
         if count:
             _print_count(query.count())
+            return
+        if group is not None:
+            _print_groups(query.group(group, after=after, limit=GROUPED))
             return
         page = query.page(after=after, limit=limit)
         if command_context().as_json:
@@ -65,6 +81,31 @@ def _none(database: OpenDatabase, workflow: str | None) -> str:
     if similar is None:
         return "no runs"
     return f"no runs of workflow {workflow}: did you mean {similar}?"
+
+
+def _print_groups(groups: Page[ErrorGroupView]) -> None:
+    if command_context().as_json:
+        print_json(groups.as_object())
+        return
+    if not groups:
+        print("no runs with an error")
+        return
+    rows = [
+        (
+            str(group.count),
+            group.workflow,
+            group.step or "",
+            seconds(group.first_at),
+            seconds(group.last_at),
+            group.example,
+            short(group.error, 100),
+        )
+        for group in groups
+    ]
+    print_table(("RUNS", "WORKFLOW", "STEP", "FIRST", "LAST", "EXAMPLE", "CAUSE"), rows)
+    if groups.next is not None:
+        print(f"these are the groups of the newest {GROUPED} runs")
+    print_next(groups.next)
 
 
 def _print_count(count: int) -> None:

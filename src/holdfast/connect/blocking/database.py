@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from holdfast.connect.backup import BackupReport, back_up
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
 from holdfast.connect.open_store import open_store
@@ -41,6 +42,28 @@ class EngineDatabase:
             return check_payloads(parts.store, parts.sealer, report)
 
         return self._calls.call(check)
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        progress: CheckProgress | None = None,
+    ) -> BackupReport:
+        """Copy the SQLite file, as it stands at one instant, to the new file *path*, while workers
+        go on, and return a report. An existing file is replaced only with *overwrite*. *progress*
+        is called in the thread that copies, with the number of pages copied, and of all pages.
+
+        The copy is checked, and sealed until `holdfast db unseal`, because its runs continue in
+        this database. Raises NamespaceBound, BadOption, StoreUnavailable."""
+
+        def copy(parts: Components) -> BackupReport:
+            parts.client.require_unbound("database.backup")
+            return back_up(
+                parts.store, path, codec=parts.codec.name, overwrite=overwrite, progress=progress
+            )
+
+        return self._calls.call(copy)
 
     def export(
         self,

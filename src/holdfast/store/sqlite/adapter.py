@@ -53,6 +53,7 @@ from holdfast.store.runs.advance import (
 from holdfast.store.runs.operations import Advance, Advanced, StartRuns
 from holdfast.store.runs.start import start_runs
 from holdfast.store.sqlite import inspection, library_check, migrate
+from holdfast.store.sqlite.backup import Progress
 from holdfast.store.sqlite.connection import (
     COMMIT,
     RELEASE,
@@ -104,6 +105,7 @@ class SqliteDatabase:
         driver: str | None = None,
         codec: str = "json",
         create: bool = True,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.path: str = os.path.abspath(path)
         self.url: str = f"sqlite:///{self.path}"
@@ -114,6 +116,7 @@ class SqliteDatabase:
         self._open = library_check.enter(self.path, driver)
         self._reader = SqliteReader(self.path, self._open, self._refuse_when_gone)
         self._damage = DamageBypass(self, self._apply_alone)
+        self._on_close: Callable[[], None] = on_close
         self._lock = threading.RLock()
         self._locked_for_fork: bool = False
         self._is_broken = False
@@ -359,6 +362,12 @@ class SqliteDatabase:
         """Return a source of rows that all show the same committed state."""
         return self._reader.snapshot(self.clock)
 
+    def back_up(self, path: str, progress: Progress) -> None:
+        """Copy the database, as it stands now, to the new file *path*. *progress* gets the number
+        of pages copied, and of all."""
+        self._refuse_when_gone()
+        self._reader.back_up(path, progress)
+
     def integrity(self) -> list[str]:
         """Describe the damage to the file and its indexes."""
         return inspection.integrity(self._reader.fetch)
@@ -416,6 +425,7 @@ class SqliteDatabase:
             else:
                 self._db.close()
         library_check.leave(self.path, self._db.kind)
+        self._on_close()
 
     def before_fork(self) -> None:
         """Wait until no other thread is in a transaction, for FORK_PATIENCE at most."""

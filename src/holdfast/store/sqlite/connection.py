@@ -206,6 +206,18 @@ class StandardConnection:
             self.raw.row_factory = sqlite3.Row
             self.raw.text_factory = str
 
+    def copy_to(self, target: Any, pages: int, progress: Callable[[int, int], None]) -> None:
+        """Copy all pages of the database to *target*, some at a time."""
+        try:
+            sqlite3.Connection.backup(
+                self.raw,
+                target.raw,
+                pages=pages,
+                progress=lambda _, left, total: progress(total - left, total),
+            )
+        except sqlite3.Error as error:
+            translate(error, target.path)
+
     def in_transaction(self) -> bool:
         return bool(self.raw.in_transaction)
 
@@ -310,6 +322,16 @@ class ApswConnection:
             with suppress(apsw.ConnectionClosedError):
                 self.raw.row_trace = None
                 self.raw.exec_trace = None
+
+    def copy_to(self, target: Any, pages: int, progress: Callable[[int, int], None]) -> None:
+        """Copy all pages of the database to *target*, some at a time."""
+        try:
+            with apsw.Connection.backup(target.raw, "main", self.raw, "main") as copy:
+                while not copy.done:
+                    copy.step(pages)
+                    progress(copy.page_count - copy.remaining, copy.page_count)
+        except apsw.Error as error:
+            translate(error, target.path)
 
     def in_transaction(self) -> bool:
         return bool(self.raw.in_transaction)

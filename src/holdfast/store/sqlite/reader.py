@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.errors import EngineClosed, StoreBusy, StoreError, StoreGone
 from holdfast.store.clock import Clock
 from holdfast.store.database import Dialect
+from holdfast.store.sqlite.backup import Progress, copy_pages
 from holdfast.store.sqlite.connection import (
     DRIVER_ERRORS,
     ApswConnection,
@@ -107,20 +108,34 @@ class SqliteReader:
         finally:
             self._return_connection(db)
 
+    def back_up(self, path: str, progress: Progress) -> None:
+        """Copy the database, as it stands now, to the new file *path*."""
+        with self._transaction() as db:
+            try:
+                copy_pages(db, path, self._open, progress)
+            except WriteLockBusy as error:
+                raise StoreBusy(path=path) from error
+
     @contextmanager
-    def snapshot(self, clock: Clock) -> Iterator[SqliteSnapshot]:
-        """Return a source of rows that executes all queries in one transaction."""
+    def _transaction(self) -> Iterator[Connection]:
+        """Lend a connection with an open transaction that shows the current state."""
         db = self._take_connection()
         try:
             db.change("BEGIN DEFERRED")
             try:
                 # SQLite fixes the state of the snapshot at the first read, not at BEGIN.
                 db.rows("SELECT number FROM holdfast_migration LIMIT 1")
-                yield SqliteSnapshot(self._path, db, clock, self._refuse_when_gone)
+                yield db
             finally:
                 db.change("ROLLBACK TRANSACTION")
         finally:
             self._return_connection(db)
+
+    @contextmanager
+    def snapshot(self, clock: Clock) -> Iterator[SqliteSnapshot]:
+        """Return a source of rows that executes all queries in one transaction."""
+        with self._transaction() as db:
+            yield SqliteSnapshot(self._path, db, clock, self._refuse_when_gone)
 
     def close(self) -> None:
         self.closed = self.closed or "the store was closed"

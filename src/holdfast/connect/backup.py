@@ -1,0 +1,142 @@
+"""Back up a SQLite database while it is in use.
+
+The copy shows one instant: it is read in one transaction, while other processes go on writing. It
+gets its final name only when it is complete, checked and on disk, so that a backup that is
+interrupted leaves no file of that name.
+
+Invariant: no run continues in both databases. The copy is sealed until an operator unseals it. Its
+sessions are ended, and the generation of its unfinished runs is raised: a lease, and a fence of
+another system, that belongs to the original is worth nothing in the copy.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from contextlib import closing, suppress
+from typing import Any
+
+import msgspec
+
+from holdfast.connect.open_store import file_of, open_store
+from holdfast.core.payload import Seal
+from holdfast.core.redaction import redacted
+from holdfast.errors import BadOption, StoreUnavailable
+from holdfast.store.database import CheckProgress, Operation
+from holdfast.store.runs.operations import EndSession, SealStore
+from holdfast.store.sqlite import SqliteDatabase
+from holdfast.store.sqlite.liveness import is_gone
+from holdfast.store.store import Store
+
+POSTGRES_ADVICE = (
+    "a PostgreSQL database is backed up by its own tools: pg_dump --schema=holdfast; the guide"
+    " 'Operating' tells how to restore it"
+)
+
+
+class BackupReport(msgspec.Struct):
+    """A finished backup: its file, its size, the number of its runs, and a message for each damaged
+    row and each violated invariant, which the original has too."""
+
+    path: str
+    bytes: int
+    runs: int
+    broken: list[str]
+
+
+def back_up(
+    store: Store,
+    path: str | os.PathLike[str],
+    *,
+    codec: str,
+    overwrite: bool = False,
+    progress: CheckProgress | None = None,
+) -> BackupReport:
+    """Copy the database of *store* to the file *path*. *progress* is called with the number of
+    pages copied, and of all pages. Raises BadOption, StoreUnavailable, StoreFull."""
+    database = store.database
+    if not isinstance(database, SqliteDatabase):
+        raise BadOption(option="backup", why=POSTGRES_ADVICE)
+    target = _checked_target(path, database.path, overwrite=overwrite)
+    _remove_leftovers(target)
+    part = f"{target}.{os.getpid()}.part"
+    try:
+        database.back_up(part, progress or (lambda done, total: None))
+        report = _prepare(part, store, codec)
+        _publish(part, target, overwrite=overwrite)
+    finally:
+        _remove(part)
+    report.path = target
+    report.bytes = os.path.getsize(target)
+    return report
+
+
+def _checked_target(path: str | os.PathLike[str], source: str, *, overwrite: bool) -> str:
+    name = file_of(path)
+    if name is None:
+        raise BadOption(option="path", value=redacted(os.fspath(path)), why="name a file")
+    target = os.path.abspath(name)
+    if os.path.realpath(target) == os.path.realpath(source):
+        raise BadOption(option="path", value=target, why="this is the database itself")
+    if os.path.isdir(target):
+        raise BadOption(option="path", value=target, why="it is a folder: name a file in it")
+    if os.path.exists(target) and not overwrite:
+        raise BadOption(option="path", value=target, why="the file exists: name another one")
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise StoreUnavailable(path=target, why=f"there is no folder {folder}")
+    return target
+
+
+def _prepare(part: str, store: Store, codec: str) -> BackupReport:
+    """End the sessions of the copy, seal it and check it."""
+    driver = str(store.info()["driver"])
+    with closing(open_store(part, create=False, sealed=True, codec=codec, driver=driver)) as copy:
+        if copy.installation.seal() is None:
+            for session in copy.runs.sessions():
+                session_id: str | None = session.id
+                while session_id is not None:  # many runs are freed in several transactions
+                    session_id = _do(copy, EndSession(session_id, crashed=False)).rest
+            seal = Seal(at=copy.now(), copied_from=redacted(store.url))
+            _do(copy, SealStore(seal, lambda: True))
+        return BackupReport(part, 0, sum(copy.runs.counts().values()), copy.check())
+
+
+def _do(store: Store, op: Operation) -> Any:
+    answer = store.apply([op])[0]
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _publish(part: str, target: str, *, overwrite: bool) -> None:
+    """Give the copy its name once it is on disk."""
+    _sync(part)
+    if overwrite:
+        os.replace(part, target)
+    else:
+        os.link(part, target)  # fails if another process has created the file meanwhile
+        os.unlink(part)
+    _sync(os.path.dirname(target))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_leftovers(target: str) -> None:
+    """Delete what backups that were killed have left."""
+    for path in glob.glob(f"{glob.escape(target)}.*.part"):
+        process = path.removesuffix(".part").rpartition(".")[2]
+        if process.isdigit() and is_gone(int(process)):
+            _remove(path)
+
+
+def _remove(part: str) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm", "-sessions"):
+        with suppress(FileNotFoundError):
+            os.unlink(part + suffix)
