@@ -170,6 +170,7 @@ def populate(url: str, clock: Any) -> None:
         engine.gates.delegate(engine.gates.list()[0].id, "cid", by="ann")
         _outside(engine)
     with closing(Engine(url, clock=clock)) as idle:
+        idle.runs(ids=["sleeper", "delayed"]).signal("never", 1, wait=False)
         _in_passing(internals(idle).store)
 
 
@@ -255,6 +256,9 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
     yield "waits", engine.waits.list
     yield "subscriptions", internals(engine).store.subscriptions.all
     yield "retention", engine.retention.list
+    yield "operations", engine.operations.list
+    for operation in engine.operations.list():
+        yield f"operation {operation.id}", partial(engine.operations.get, operation.id)
     yield "preview", engine.retention.preview
     yield "payloads", engine.database.check_payloads
     yield "keys", engine.keys.list
