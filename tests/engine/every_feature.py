@@ -179,7 +179,10 @@ def _outside(engine: Engine) -> None:
         "research", "compare", owner="agent", state={"n": 1}, start=True, id="flow"
     )
     engine.flows.observe(flow.id, "r1", "look", "succeeded", result=[1])
+    engine.flows.append_event(flow.id, "looked", {"n": 1})
     engine.flows.wait(flow.id, until="6h")
+    awaiting = engine.flows.create("research", "hear", owner="agent", start=True, id="awaiting")
+    engine.flows.wait(awaiting.id, topic="paid", correlation="77")
     engine.start("every_task", {"size": 1}, id="task", policy={"retries": 3})
     engine.start("every_task", {"size": 2}, id="leased", policy={"retries": 3})
     pair = Graph("pair")
