@@ -349,6 +349,7 @@ def test_errors_as_json_have_the_same_exit_codes(call, words, code, error):
 DELETING = [
     ["budgets", "remove", "team"],
     ["lanes", "remove", "mail"],
+    ["workers", "remove", "gpu-1"],
     ["db", "backup", "shop.py"],
     ["db", "prune", "--older-than", "0s"],
     ["db", "retention", "remove", "old"],

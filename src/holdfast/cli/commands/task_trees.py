@@ -38,7 +38,10 @@ def spend(lease: str, amounts: tuple[tuple[str, str | None], ...], key: str | No
 @click.argument("task", metavar="NAME")
 @click.argument("values", metavar="[ARGS_JSON]...", type=JSON, nargs=-1)
 @click.option(
-    "--id", "run_id", metavar="ID", help="The id of the child: a repeated call starts it once."
+    "--id",
+    "run_id",
+    metavar="ID",
+    help="The id of the child: a repeated call starts it once. E.g. --id part-7",
 )
 @click.option("--lane", metavar="LANE", help="The lane of the child. E.g. --lane gpu")
 @many(
