@@ -453,12 +453,18 @@ class AsyncEngine:
         return await run.signal(name, payload, key=key, source=source, wait=wait)
 
     async def cancel(
-        self, run_id: str, reason: str = "cancelled by request", *, force: bool = False
+        self,
+        run_id: str,
+        reason: str = "cancelled by request",
+        *,
+        force: bool = False,
+        by: str | None = None,
     ) -> Status:
         """Request the cancellation of a run and its children, with compensation of their completed
         steps, and return the status of the run. With *force*, they end at once and without
-        compensation. Raises RunNotFound, RunFinished."""
-        return await AsyncRun(self._calls, run_id).cancel(reason, force=force)
+        compensation. *by* is the person or program that asks for it. Raises RunNotFound,
+        RunFinished, BadOption."""
+        return await AsyncRun(self._calls, run_id).cancel(reason, force=force, by=by)
 
     async def resume(self, run_id: str) -> Status:
         """Make a stuck run claimable again, after its cause was fixed, and return its status."""

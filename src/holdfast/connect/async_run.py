@@ -127,12 +127,15 @@ class AsyncRun(Generic[T]):
             )
         return bool(delivery.new)
 
-    async def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
+    async def cancel(
+        self, reason: str = "cancelled by request", *, force: bool = False, by: str | None = None
+    ) -> Status:
         """Request the cancellation of the run and its children, with compensation of their
         completed steps, and return the status of the run. With *force*, they end at once and
-        without compensation. Raises RunNotFound, RunFinished."""
+        without compensation. *by* is the person or program that asks for it. Raises RunNotFound,
+        RunFinished, BadOption."""
         return await self._calls.call(
-            lambda parts: run_procedures.cancel(parts, self.id, reason, force=force)
+            lambda parts: run_procedures.cancel(parts, self.id, reason, force=force, by=by)
         )
 
     async def resume(self) -> Status:

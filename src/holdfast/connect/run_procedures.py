@@ -50,9 +50,11 @@ def start_many(
     return started
 
 
-def cancel(parts: Components, run_id: str, reason: str, *, force: bool) -> Status:
+def cancel(
+    parts: Components, run_id: str, reason: str, *, force: bool, by: str | None = None
+) -> Status:
     """Request the cancellation of a run and its children, part by part, and return its status."""
-    request = parts.client.cancel(run_id, reason, force=force)
+    request = parts.client.cancel(run_id, reason, force=force, by=by)
     answer = parts.commit(request)
     while isinstance(answer, PartlyCancelled):
         status = answer.status

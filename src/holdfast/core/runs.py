@@ -55,19 +55,22 @@ class CancelCause(StrEnum):
     BUDGET = "budget"
     GRAPH = "graph"
     SCHEDULE = "schedule"
+    HOLDER = "holder"
 
 
 class Cancellation(NamedTuple):
-    """A request to stop: its cause, and its reason for people."""
+    """A request to stop: its cause, its reason for people, and the person or program that made
+    it."""
 
     reason: str
     cause: CancelCause = CancelCause.REQUEST
+    by: str | None = None
 
     def for_children(self) -> Cancellation:
         """Return the request for the children of a run: they inherit its deadline."""
         if self.cause is CancelCause.DEADLINE:
             return self
-        return Cancellation(self.reason, CancelCause.PARENT)
+        return Cancellation(self.reason, CancelCause.PARENT, self.by)
 
 
 PAST_DEADLINE = Cancellation("deadline", CancelCause.DEADLINE)
@@ -156,6 +159,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """The name of the schedule that started the run; ``tick_at`` is the instant of the tick."""
     tick_at: int | None = None
     cancel_cause: str | None = None
+    cancelled_by: str | None = None
     """A ``CancelCause``."""
     stuck_cause: str | None = None
     """A ``StuckCause``, if an operator alone cannot tell it from the error."""

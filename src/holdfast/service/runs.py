@@ -130,12 +130,17 @@ class RunService:
         source = checked_text("source", source)
         return Request(SignalRun(run_id, name, data, key, source, wait, self.max_signals), identity)
 
-    def cancel(self, run_id: str, reason: str, *, force: bool) -> Request[Status | PartlyCancelled]:
+    def cancel(
+        self, run_id: str, reason: str, *, force: bool, by: str | None = None
+    ) -> Request[Status | PartlyCancelled]:
         """Request the cancellation of a run. The answer is its status, or PartlyCancelled: then the
         same request continues the cancellation."""
         force = checked_flag("force", force)
         return Request(
-            RequestCancel(self.own_run_id(run_id), checked_reason(reason), force), identity
+            RequestCancel(
+                self.own_run_id(run_id), checked_reason(reason), force, by=checked_text("by", by)
+            ),
+            identity,
         )
 
     def resume(self, run_id: str) -> Request[Status]:

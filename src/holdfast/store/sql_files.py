@@ -82,6 +82,7 @@ _COLUMNS_OF_RUN = (
     "cancel_reason",
     "cancel_cause",
     "cancelled_at",
+    "cancelled_by",
     "stuck_cause",
     "crashes",
     "created_at",

@@ -60,6 +60,7 @@ class RunView(msgspec.Struct, kw_only=True):
     forked_from: str | None
     cancel_reason: str | None
     cancelled_at: datetime | None
+    cancelled_by: str | None
     budgets: list[str]
     share: str | None
     graph_id: str | None
@@ -136,6 +137,7 @@ def of(
         forked_from=run.forked_from,
         cancel_reason=run.cancel_reason,
         cancelled_at=optional_instant(run.cancelled_at),
+        cancelled_by=run.cancelled_by,
         budgets=list(run.budgets),
         share=run.share,
         graph_id=run.graph_id,

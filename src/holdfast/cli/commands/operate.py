@@ -162,15 +162,15 @@ def cancel(
     single = is_single(runs, dry_run=dry_run, filters=filters)
     with command_context().opened() as database:
         if single:
-            _cancel(database, runs[0], reason, force)
+            _cancel(database, runs[0], reason, force, by)
             return
         stop = partial(RunQuery.cancel, reason=reason, force=force)
         apply_to(database, BulkVerb.CANCEL, stop, runs, filters, dry_run=dry_run, yes=yes, by=by)
 
 
-def _cancel(database: OpenDatabase, run: str, reason: str, force: bool) -> None:
+def _cancel(database: OpenDatabase, run: str, reason: str, force: bool, by: str | None) -> None:
     run_id = database.find(run).id
-    status = database.engine.cancel(run_id, reason, force=force)
+    status = database.engine.cancel(run_id, reason, force=force, by=by)
     if status is Status.CANCELLED:
         line = f"run {run_id} was cancelled"
     else:

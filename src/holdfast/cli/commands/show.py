@@ -72,6 +72,7 @@ def _header(run: RunView, progress: ProgressView | None, now: datetime) -> list[
         ("forked", run.forked_from or ""),
         ("crashes", str(run.crashes) if run.crashes else ""),
         ("cancel", run.cancel_reason or ""),
+        ("by", run.cancelled_by or run.cancel_cause or ""),
         ("input", payload(run.input, 100)),
         ("result", payload(run.result, 200) if run.status == "completed" else ""),
         ("error", error_line(run.error, 300)),

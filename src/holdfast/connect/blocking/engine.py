@@ -454,12 +454,18 @@ class Engine:
         return run.signal(name, payload, key=key, source=source, wait=wait)
 
     def cancel(
-        self, run_id: str, reason: str = "cancelled by request", *, force: bool = False
+        self,
+        run_id: str,
+        reason: str = "cancelled by request",
+        *,
+        force: bool = False,
+        by: str | None = None,
     ) -> Status:
         """Request the cancellation of a run and its children, with compensation of their completed
         steps, and return the status of the run. With *force*, they end at once and without
-        compensation. Raises RunNotFound, RunFinished."""
-        return Run(self._calls, run_id).cancel(reason, force=force)
+        compensation. *by* is the person or program that asks for it. Raises RunNotFound,
+        RunFinished, BadOption."""
+        return Run(self._calls, run_id).cancel(reason, force=force, by=by)
 
     def resume(self, run_id: str) -> Status:
         """Make a stuck run claimable again, after its cause was fixed, and return its status."""

@@ -126,12 +126,15 @@ class Run(Generic[T]):
             delivery = self._calls.send(client.signal(self.id, name, payload, key, source, wait))
         return bool(delivery.new)
 
-    def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
+    def cancel(
+        self, reason: str = "cancelled by request", *, force: bool = False, by: str | None = None
+    ) -> Status:
         """Request the cancellation of the run and its children, with compensation of their
         completed steps, and return the status of the run. With *force*, they end at once and
-        without compensation. Raises RunNotFound, RunFinished."""
+        without compensation. *by* is the person or program that asks for it. Raises RunNotFound,
+        RunFinished, BadOption."""
         return self._calls.call(
-            lambda parts: run_procedures.cancel(parts, self.id, reason, force=force)
+            lambda parts: run_procedures.cancel(parts, self.id, reason, force=force, by=by)
         )
 
     def resume(self) -> Status:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from holdfast.core.events import Event, EventKind, EventRole
-from holdfast.core.runs import StuckCause
+from holdfast.core.runs import CancelCause, RunRecord, StuckCause
 from holdfast.core.status import Status
 from holdfast.core.why.claim import claim_blockers, is_served, no_worker_blockers
 from holdfast.core.why.model import (
@@ -194,6 +194,24 @@ def _later_blockers(facts: RunFacts) -> list[Blocker]:
     return [Blocker(kind="worker", text=f"then {first.text}", remedy=first.remedy)]
 
 
+_CANCELLERS: dict[str, str] = {
+    CancelCause.DEADLINE: " by its deadline",
+    CancelCause.PARENT: " with its parent",
+    CancelCause.UNAWAITED: " by its parent",
+    CancelCause.BUDGET: " by its budget",
+    CancelCause.GRAPH: " by its graph",
+    CancelCause.SCHEDULE: " by its schedule",
+    CancelCause.HOLDER: " by its holder",
+}
+
+
+def canceller(run: RunRecord) -> str:
+    """Return who or what asked a run to stop, for a sentence; empty if that is not known."""
+    if run.cancelled_by is not None:
+        return f" by {run.cancelled_by}"
+    return _CANCELLERS.get(run.cancel_cause or "", "")
+
+
 def _cancelling(facts: RunFacts) -> Why:
     run = facts.run
     request = next(
@@ -202,7 +220,7 @@ def _cancelling(facts: RunFacts) -> Why:
     )
     since = request.at if request is not None else last_at(facts)
     reason = (
-        f"it was asked to stop ({run.cancel_reason or 'no reason given'})"
+        f"it was asked to stop{canceller(run)} ({run.cancel_reason or 'no reason given'})"
         f" and is {_compensation_progress(facts)}"
     )
     if run.session_id is not None:
@@ -318,7 +336,7 @@ def _ended(facts: RunFacts) -> str:
         return f"it failed with {error_text(run.error)}"
     if run.status is Status.CANCELLED:
         reason = run.cancel_reason or error_of(run.error).get("message") or "no reason given"
-        return f"it was cancelled: {reason}"
+        return f"it was cancelled{canceller(run)}: {reason}"
     if run.status is Status.EXPIRED:
         message = error_of(run.error).get("message")
         if run.deadline is None and message:  # the timeout of a wait can let a run expire, too

@@ -18,7 +18,7 @@ from holdfast.core.claiming import CRASH_LIMIT
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import CancelCause, RunRecord
+from holdfast.core.runs import CancelCause, Cancellation, RunRecord
 from holdfast.core.sessions import Session
 from holdfast.core.signature import GivenArguments, split_arguments
 from holdfast.core.status import Status
@@ -43,6 +43,8 @@ from holdfast.service.tasks.spending import TaskSpending
 from holdfast.service.tasks.suspension import Suspensions
 from holdfast.service.tasks.terms import LeaseTerms
 from holdfast.service.tasks.writes import write_as_holder
+from holdfast.store.effects import Effect
+from holdfast.store.runs.operations import RecordCanceller
 from holdfast.store.store import Store
 from holdfast.store.streams.operations import CloseStreams
 from holdfast.store.tasks.operations import OverrideRun, RevokeLease, SetPriority
@@ -234,8 +236,11 @@ def _end_failed(held: LeaseState, kind: FailureKind, error: bytes) -> Request[Ru
     status = Status.FAILED
     end = EventKind.RUN_FAILED
     closes: str = CloseReason.FAILED
+    effects: list[Effect] = []
     if kind == FailureKind.CANCELLED:
         run = held.run
+        message = msgspec.json.decode(error)["message"]
+        effects.append(RecordCanceller(Cancellation(message, CancelCause.HOLDER)))
         status = Status.CANCELLED
         end = EventKind.RUN_CANCELLED
         if run.status is Status.CANCELLING and run.cancel_cause == CancelCause.DEADLINE:
@@ -248,7 +253,7 @@ def _end_failed(held: LeaseState, kind: FailureKind, error: bytes) -> Request[Ru
         RunEnded(status),
         status=status,
         error=error,
-        effects=[CloseStreams(closes)],
+        effects=[CloseStreams(closes), *effects],
     )
 
 

@@ -249,20 +249,21 @@ SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, lin
 -- `end_run` for many runs, which the caller has locked.
 UPDATE holdfast.run AS run
    SET status = new.status, error = new.error, finished_at = new.now, cancel_reason = new.reason,
-       cancel_cause = new.cause, stuck_cause = NULL, generation = run.generation + 1, session_id = NULL, rank = NULL,
+       cancel_cause = new.cause, cancelled_by = new.by, stuck_cause = NULL, generation = run.generation + 1, session_id = NULL, rank = NULL,
        wake_at = NULL, waits = NULL, revision = run.revision + 1
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]),
-              CAST(:reason AS TEXT[]), CAST(:cause AS TEXT[])) AS new (run_id, status, error, now, reason, cause)
+              CAST(:reason AS TEXT[]), CAST(:cause AS TEXT[]), CAST(:by AS TEXT[]))
+    AS new (run_id, status, error, now, reason, cause, by)
  WHERE run.id = new.run_id;
 
 -- name: save_cancels
 -- `save_cancel` for many runs, which the caller has locked.
 UPDATE holdfast.run AS run
    SET status = new.status, rank = new.rank, wake_at = new.wake_at, waits = new.waits, cancel_reason = new.reason,
-       cancel_cause = new.cause, cancelled_at = new.at, stuck_cause = NULL, revision = run.revision + 1
+       cancel_cause = new.cause, cancelled_by = new.by, cancelled_at = new.at, stuck_cause = NULL, revision = run.revision + 1
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
-              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:cause AS TEXT[]), CAST(:at AS BIGINT[]))
-    AS new (run_id, status, rank, wake_at, waits, reason, cause, at)
+              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:cause AS TEXT[]), CAST(:by AS TEXT[]), CAST(:at AS BIGINT[]))
+    AS new (run_id, status, rank, wake_at, waits, reason, cause, by, at)
  WHERE run.id = new.run_id;
 
 -- name: insert_notifications

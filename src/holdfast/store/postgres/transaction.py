@@ -154,6 +154,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "now": Numbers,
             "reason": Texts,
             "cause": Texts,
+            "by": Texts,
         },
     ),
     "save_cancel": (
@@ -166,6 +167,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "waits": Blobs,
             "reason": Texts,
             "cause": Texts,
+            "by": Texts,
             "at": Numbers,
         },
     ),

@@ -41,7 +41,7 @@ def request_cancel(tx: Transaction, op: RequestCancel) -> Status | PartlyCancell
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
-    cancellation = Cancellation(op.reason, op.cause)
+    cancellation = Cancellation(op.reason, op.cause, op.by)
     descendants = children_to_stop(tx, op.run_id)
     if len(descendants) > PORTION:
         # Not ended yet: after a crash, an ended run would not be cancelled again.
@@ -169,10 +169,17 @@ def _end(tx: Transaction, state: Row, cancellation: Cancellation) -> Status:
     seq = last_seq(tx, state["id"]) + 1
     if state["started_at"] is not None:  # a run that never started has no gates
         seq = withdraw_all(tx, state["id"], f"the run is {status.value}: {reason}", seq)
-    append_from_outside(tx, [(state["id"], Event(kind=kind, seq=seq, error=error))])
+    append_from_outside(
+        tx, [(state["id"], Event(kind=kind, seq=seq, error=error, data=_made_by(cancellation)))]
+    )
     tx.change("end_run", **_end_row(tx, state, status, error, cancellation))
     end_runs(tx, [end_from_outside(state, status)])
     return status
+
+
+def _made_by(cancellation: Cancellation) -> bytes | None:
+    """Return the data of the event that ends a run: who asked for it, if that is known."""
+    return None if cancellation.by is None else msgspec.json.encode({"by": cancellation.by})
 
 
 def _end_row(
@@ -185,6 +192,7 @@ def _end_row(
         "now": tx.now,
         "reason": cancellation.reason,
         "cause": cancellation.cause,
+        "by": cancellation.by,
     }
 
 
@@ -258,7 +266,9 @@ def _end_unstarted(tx: Transaction, states: Sequence[tuple[Row, Cancellation]]) 
         move, kind = _how_it_ends(cancellation)
         status = after(Status(state["status"]), move)
         error = msgspec.json.encode({"type": status.value, "message": cancellation.reason})
-        lines.append((state["id"], Event(kind=kind, seq=seqs[state["id"]] + 1, error=error)))
+        data = _made_by(cancellation)
+        event = Event(kind=kind, seq=seqs[state["id"]] + 1, error=error, data=data)
+        lines.append((state["id"], event))
         rows.append(_end_row(tx, state, status, error, cancellation))
         end = RunEnd(state["id"], status, parent=parent_of(state), graph_id=state["graph_id"])
         ends.append(end)
@@ -276,6 +286,7 @@ def _cancel_row(
         "status": after(Status(state["status"]), Move.CANCEL),
         "reason": cancellation.reason,
         "cause": cancellation.cause,
+        "by": cancellation.by,
         "at": tx.now if at is None else at,
         "rank": None,
         "wake_at": state["wake_at"],

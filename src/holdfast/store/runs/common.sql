@@ -85,15 +85,22 @@ UPDATE holdfast.run SET revision = revision + 1 WHERE id = :run_id;
 -- name: save_cancel
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = :wake_at, waits = :waits, cancel_reason = :reason,
-       cancel_cause = :cause, cancelled_at = :at, stuck_cause = NULL, revision = revision + 1
+       cancel_cause = :cause, cancelled_by = :by, cancelled_at = :at, stuck_cause = NULL, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: end_run
 -- For a writer other than the holder, which loses its lease.
 UPDATE holdfast.run
    SET status = :status, error = :error, finished_at = :now, cancel_reason = :reason, cancel_cause = :cause,
+       cancelled_by = :by,
        stuck_cause = NULL, generation = generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
  WHERE id = :run_id;
+
+-- name: record_canceller
+-- The holder of a lease has cancelled its run. An earlier request to stop keeps its cause.
+UPDATE holdfast.run
+   SET cancel_reason = :reason, cancel_cause = :cause, cancelled_by = :by
+ WHERE id = :run_id AND cancel_cause IS NULL;
 
 -- name: last_seq
 SELECT COALESCE(MAX(seq), 0) AS seq FROM holdfast.event WHERE run_id = :run_id;
@@ -315,7 +322,7 @@ UPDATE holdfast.run
 -- name: replay_run
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, result = NULL, error = NULL, finished_at = NULL,
-       cancel_reason = NULL, cancel_cause = NULL, cancelled_at = NULL, stuck_cause = NULL, deadline = NULL, crashes = 0,
+       cancel_reason = NULL, cancel_cause = NULL, cancelled_by = NULL, cancelled_at = NULL, stuck_cause = NULL, deadline = NULL, crashes = 0,
        crash_seq = NULL, generation = generation + 1, revision = revision + 1
  WHERE id = :run_id;
 
@@ -365,11 +372,11 @@ SELECT id FROM holdfast.run WHERE id = :run_id AND session_id IS NOT NULL AND (s
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
                           error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
                           cancel_reason, cancelled_at, crashes, crash_seq, created_at, started_at, finished_at, budgets, share,
-                          graph_id, schedule, tick_at, cancel_cause, stuck_cause)
+                          graph_id, schedule, tick_at, cancel_cause, cancelled_by, stuck_cause)
 VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank, :wake_at, :deadline, :input, :result,
         :error, :waits, :key, :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from,
         :cancel_reason, :cancelled_at, :crashes, :crash_seq, :created_at, :started_at, :finished_at, :budgets, :share,
-        :graph_id, :schedule, :tick_at, :cancel_cause, :stuck_cause)
+        :graph_id, :schedule, :tick_at, :cancel_cause, :cancelled_by, :stuck_cause)
     ON CONFLICT DO NOTHING;
 
 -- name: import_signal

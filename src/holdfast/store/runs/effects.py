@@ -15,6 +15,7 @@ from holdfast.store.runs.operations import (
     CancelChildren,
     CancelOtherRun,
     EndRun,
+    RecordCanceller,
     RequestCancel,
     StartChildren,
     StartRuns,
@@ -51,7 +52,8 @@ def cancel_other_runs(tx: Transaction, commit: Commit, effects: Sequence[CancelO
     """Ask other runs to stop, unless they have ended."""
     for effect in effects:
         try:
-            request_cancel(tx, RequestCancel(effect.run_id, effect.reason, cause=effect.cause))
+            request = RequestCancel(effect.run_id, effect.reason, cause=effect.cause, by=effect.by)
+            request_cancel(tx, request)
         except (RunNotFound, RunFinished):
             continue
 
@@ -63,6 +65,14 @@ def stop_children(tx: Transaction, commit: Commit, effects: Sequence[CancelChild
     for effect in effects:
         is_incomplete = not cancel_children(tx, commit.run_id, effect.cancellation)
     return is_incomplete
+
+
+@applies(RecordCanceller)
+def record_canceller(tx: Transaction, commit: Commit, effects: Sequence[RecordCanceller]) -> None:
+    """Record who cancelled the run."""
+    for effect in effects:
+        reason, cause, by = effect.cancellation
+        tx.change("record_canceller", run_id=commit.run_id, reason=reason, cause=cause, by=by)
 
 
 @applies(EndRun)

@@ -148,6 +148,7 @@ class CancelOtherRun(Effect):
     run_id: str
     reason: str
     cause: CancelCause = CancelCause.REQUEST
+    by: str | None = None
 
     @property
     def locks(self) -> Sequence[str]:
@@ -159,6 +160,12 @@ class CancelChildren(Effect):
 
     phase: ClassVar[Phase] = Phase.OTHER_RUNS
     answers: ClassVar[str | None] = "unasked"
+
+    cancellation: Cancellation
+
+
+class RecordCanceller(Effect):
+    """Record that the holder of the run has cancelled it, unless it was asked to stop before."""
 
     cancellation: Cancellation
 
@@ -323,6 +330,7 @@ class RequestCancel(Operation):
     reason: str
     force: bool = False
     cause: CancelCause = CancelCause.REQUEST
+    by: str | None = None
 
 
 class PartlyCancelled(msgspec.Struct):

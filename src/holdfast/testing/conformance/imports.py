@@ -62,6 +62,7 @@ class ImportConformance(StoreFixture):
             on_parent_end="leave",
             forked_from="f",
             cancel_reason="c",
+            cancelled_by="ann",
             cancel_cause=CancelCause.BUDGET,
             cancelled_at=7,
             graph_id="g",

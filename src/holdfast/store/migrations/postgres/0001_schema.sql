@@ -51,6 +51,7 @@ CREATE TABLE holdfast.run (
     budgets TEXT COLLATE "C",  -- the budgets that it spends from, one per line
     share TEXT COLLATE "C",  -- the share of a lane's limits and of its fair queue
     cancelled_at BIGINT,  -- when the cancellation was requested
+    cancelled_by TEXT COLLATE "C",  -- the person or program that requested it
     graph_id TEXT COLLATE "C",  -- the graph that it is a member of
     schedule TEXT COLLATE "C",  -- the schedule that started it
     tick_at BIGINT,  -- the instant for which the schedule started it

@@ -50,6 +50,7 @@ CREATE TABLE holdfast.run (
     budgets TEXT,  -- the budgets that it spends from, one per line
     share TEXT,  -- the share of a lane's limits and of its fair queue
     cancelled_at INTEGER,  -- when the cancellation was requested
+    cancelled_by TEXT,  -- the person or program that requested it
     graph_id TEXT,  -- the graph that it is a member of
     schedule TEXT,  -- the schedule that started it
     tick_at INTEGER,  -- the instant for which the schedule started it
