@@ -112,6 +112,10 @@ COMMANDS = {
     "flows show": "{flow}",
     "flows start": "{flow}",
     "flows wait": "{flow} --until 1h",
+    "flows set": "{flow} --goal x",
+    "flows steps": "{flow}",
+    "flows deliver-all": "topic correlation",
+    "flows append-event": "{flow} x",
     "flows wake": "",
     "graphs": "",
     "graphs cancel": "{graph}",
@@ -125,13 +129,16 @@ COMMANDS = {
     "graphs why": "{graph} hush-member",
     "db keys": "",
     "db keys rotate": "",
+    "db keys generate": "",
     "db": "",
     "db check": "",
+    "db backup": "{folder}/backup.db",
     "db copy": "{database} {folder}/copy.db",
     "db info": "",
     "db rekey": "",
     "db unseal": "",
     "doctor": "",
+    "check": "--live",
 }
 
 BY_CODE = {"demo", "run", "worker", "bench", "schedules set"}
