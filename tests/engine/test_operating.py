@@ -209,6 +209,42 @@ def test_runs_are_found_and_counted_by_everything_that_a_start_names(idle):
         idle.runs(live=True, status="failed").count()
 
 
+def test_tags_change_after_the_start_and_after_the_end(idle):
+    run = idle.start(sums, 1, id="r1", tags={"draft": "yes", "customer": "7"})
+
+    assert run.set_tags({"draft": None, "customer": "8", "team": "a"}) == {
+        "customer": "8",
+        "team": "a",
+    }
+
+    assert idle.run("r1").record.tags == {"customer": "8", "team": "a"}
+    assert [found.id for found in idle.runs(tags={"team": "a", "customer": "8"})] == ["r1"]
+    assert idle.runs(tags={"customer": "7"}).count() == 0
+    run.cancel(force=True)
+    assert run.set_tags({"team": None}) == {"customer": "8"}
+    for wrong in (None, 7, {"": "x"}, {"a": 1.5}):
+        with pytest.raises(BadOption):
+            run.set_tags(wrong)
+
+
+def test_a_history_is_read_in_pages(engine):
+    run = engine.start(sums, 1)
+    run.result(timeout=20)
+    engine.replay(run.id, from_step="two")
+    run.result(timeout=20)
+    whole = run.history()
+
+    pages = []
+    after = 0
+    while page := run.history(after=after, limit=2):
+        assert len(page) <= 2
+        pages += page
+        after = page[-1].seq
+
+    assert pages == whole
+    assert any(event.void for event in pages)
+
+
 def test_replay_does_what_failed_again(engine):
     broken.set()
     run = engine.start(sums, 1)

@@ -469,8 +469,8 @@ class TestInTheMiddle:
             db = store.database._writer
             db.begin()
             db.rows(
-                "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('who', 'me', 'a') RETURNING"
-                " name"
+                "INSERT INTO holdfast.tag (name, value, run_id, created_at)"
+                " VALUES ('who', 'me', 'a', 1) RETURNING name"
             )
             with suppress(psycopg.Error):
                 db.rows("SELECT 1 / 0")

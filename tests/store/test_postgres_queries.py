@@ -98,7 +98,7 @@ def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
         id_prefix="i",
         after=RunCursor(3, "z"),
     )
-    sql, values = list_query.list_runs(which)
+    sql, values = list_query.list_runs(which, lambda sql, values: 0)
 
     db.rows(f"EXPLAIN {spelled(sql)}", values)
 

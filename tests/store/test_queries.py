@@ -242,10 +242,45 @@ def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
         id_prefix="i",
         after=RunCursor(3, "z"),
     )
-    sql, values = list_query.list_runs(which)
+    sql, values = list_query.list_runs(which, lambda sql, values: 0)
 
     db.rows(f"EXPLAIN {spelled(sql)}", values)
     assert set(sql_files.parameters(sql)) <= set(values)
+
+
+LISTS = {
+    "all": ({}, "run_newest_root", "run_newest_child"),
+    "roots": ({"roots": True}, "run_newest_root"),
+    "time": ({"since": 1, "until": 9}, "run_newest_root"),
+    "failed": ({"statuses": ["failed"]}, "run_notable"),
+    "completed": ({"statuses": ["completed"]}, "run_list"),
+    "live": ({"statuses": ["pending", "running", "waiting"]}, "run_list"),
+    "workflow": ({"workflow": "w"}, "run_list"),
+    "version": ({"version": "1"}, "run_list"),
+    "lane": ({"lane": "l"}, "run_list"),
+    "namespace": ({"namespace": "n"}, "run_list"),
+    "workflow and status": ({"workflow": "w", "statuses": ["failed"]}, "run_list"),
+    "share": ({"share": "s"}, "run_of_share"),
+    "key": ({"key": "k"}, "run_key"),
+    "worker": ({"worker": "w"}, "run_held"),
+    "tag": ({"tags": {"a": "b"}}, "tag"),
+    "many children": ({"parent_id": "p"}, "run_root"),
+}
+"""For each filter of a list, the indexes that it uses if the database is large."""
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_reads_no_more_runs_than_it_shows(db, name):
+    fields, *indexes = LISTS[name]
+    after = RunCursor(3, "z")
+    for which in (RunFilter(**fields), RunFilter(after=after, **fields)):
+        sql, values = list_query.list_runs(which, lambda sql, values: 10**6)
+        plan = [row["detail"] for row in db.rows(f"EXPLAIN QUERY PLAN {spelled(sql)}", values)]
+
+        assert all(any(index in line for line in plan) for index in indexes), plan
+        scans = [line for line in plan if line.startswith("SCAN run")]
+        # A scan of the newest runs ends after a page; without a cursor it has no first key.
+        assert all("run_newest" in line for line in scans), plan
 
 
 def test_no_query_is_there_twice_in_a_file(monkeypatch):

@@ -28,6 +28,7 @@ COMMANDS = {
     "runs": "runs",
     "show": "show",
     "why": "why",
+    "tags": "tags",
     "signal": "operate",
     "cancel": "operate",
     "resume": "operate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdfast.connect import run_procedures, run_views
@@ -43,9 +43,11 @@ class AsyncRun(Generic[T]):
         says so. Raises RunNotFound."""
         return await self._calls.call(lambda parts: run_views.record(parts, self.id))
 
-    async def history(self) -> list[EventView]:
-        """Return the history of the run: its events, in order. Raises RunNotFound, KeyMissing."""
-        return await self._calls.call(lambda parts: run_views.history(parts, self.id))
+    async def history(self, *, after: int = 0, limit: int | None = None) -> list[EventView]:
+        """Return the history of the run: its events, in order. *after* is the ``seq`` of the last
+        event of the previous page, *limit* the size of a page. Raises RunNotFound, KeyMissing,
+        BadOption."""
+        return await self._calls.call(lambda parts: run_views.history(parts, self.id, after, limit))
 
     async def steps(self) -> list[StepView]:
         """Return the steps of the run, in the order in which they began: calls of steps, timers,
@@ -137,6 +139,11 @@ class AsyncRun(Generic[T]):
         return await self._calls.call(
             lambda parts: run_procedures.cancel(parts, self.id, reason, force=force, by=by)
         )
+
+    async def set_tags(self, tags: Mapping[str, str | None]) -> dict[str, str]:
+        """Add tags to the run or change their values, whatever its status; None removes a tag.
+        Return all its tags. Raises RunNotFound, BadOption."""
+        return await self._calls.commit(lambda parts: parts.client.set_tags(self.id, tags))
 
     async def resume(self) -> Status:
         """Make the run claimable again if it is stuck, after its cause was fixed, and return its

@@ -27,16 +27,16 @@ from holdfast.core.events import EventKind
 from holdfast.core.gates.model import GateStatus
 from holdfast.core.program import Definition
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
-from holdfast.core.status import FINAL, Status
+from holdfast.core.status import Status
 from holdfast.core.streams.model import Progress
 from holdfast.core.text import nearest
 from holdfast.errors import FlowNotFound, GateNotFound, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.export import tree
 from holdfast.service.instants import Moment, moment
 from holdfast.store.database import CheckProgress
 from holdfast.store.gates.operations import GateFilter
 from holdfast.store.installation import ENCRYPTION
+from holdfast.store.retention.operations import PruneFilter
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.store import Store
 from holdfast.views import (
@@ -255,29 +255,13 @@ class OpenDatabase:
         self, older_than: Moment, statuses: Sequence[str], workflow: str | None
     ) -> int:
         """Return the number of runs that pruning would delete: whole trees of finished runs."""
-        limit = moment(older_than, self._store.now(), sign=-1)
-        total = 0
-        for root in self._roots(statuses, workflow):
-            if root.finished_at is not None and root.finished_at < limit:
-                members = tree(self._store, root)
-                total += len(members) if all(run.status in FINAL for run in members) else 0
-        return total
-
-    def _roots(self, statuses: Sequence[str], workflow: str | None) -> Iterator[RunRecord]:
-        """Yield the runs without a parent that have one of these statuses, page by page."""
-        which = RunFilter(
+        which = PruneFilter(
+            before=moment(older_than, self._store.now(), sign=-1),
             statuses=statuses,
-            workflow=workflow,
             namespace=self.namespace,
-            roots=True,
-            limit=PAGE,
+            workflow=workflow,
         )
-        while True:
-            page = self._store.runs.page(which)
-            yield from page.runs
-            if page.next is None:
-                return
-            which.after = page.next
+        return self._store.retention.count_prunable(which)
 
     # Gates
 
@@ -343,6 +327,10 @@ class OpenDatabase:
     def broken_laws(self) -> list[str]:
         """Return the laws that the data of the database violates."""
         return self._store.check()
+
+    def broken_live_laws(self) -> list[str]:
+        """Return the laws that leased runs violate: their number does not grow with the data."""
+        return self._store.check_leases()
 
     def facts(self) -> dict[str, Any]:
         """Return facts about the driver and the file or server."""

@@ -66,9 +66,14 @@ def _workers(parts: Components, records: Sequence[RunRecord]) -> dict[str, str]:
     return {session.id: session.worker for session in parts.store.runs.sessions()}
 
 
-def history(parts: Components, run_id: str) -> list[EventView]:
-    """Return the history of a run. Raises RunNotFound, KeyMissing."""
-    return events.history_of(parts.client.history(run_id), decoder(parts.codec))
+def history(
+    parts: Components, run_id: str, after: int = 0, limit: int | None = None
+) -> list[EventView]:
+    """Return the history of a run, or a part of it. Raises RunNotFound, KeyMissing, BadOption."""
+    recorded = parts.client.history(run_id, after, limit)
+    is_part = limit is not None and bool(recorded)
+    later = parts.store.runs.replays(run_id, recorded[-1].seq) if is_part else []
+    return events.history_of(recorded, decoder(parts.codec), later)
 
 
 def steps(parts: Components, run_id: str) -> list[StepView]:

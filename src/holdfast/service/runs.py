@@ -23,9 +23,11 @@ from holdfast.core.validation import (
     checked_reason,
     checked_signal,
     checked_string,
+    checked_tags,
     checked_text,
 )
 from holdfast.errors import (
+    BadOption,
     NamespaceBound,
     RunNotFinished,
     RunNotFound,
@@ -45,6 +47,7 @@ from holdfast.store.runs.operations import (
     Pruned,
     RequestCancel,
     ResumeRun,
+    SetTags,
 )
 from holdfast.store.signals.operations import MOST_SIGNALS, SignalRun, WaitDelivery
 from holdfast.store.store import Store
@@ -147,6 +150,17 @@ class RunService:
         """Put a stuck run back to work."""
         return Request(ResumeRun(self.own_run_id(run_id)), Status)
 
+    def set_tags(self, run_id: str, tags: Mapping[str, Any]) -> Request[dict[str, str]]:
+        """Add tags to a run, change them, or remove them with the value None. The answer is all
+        its tags. Raises RunNotFound, BadOption."""
+        if not isinstance(tags, Mapping):
+            why = 'give names and values, such as {"customer": "7"}'
+            raise BadOption(option="tags", value=tags, why=why)
+        kept = checked_tags({name: value for name, value in tags.items() if value is not None})
+        removed = checked_tags({name: "" for name, value in tags.items() if value is None})
+        changes: dict[str, str | None] = {**kept, **dict.fromkeys(removed)}
+        return Request(SetTags(self.own_run_id(run_id), changes), identity)
+
     def replay(self, run_id: str, from_step: str | None) -> list[Request[Any]]:
         """Put a finished run and its failed children back to work, in parts. The last answer is the
         status of the run. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone."""
@@ -179,9 +193,13 @@ class RunService:
             )
         return {run_id: runs.get(run_id) or RunNotFound(run=run_id) for run_id in run_ids}
 
-    def history(self, run_id: str) -> list[Event]:
-        """Return the events of a run, opened. Raises RunNotFound, KeyMissing."""
-        return self.sealer.opener.events(run_id, self.store.runs.history(self.get(run_id).id))
+    def history(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the events of a run, opened: those with a number above *after*, at most *limit*.
+        Raises RunNotFound, KeyMissing, BadOption."""
+        after = checked_count("after", after)
+        limit = None if limit is None else checked_count("limit", limit)
+        events = self.store.runs.history(self.get(run_id).id, after, limit)
+        return self.sealer.opener.events(run_id, events)
 
     def steps(self, run: RunRecord, history: Sequence[Event]) -> list[StepRecord]:
         """Return the steps of an opened history as the definition of the run shows them; if this

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.core.envelope import digest_of
 from holdfast.errors import BadData, RowDamaged
 from holdfast.store import sql_files
@@ -18,7 +20,7 @@ REFERENCES_RECORDED = "every payload reference of a run is recorded"
 def damage_and_broken_laws(reader: Reader, progress: CheckProgress | None = None) -> list[str]:
     """Describe every damaged row, its place and its fault, and every law that does not hold."""
     damages = [described(damage) for damage in DamageQueries(reader).damaged_rows()]
-    broken = _broken_laws(reader, progress)
+    broken = _broken_laws(reader, progress, sql_files.laws())
     try:
         return damages + broken + _lost_references(reader)
     except (RowDamaged, BadData) as error:
@@ -29,10 +31,24 @@ def damage_and_broken_laws(reader: Reader, progress: CheckProgress | None = None
         ]
 
 
-def _broken_laws(reader: Reader, progress: CheckProgress | None) -> list[str]:
+LAWS_OF_LEASES = (
+    "the_session_of_a_leased_run_exists",
+    "a_leased_run_is_running_or_waiting_or_cancelling",
+    "the_generation_of_a_leased_run_is_positive",
+)
+"""The laws whose queries read leased runs only."""
+
+
+def broken_laws_of_leases(reader: Reader) -> list[str]:
+    """Describe each law about leased runs that does not hold."""
+    return _broken_laws(reader, None, {law: sql_files.laws()[law] for law in LAWS_OF_LEASES})
+
+
+def _broken_laws(
+    reader: Reader, progress: CheckProgress | None, laws: Mapping[str, str]
+) -> list[str]:
     """Describe each law that does not hold, with the first rows that break it."""
     broken: list[str] = []
-    laws = sql_files.laws()
     for number, (law, sql) in enumerate(laws.items()):
         if progress is not None:
             progress(number, len(laws))

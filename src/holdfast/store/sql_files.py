@@ -7,6 +7,9 @@ the columns of a run and for expressions that differ by dialect:
   ``route``;
 - ``holdfast.input_of(run)``: the input of a run, wherever it is stored;
 - ``holdfast.steps_of(event)``: the number of steps in the last event of a completed run;
+- ``holdfast.using(index)``: the index that the query must use; PostgreSQL chooses by itself;
+- ``holdfast.found()`` of ``holdfast.each(SELECT created_at, id ... holdfast.end_of_each()``: the
+  runs that a subquery returns for each row of the tables before it, up to the limit of each;
 - ``holdfast.is_beyond(subscription)``: whether a subscription has read beyond every event that was
   ever written.
 """
@@ -99,7 +102,30 @@ _COLUMNS = ", ".join(
     ]
 )
 
+_EACH = {
+    "sqlite": (
+        "json_each((SELECT json_group_array(json_array(CAST(found.created_at AS INTEGER),"
+        " CAST(found.id AS TEXT))) FROM ("
+    ),
+    "postgres": "LATERAL (",
+}
+"""SQLite knows no LATERAL, but the argument of a table function may refer to the tables before it.
+The casts are for damaged rows: JSON cannot hold a blob."""
+
+_EACH_END = {"sqlite": ") AS found)) AS found", "postgres": ") AS found"}
+_FOUND = {
+    "sqlite": (
+        "json_extract(found.value, '$[0]') AS created_at, json_extract(found.value, '$[1]') AS id"
+    ),
+    "postgres": "found.created_at, found.id",
+}
+_USING = re.compile(r"holdfast\.using\((\w+)\)")
+_INDEX = {"sqlite": r"INDEXED BY holdfast.\1", "postgres": ""}
+
 _MACROS = {
+    "holdfast.each(": _EACH,
+    "holdfast.end_of_each()": _EACH_END,
+    "holdfast.found()": _FOUND,
     # First, because it contains another macro.
     "holdfast.columns_of(run)": {"sqlite": _COLUMNS, "postgres": _COLUMNS},
     "holdfast.input_of(run)": _INPUT,
@@ -127,7 +153,7 @@ def in_dialect(sql: str, dialect: str) -> str:
     """Return *sql* with its macros replaced by the expressions of *dialect*."""
     for macro, expressions in _MACROS.items():
         sql = sql.replace(macro, expressions[dialect])
-    return sql
+    return _USING.sub(_INDEX[dialect], sql)
 
 
 @cache

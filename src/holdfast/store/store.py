@@ -112,6 +112,11 @@ class Store(View):
         all is well. *progress* is called for each part that was checked."""
         return self.database.integrity() + check.damage_and_broken_laws(self._reader, progress)
 
+    def check_leases(self) -> list[str]:
+        """Return a description of every law about leased runs that does not hold: a check that does
+        not read finished runs."""
+        return check.broken_laws_of_leases(self._reader)
+
     def damaged_values(self) -> list[str]:
         """Return a description of every user value that is neither sealed nor JSON. Meant for
         stores whose codec writes JSON."""

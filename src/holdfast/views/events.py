@@ -69,10 +69,12 @@ def of(event: Event, *, void: bool = False, decode: Decode = value) -> EventView
     )
 
 
-def history_of(events: Sequence[Event], decode: Decode = value) -> list[EventView]:
-    """Return the views of a whole history, in which replays have cancelled events; *decode* decodes
-    the values of the program."""
-    live = {event.seq for event in live_events(events)}
+def history_of(
+    events: Sequence[Event], decode: Decode = value, later: Sequence[Event] = ()
+) -> list[EventView]:
+    """Return the views of a history, in which replays have cancelled events; *decode* decodes the
+    values of the program. If *events* are a part of it, *later* are the replays after them."""
+    live = {event.seq for event in live_events([*events, *later])}
     return [of(event, void=event.seq not in live, decode=decode) for event in events]
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "waits release": "{run}",
     "cancel": "{run}",
     "resume": "{run}",
+    "tags": "{run} --set a=b",
     "replay": "{done}",
     "release": "{run}",
     "prioritise": "{run} 5",

@@ -22,6 +22,9 @@ from holdfast.views.workers import WorkerView
 SHOWN = 5
 """The maximum number of stuck runs that are listed."""
 
+FULL = 5000
+"""Up to so many runs, all rows are checked. In a larger database that is the job of `db check`."""
+
 
 class DoctorFinding(msgspec.Struct):
     """A problem, and the command that shows more about it."""
@@ -72,9 +75,14 @@ def _examine() -> None:
     with command_context().opened() as database:
         workers = database.engine.workers.list()
         facts = _facts(database, workers)
-        problems = list(_problems(database, workers))
+        is_small = sum(facts["runs"].values()) <= FULL
+        facts["checked"] = (
+            "all rows" if is_small else "leased runs; `holdfast db check` reads all rows"
+        )
+        problems = list(_problems(database, workers, facts["runs"], is_small=is_small))
         warnings = facts.pop("warnings", [])
-        keys = database.keys_in_use()
+        # Keys are found in the values themselves, so all of them are read.
+        keys = database.keys_in_use() if is_small else {}
         if keys:
             facts["keys"] = keys
         warnings += [
@@ -129,8 +137,11 @@ def _format_fact(value: Any) -> str:
     return str(value)
 
 
-def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[DoctorFinding]:
-    for law in database.broken_laws():
+def _problems(
+    database: OpenDatabase, workers: list[WorkerView], counts: dict[str, int], *, is_small: bool
+) -> Iterator[DoctorFinding]:
+    laws = database.broken_laws() if is_small else database.broken_live_laws()
+    for law in laws:
         yield DoctorFinding(law, "holdfast db check")
     stuck_runs = database.engine.runs(status=Status.STUCK.value).page(limit=SHOWN)
     for run in stuck_runs:
@@ -138,7 +149,7 @@ def _problems(database: OpenDatabase, workers: list[WorkerView]) -> Iterator[Doc
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",
             f"holdfast why {run.id}",
         )
-    stuck = database.counts().get(Status.STUCK.value, 0)
+    stuck = counts.get(Status.STUCK.value, 0)
     if stuck > SHOWN:
         yield DoctorFinding(f"{stuck - SHOWN} more runs are stuck", "holdfast runs --status stuck")
     for worker in workers:

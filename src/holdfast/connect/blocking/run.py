@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdfast.connect import run_procedures, run_views
@@ -46,9 +46,11 @@ class Run(Generic[T]):
         says so. Raises RunNotFound."""
         return self._calls.call(lambda parts: run_views.record(parts, self.id))
 
-    def history(self) -> list[EventView]:
-        """Return the history of the run: its events, in order. Raises RunNotFound, KeyMissing."""
-        return self._calls.call(lambda parts: run_views.history(parts, self.id))
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[EventView]:
+        """Return the history of the run: its events, in order. *after* is the ``seq`` of the last
+        event of the previous page, *limit* the size of a page. Raises RunNotFound, KeyMissing,
+        BadOption."""
+        return self._calls.call(lambda parts: run_views.history(parts, self.id, after, limit))
 
     def steps(self) -> list[StepView]:
         """Return the steps of the run, in the order in which they began: calls of steps, timers,
@@ -136,6 +138,11 @@ class Run(Generic[T]):
         return self._calls.call(
             lambda parts: run_procedures.cancel(parts, self.id, reason, force=force, by=by)
         )
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> dict[str, str]:
+        """Add tags to the run or change their values, whatever its status; None removes a tag.
+        Return all its tags. Raises RunNotFound, BadOption."""
+        return self._calls.commit(lambda parts: parts.client.set_tags(self.id, tags))
 
     def resume(self) -> Status:
         """Make the run claimable again if it is stuck, after its cause was fixed, and return its

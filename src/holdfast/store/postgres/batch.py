@@ -54,6 +54,7 @@ from holdfast.store.runs.operations import (
     ReplayRuns,
     RequestCancel,
     ResumeRun,
+    SetTags,
     StartRuns,
 )
 from holdfast.store.signals.operations import SignalRun
@@ -395,6 +396,7 @@ def _touched_by(op: Operation) -> Iterator[str]:
         | ReleaseWait
         | RequestCancel
         | ResumeRun
+        | SetTags
         | RevokeLease
         | SetPriority
         | OverrideRun

@@ -91,6 +91,15 @@ class MaintenanceLock(msgspec.Struct):
     done_at: int | None
 
 
+class PruneFilter(msgspec.Struct, kw_only=True):
+    """Which finished trees to prune: those whose roots ended before an instant."""
+
+    before: int
+    statuses: Sequence[str]
+    namespace: str | None = None
+    workflow: str | None = None
+
+
 class PrunableRun(msgspec.Struct):
     """A finished tree that a retention rule selects: the id of its root, when the root ended, and
     the number and bytes of its runs. ``runs`` is 0 if a part of the tree has not ended."""

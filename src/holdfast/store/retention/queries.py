@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.retention import RetentionRule
 from holdfast.store.reader import Reader
+from holdfast.store.retention import count_query
 from holdfast.store.retention.apply import retention_from
-from holdfast.store.retention.operations import MaintenanceLock, PrunableRun
+from holdfast.store.retention.operations import MaintenanceLock, PrunableRun, PruneFilter
 
 
 class RetentionQueries:
@@ -62,6 +63,18 @@ class RetentionQueries:
             limit=limit,
         )
         return [self._prunable(row["id"], row["finished_at"]) for row in rows]
+
+    def count_prunable(self, which: PruneFilter) -> int:
+        """Return the number of runs that pruning would delete: whole trees of finished runs."""
+        return (
+            self._count(count_query.ROOTS, which)
+            - self._count(count_query.KEPT, which)
+            + self._count(count_query.BELOW, which)
+        )
+
+    def _count(self, query: str, which: PruneFilter) -> int:
+        sql, values = count_query.composed(query, which)
+        return int(self._reader.fetch(self._reader.spelled(sql), values)[0]["runs"])
 
     def _prunable(self, run_id: str, finished_at: int) -> PrunableRun:
         """Return the size of a finished tree; 0 if a part of it has not ended."""

@@ -20,7 +20,7 @@ SELECT id, holdfast.input_of(run) AS input, route_id FROM holdfast.run AS run WH
 SELECT id, holdfast.input_of(run) AS input, route_id FROM holdfast.run AS run WHERE id = :id;
 
 -- name: insert_tag
-INSERT INTO holdfast.tag (name, value, run_id) VALUES (:name, :value, :run_id) ON CONFLICT DO NOTHING;
+INSERT INTO holdfast.tag (name, value, run_id, created_at) VALUES (:name, :value, :run_id, :created_at) ON CONFLICT DO NOTHING;
 
 -- name: find_route
 SELECT id FROM holdfast.route
@@ -70,7 +70,7 @@ SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id;
 
 -- name: load_state
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at, graph_id
+       finished_at, graph_id, created_at
   FROM holdfast.run
  WHERE id = :run_id;
 
@@ -357,6 +357,9 @@ DELETE FROM holdfast.event WHERE run_id = :run_id;
 -- name: delete_signals
 DELETE FROM holdfast.signal WHERE run_id = :run_id;
 
+-- name: delete_tag
+DELETE FROM holdfast.tag WHERE run_id = :run_id AND name = :name;
+
 -- name: delete_tags
 DELETE FROM holdfast.tag WHERE run_id = :run_id;
 
@@ -464,6 +467,19 @@ SELECT seq, kind, step, attempt, data, error, started_at, at, role
  WHERE run_id = :run_id AND seq > :after
  ORDER BY seq;
 
+-- name: history_page
+SELECT seq, kind, step, attempt, data, error, started_at, at, role
+  FROM holdfast.event
+ WHERE run_id = :run_id AND seq > :after
+ ORDER BY seq
+ LIMIT :limit;
+
+-- name: replays
+SELECT seq, kind, step, attempt, data, error, started_at, at, role
+  FROM holdfast.event
+ WHERE run_id = :run_id AND seq > :after AND kind = 'run_replayed'
+ ORDER BY seq;
+
 -- name: children
 SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
   FROM holdfast.run
@@ -507,7 +523,17 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: counts
-SELECT status, COUNT(*) AS runs FROM holdfast.run GROUP BY status ORDER BY status;
+-- By `run_list`, one route and status after the other: a GROUP BY would sort all runs.
+SELECT counted.status, CAST(SUM(counted.runs) AS BIGINT) AS runs
+  FROM (SELECT word.status, (SELECT COUNT(*) FROM holdfast.run AS run holdfast.using(run_list)
+                              WHERE run.route_id + 0 = +route.id AND run.status = word.status) AS runs
+          FROM holdfast.route AS route
+         CROSS JOIN (SELECT 'pending' AS status UNION ALL SELECT 'blocked' UNION ALL SELECT 'running' UNION ALL SELECT 'waiting'
+                     UNION ALL SELECT 'cancelling' UNION ALL SELECT 'stuck' UNION ALL SELECT 'completed' UNION ALL SELECT 'failed'
+                     UNION ALL SELECT 'cancelled' UNION ALL SELECT 'expired' UNION ALL SELECT 'skipped') AS word) AS counted
+ WHERE counted.runs > 0
+ GROUP BY counted.status
+ ORDER BY counted.status;
 
 -- name: setting
 SELECT value FROM holdfast.setting WHERE name = :name;
@@ -522,7 +548,7 @@ DELETE FROM holdfast.setting WHERE name = :name;
 -- The latest instants that were written: the clock of the next process that opens the database must
 -- not be behind them.
 SELECT (SELECT at FROM holdfast.event ORDER BY id DESC LIMIT 1) AS event_at,
-       (SELECT created_at FROM holdfast.run ORDER BY id DESC LIMIT 1) AS run_at,
+       (SELECT MAX(created_at) FROM holdfast.run WHERE parent_id IS NULL) AS run_at,
        (SELECT MAX(beat_at) FROM holdfast.session) AS beat_at;
 
 -- name: set_run_aside

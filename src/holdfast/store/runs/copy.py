@@ -232,7 +232,8 @@ def _row(table: StoredTable, cells: list[Cell]) -> dict[str, object]:
 def _belongings(snapshot: RunSnapshot) -> Iterator[tuple[str, Row]]:
     """Yield the query and the values that write each row that belongs to a run."""
     for name, value in snapshot.tags.items():
-        yield "insert_tag", {"name": name, "value": value}
+        created_at = snapshot.run.created_at
+        yield "insert_tag", {"name": name, "value": value, "created_at": created_at}
     for event in snapshot.events:
         row = {name: getattr(event, name) for name in _EVENT}
         yield ("copy_event", {**row, "id": event.id}) if event.id else ("append", row)

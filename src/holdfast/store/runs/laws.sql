@@ -85,6 +85,10 @@ SELECT DISTINCT run_id FROM holdfast.signal AS signal
 SELECT DISTINCT run_id FROM holdfast.tag AS tag
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = tag.run_id);
 
+-- name: a_tag_has_the_time_of_its_run
+SELECT DISTINCT tag.run_id FROM holdfast.tag AS tag JOIN holdfast.run AS run ON run.id = tag.run_id
+ WHERE tag.created_at <> run.created_at;
+
 -- name: the_open_child_count_of_a_fanout_is_correct
 SELECT fanout.run_id FROM holdfast.fanout AS fanout
  WHERE fanout.remaining <> (SELECT COUNT(*) FROM holdfast.run AS run

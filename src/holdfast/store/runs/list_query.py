@@ -1,12 +1,19 @@
-"""Build the query that lists runs: one of the few places where SQL is composed from parts."""
+"""Build the query that lists runs: one of the few places where SQL is composed from parts.
+
+A query reads one source of runs in the order of their creation, and checks the rest of the filter
+for each of them. So its cost depends on the source, not on the number of finished runs. A source is
+an index: of a key, a worker, a parent, a tag, a share, or of routes and statuses, each of which has
+its newest runs at its end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from holdfast.core.runs import RunRecord
+from holdfast.core.status import Status
 from holdfast.store.sql_files import common
 
 
@@ -43,6 +50,10 @@ class RunFilter(msgspec.Struct, kw_only=True):
     after: RunCursor | None = None
     limit: int = 50
 
+    def is_unrestricted(self) -> bool:
+        """Return whether the filter selects all runs."""
+        return msgspec.structs.replace(self, limit=RunFilter().limit) == RunFilter()
+
 
 class RunPage(msgspec.Struct):
     """Some runs of a list, and the place after which the next page begins; None at the end."""
@@ -51,74 +62,300 @@ class RunPage(msgspec.Struct):
     next: RunCursor | None
 
 
-_COLUMNS = common()["run"].split(" WHERE ")[0]
-_PLACES = f"SELECT run.id, run.created_at{_COLUMNS[_COLUMNS.index(' FROM ') :]}"
-_WHERE = {
-    "namespace": "namespace = :namespace",
-    "workflow": "workflow = :workflow",
-    "version": "version = :version",
-    "lane": "lane = :lane",
-    "share": "share = :share",
-    "since": "created_at >= :since",
-    "until": "created_at < :until",
-    "worker": (
-        "session_id IN (SELECT id FROM holdfast.session WHERE worker = :worker OR id = :worker)"
-    ),
-    "parent_id": "parent_id = :parent_id",
-}
-"""The condition for each field of the filter that is given."""
+Values = dict[str, object]
+Probe = Callable[[str, Values], int]
+"""Return how many rows a query counts."""
+
+RECORD = common()["run"].split(" WHERE ")[0]
+"""The columns of a listed run, and the tables that they are from."""
+
+FEW = 1000
+"""So many children of a run are sorted; of more, the newest are read in order."""
+
+FEW_IDS = 10_000
+"""So many runs are sorted that are found by the beginning of their ids."""
+
+PROBED = 5000
+"""So many runs of a source are counted, at most, to find the source with the fewest."""
+
+_LAST_CHARACTER = "\U0010ffff"
+_NOTABLE = (
+    Status.BLOCKED,
+    Status.STUCK,
+    Status.FAILED,
+    Status.CANCELLED,
+    Status.EXPIRED,
+    Status.SKIPPED,
+    Status.CANCELLING,
+)
+"""The statuses of the index ``run_notable``, in its order: SQLite compares the conditions."""
+
+_OF_ROUTE = ("namespace", "workflow", "version", "lane")
+_ORDER = "ORDER BY {0}.created_at DESC, {0}.{1} DESC LIMIT :limit"
 
 _STORED_KEYS = (
     "SELECT named.namespace || CAST(:separator AS TEXT) || named.workflow"
-    " || CAST(:separator AS TEXT) || :key FROM holdfast.route AS named"
+    " || CAST(:separator AS TEXT) || CAST(:key AS TEXT) FROM holdfast.route AS named"
 )
 """A key as it is stored in each namespace and workflow."""
 
-_LAST_CHARACTER = "\U0010ffff"
+_SESSIONS = "SELECT id FROM holdfast.session WHERE worker = :worker OR id = :worker"
+_TREE = "SELECT COALESCE(top.root_id, top.id) FROM holdfast.run AS top WHERE top.id = :parent_id"
+_ROUTES = "SELECT named.id FROM holdfast.route AS named WHERE {}"
 
 
-def list_runs(which: RunFilter) -> tuple[str, dict[str, object]]:
+class Source(msgspec.Struct, frozen=True):
+    """Where to read runs: the tables and condition of an index, the fields of the filter that it
+    already answers, and whether it returns the runs from new to old."""
+
+    tables: str
+    condition: str
+    answers: tuple[str, ...]
+    is_ordered: bool = True
+
+
+_KEY = Source("holdfast.run AS run", f"run.key IN ({_STORED_KEYS})", ("key",), is_ordered=False)
+_WORKER = Source(
+    "holdfast.run AS run", f"run.session_id IN ({_SESSIONS})", ("worker",), is_ordered=False
+)
+_ID = Source(
+    "holdfast.run AS run", "run.id >= :first_id AND run.id < :last_id", ("id_prefix",), False
+)
+_PARENT = Source(
+    "holdfast.run AS run holdfast.using(run_child)",
+    "run.parent_id = :parent_id",
+    ("parent_id",),
+    is_ordered=False,
+)
+_DESCENDANTS = Source(
+    "holdfast.run AS run holdfast.using(run_root)", f"run.root_id = ({_TREE})", ()
+)
+_SHARE = Source(
+    "holdfast.run AS run holdfast.using(run_of_share)", "run.share = :share", ("share",)
+)
+_ROOTS = Source(
+    "holdfast.run AS run holdfast.using(run_newest_root)", "run.parent_id IS NULL", ("roots",)
+)
+_CHILDREN = Source(
+    "holdfast.run AS run holdfast.using(run_newest_child)", "run.parent_id IS NOT NULL", ()
+)
+_BY_STATUS = Source(
+    "holdfast.run AS run holdfast.using(run_notable)",
+    "run.status = word.status AND {notable}",
+    ("statuses",),
+)
+_BY_ROUTE = Source(
+    "holdfast.run AS run holdfast.using(run_list)",
+    "run.route_id + 0 = +route.id AND run.status = word.status",
+    ("statuses", *_OF_ROUTE),
+)
+
+
+def list_runs(which: RunFilter, probe: Probe) -> tuple[str, Values]:
     """Return the query, with its values, that lists the runs of *which* from new to old."""
-    where, values = _conditions(which)
-    values["limit"] = which.limit
-    return f"{_COLUMNS}{where} ORDER BY run.created_at DESC, run.id DESC LIMIT :limit", values
+    page, values = list_places(which, probe)
+    # The outer join keeps a run without a route in the page, so that the page is not cut short.
+    columns = RECORD.replace(
+        " FROM holdfast.run AS run JOIN ",
+        f" FROM ({page}) AS page JOIN holdfast.run AS run ON run.id = page.id LEFT JOIN ",
+    )
+    return f"{columns} ORDER BY page.created_at DESC, page.id DESC", values
 
 
-def count_runs(which: RunFilter) -> tuple[str, dict[str, object]]:
-    """Return the query, with its values, that counts the runs of *which*."""
-    where, values = _conditions(which)
-    source = _COLUMNS[_COLUMNS.index(" FROM ") :]
-    return f"SELECT COUNT(*) AS runs{source}{where}", values
-
-
-def _conditions(which: RunFilter) -> tuple[str, dict[str, object]]:
-    values = {name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None}
-    clauses = [_WHERE[name] for name in values]
-    if which.roots:
-        clauses.append("parent_id IS NULL")
-    if which.id_prefix is not None:
-        clauses.append("run.id >= :first_id AND run.id < :last_id")
-        values |= {"first_id": which.id_prefix, "last_id": which.id_prefix + _LAST_CHARACTER}
-    if which.key is not None:
-        clauses.append(f"run.key IN ({_STORED_KEYS})")
-        values |= {"key": which.key, "separator": "\n"}
-    if which.after is not None:
-        clauses.append("(run.created_at, run.id) < (:after_at, :after_id)")
-        values |= {"after_at": which.after.created_at, "after_id": which.after.id}
-    if which.statuses:
-        names = {f"status{index}": str(status) for index, status in enumerate(which.statuses)}
-        clauses.append(f"status IN ({', '.join(':' + name for name in names)})")
-        values |= names
-    for index, (name, value) in enumerate(which.tags.items()):
-        tagged = (
-            f"SELECT run_id FROM holdfast.tag WHERE name = :tag{index} AND value = :value{index}"
-        )
-        clauses.append(f"run.id IN ({tagged})")
-        values |= {f"tag{index}": name, f"value{index}": value}
-    return f" WHERE {' AND '.join(clauses)}" if clauses else "", values
-
-
-def list_places(which: RunFilter) -> tuple[str, dict[str, object]]:
+def list_places(which: RunFilter, probe: Probe) -> tuple[str, Values]:
     """Return the query, with its values, for the places of the same runs, in the same order."""
-    sql, values = list_runs(which)
-    return sql.replace(_COLUMNS, _PLACES, 1), values
+    source = choose(which, probe)
+    sql = (
+        f"SELECT listed.created_at, listed.id FROM ({_candidates(which, source)}) AS listed"
+        f" {_ORDER.format('listed', 'id')}"
+    )
+    return sql, values_of(which)
+
+
+def count_runs(which: RunFilter, probe: Probe) -> tuple[str, Values]:
+    """Return the query, with its values, that counts the runs of *which*."""
+    values = values_of(which)
+    if which.is_unrestricted():
+        return "SELECT COUNT(*) AS runs FROM holdfast.run", values
+    source = choose(which, probe)
+    counted = " + ".join(
+        f"(SELECT COUNT(*) FROM {part.tables} WHERE {_where(which, part)})"
+        for part in _parts(which, source)
+    )
+    outer = _branches(which, source)
+    if outer is None:
+        return f"SELECT {counted} AS runs", values
+    return f"SELECT CAST(COALESCE(SUM({counted}), 0) AS BIGINT) AS runs FROM {outer}", values
+
+
+def choose(which: RunFilter, probe: Probe) -> Source:
+    """Return the source from which the fewest runs are read."""
+    if which.key is not None:
+        return _KEY
+    if which.worker is not None:
+        return _WORKER
+    values = values_of(which)
+    if which.id_prefix is not None and _size(_ID, values, probe, FEW_IDS) < FEW_IDS:
+        return _ID
+    if which.parent_id is not None and _size(_PARENT, values, probe, FEW) < FEW:
+        return _PARENT
+    sources = _ordered_sources(which)
+    if len(sources) == 1:
+        return sources[0]
+    sizes = [_size(source, values, probe, PROBED, _branches(which, source)) for source in sources]
+    return sources[sizes.index(min(sizes))]
+
+
+def _ordered_sources(which: RunFilter) -> list[Source]:
+    """Return the indexes that hold the wanted runs in the order of their creation."""
+    sources = []
+    is_routed = any(getattr(which, name) is not None for name in _OF_ROUTE)
+    if which.statuses and not is_routed and set(which.statuses) <= set(_NOTABLE):
+        sources.append(_BY_STATUS)
+    elif which.statuses:
+        sources.append(_BY_ROUTE)
+    if which.parent_id is not None:
+        sources.append(_DESCENDANTS)
+    if which.share is not None:
+        sources.append(_SHARE)
+    sources += [_tag_source(index) for index in range(len(which.tags))]
+    # Last: without a status, routes have the most runs.
+    if is_routed and not which.statuses:
+        sources.append(_BY_ROUTE)
+    return sources or [_ROOTS]
+
+
+def _tag_source(index: int) -> Source:
+    return Source(
+        "holdfast.tag AS tag CROSS JOIN holdfast.run AS run",
+        f"tag.name = :tag{index} AND tag.value = :value{index} AND run.id = tag.run_id",
+        (f"tag{index}",),
+    )
+
+
+def _size(source: Source, values: Values, probe: Probe, most: int, outer: str | None = None) -> int:
+    """Return how many runs a source has, at most *most*."""
+    tables = source.tables if outer is None else f"{outer} CROSS JOIN {source.tables}"
+    condition = source.condition.format(notable=_IS_NOTABLE)
+    return probe(
+        f"SELECT COUNT(*) AS runs FROM (SELECT 1 AS one FROM {tables} WHERE {condition}"
+        f" LIMIT {most}) AS counted",
+        values,
+    )
+
+
+_IS_NOTABLE = f"run.status IN ({', '.join(repr(status.value) for status in _NOTABLE)})"
+
+
+def _candidates(which: RunFilter, source: Source) -> str:
+    """Return the query for the runs of a source that match, at least as many of the newest as a
+    page holds."""
+    if not source.is_ordered:
+        return f"SELECT run.created_at, run.id FROM {source.tables} WHERE {_where(which, source)}"
+    outer = _branches(which, source)
+    if outer is None:
+        return " UNION ALL ".join(
+            f"SELECT part.created_at, part.id FROM ({_newest(which, part)}) AS part"
+            for part in _parts(which, source)
+        )
+    each = f"holdfast.each({_newest(which, source)}holdfast.end_of_each()"
+    return f"SELECT holdfast.found() FROM {outer} CROSS JOIN {each}"
+
+
+def _parts(which: RunFilter, source: Source) -> list[Source]:
+    """Return the indexes of a source: roots and children have one each."""
+    if source is _ROOTS and not which.roots:
+        return [_ROOTS, _CHILDREN]
+    return [source]
+
+
+def _newest(which: RunFilter, source: Source) -> str:
+    """Return the query for the newest runs of a source."""
+    order = _ORDER.format("run", "id")
+    columns = "run.created_at, run.id"
+    if source.tables.startswith("holdfast.tag"):
+        order = _ORDER.format("tag", "run_id")
+    return f"SELECT {columns} FROM {source.tables} WHERE {_where(which, source)} {order}"
+
+
+def _branches(which: RunFilter, source: Source) -> str | None:
+    """Return the tables with a row for each part of a source that has an order of its own: each
+    status, in each route; None if the source has one order."""
+    if source is _BY_STATUS:
+        return f"({_words(which.statuses)}) AS word"
+    if source is not _BY_ROUTE:
+        return None
+    words = f"({_words(which.statuses or list(Status))}) AS word"
+    routed = [f"named.{name} = :{name}" for name in _OF_ROUTE if getattr(which, name) is not None]
+    routes = _ROUTES.format(" AND ".join(routed)) if routed else "SELECT id FROM holdfast.route"
+    return f"({routes}) AS route CROSS JOIN {words}"
+
+
+def _words(statuses: Sequence[str]) -> str:
+    return " UNION ALL ".join(
+        f"SELECT CAST('{Status(status).value}' AS TEXT) AS status" for status in statuses
+    )
+
+
+def _where(which: RunFilter, source: Source) -> str:
+    """Return the condition of a source, and what it leaves to check of the filter."""
+    is_tag = source.tables.startswith("holdfast.tag")
+    times = ("tag.created_at", "tag.run_id") if is_tag else ("run.created_at", "run.id")
+    clauses = {**_conditions(which), **_time_conditions(which, *times)}
+    left = [clause for name, clause in clauses.items() if name not in source.answers]
+    return " AND ".join([source.condition.format(notable=_IS_NOTABLE), *left])
+
+
+def _conditions(which: RunFilter) -> dict[str, str]:
+    """Return the conditions of a filter on a run, by what they check."""
+    clauses: dict[str, str] = {}
+    routed = [f"named.{name} = :{name}" for name in _OF_ROUTE if getattr(which, name) is not None]
+    if routed:
+        clauses["namespace"] = f"run.route_id IN ({_ROUTES.format(' AND '.join(routed))})"
+    if which.statuses:
+        words = ", ".join(f"'{Status(status).value}'" for status in which.statuses)
+        clauses["statuses"] = f"run.status IN ({words})"
+    if which.roots:
+        clauses["roots"] = "run.parent_id IS NULL"
+    if which.share is not None:
+        clauses["share"] = "run.share = :share"
+    if which.parent_id is not None:
+        clauses["parent_id"] = "run.parent_id = :parent_id"
+    if which.worker is not None:
+        clauses["worker"] = _WORKER.condition
+    if which.id_prefix is not None:
+        clauses["id_prefix"] = _ID.condition
+    for index in range(len(which.tags)):
+        clauses[f"tag{index}"] = (
+            f"EXISTS (SELECT 1 FROM holdfast.tag AS other WHERE other.name = :tag{index} AND"
+            f" other.value = :value{index} AND other.created_at = run.created_at AND"
+            " other.run_id = run.id)"
+        )
+    return clauses
+
+
+def _time_conditions(which: RunFilter, created_at: str, run_id: str) -> dict[str, str]:
+    clauses: dict[str, str] = {}
+    if which.since is not None:
+        clauses["since"] = f"{created_at} >= :since"
+    if which.until is not None:
+        clauses["until"] = f"{created_at} < :until"
+    if which.after is not None:
+        clauses["after"] = f"({created_at}, {run_id}) < (:after_at, :after_id)"
+    return clauses
+
+
+def values_of(which: RunFilter) -> Values:
+    """Return the values of the parameters."""
+    names = (*_OF_ROUTE, "share", "since", "until", "worker", "parent_id")
+    values: Values = {"limit": which.limit}
+    values |= {name: value for name in names if (value := getattr(which, name)) is not None}
+    if which.key is not None:
+        values |= {"key": which.key, "separator": "\n"}
+    if which.id_prefix is not None:
+        values |= {"first_id": which.id_prefix, "last_id": which.id_prefix + _LAST_CHARACTER}
+    if which.after is not None:
+        values |= {"after_at": which.after.created_at, "after_id": which.after.id}
+    for index, (name, value) in enumerate(which.tags.items()):
+        values |= {f"tag{index}": name, f"value{index}": value}
+    return values

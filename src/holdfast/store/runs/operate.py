@@ -23,7 +23,7 @@ from holdfast.errors import (
 from holdfast.store.database import Row, Transaction
 from holdfast.store.history import append_each, append_from_outside, last_seq, last_seqs
 from holdfast.store.rows import load
-from holdfast.store.runs.operations import ReplayRun, ReplayRuns, ResumeRun
+from holdfast.store.runs.operations import ReplayRun, ReplayRuns, ResumeRun, SetTags
 
 
 def resume_run(tx: Transaction, op: ResumeRun) -> Status:
@@ -44,6 +44,17 @@ def resume_run(tx: Transaction, op: ResumeRun) -> Status:
     )
     tx.hints.ready = True
     return status
+
+
+def set_tags(tx: Transaction, op: SetTags) -> dict[str, str]:
+    """Change the tags of a run, whatever its status, and return all of them. Raises
+    RunNotFound."""
+    created_at = load(tx, op.run_id)["created_at"]
+    for name, value in op.tags.items():
+        tx.change("delete_tag", run_id=op.run_id, name=name)
+        if value is not None:
+            tx.change("insert_tag", name=name, value=value, run_id=op.run_id, created_at=created_at)
+    return {row["name"]: row["value"] for row in tx.rows("tags", run_id=op.run_id)}
 
 
 def replay_run(tx: Transaction, op: ReplayRun) -> Status:

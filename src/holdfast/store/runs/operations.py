@@ -357,6 +357,19 @@ class ResumeRun(Operation):
     run_id: str
 
 
+class SetTags(Operation):
+    """Add tags to a run, change their values, or remove those whose value is None.
+
+    Answers:
+        dict[str, str]  all tags of the run
+    Raises:
+        RunNotFound  there is no run of this id
+    """
+
+    run_id: str
+    tags: dict[str, str | None]
+
+
 class ReplayRun(Operation):
     """Make a finished run pending again, together with those of ``children`` that have ended.
 

@@ -253,7 +253,7 @@ SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id FOR
 -- name: load_state
 -- Differs from SQLite: the row is locked.
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at, graph_id
+       finished_at, graph_id, created_at
   FROM holdfast.run
  WHERE id = :run_id
    FOR NO KEY UPDATE;
@@ -261,7 +261,7 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
 -- name: load_states
 -- `load_state` for many runs.
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at, graph_id
+       finished_at, graph_id, created_at
   FROM holdfast.run
  WHERE id = ANY(CAST(:ids AS TEXT[]))
  ORDER BY id

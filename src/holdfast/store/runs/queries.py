@@ -108,10 +108,11 @@ class RunQueries:
         begins. A damaged run is left out."""
         # One more than is returned, to know whether there is a next page.
         wider = msgspec.structs.replace(which, limit=which.limit + 1)
-        sql, values = list_query.list_runs(wider)
-        sql = self._reader.spelled(sql)
-        rows = self._reader.fetch(sql, values)
-        runs = self._reader.records(run_from, sql, rows[: which.limit], values)
+        rows = self._fetch(*list_query.list_runs(wider, self._count))
+        # A run whose route is gone has no workflow. It counts as a part of the page, so that the
+        # next page is found, but cannot be shown.
+        routed = [row for row in rows[: which.limit] if row["workflow"] is not None]
+        runs = self._reader.records(run_from, self._reader.spelled(list_query.RECORD), routed, {})
         if len(rows) <= which.limit or not which.limit:
             return RunPage(runs, None)
         last = rows[which.limit - 1]
@@ -119,20 +120,32 @@ class RunQueries:
 
     def count(self, which: RunFilter) -> int:
         """Return the number of runs that a filter selects, whatever its limit."""
-        sql, values = list_query.count_runs(which)
-        rows = self._reader.fetch(self._reader.spelled(sql), values)
-        return int(rows[0]["runs"])
+        return self._count(*list_query.count_runs(which, self._count))
+
+    def _count(self, sql: str, values: dict[str, object]) -> int:
+        return int(self._fetch(sql, values)[0]["runs"])
+
+    def _fetch(self, sql: str, values: dict[str, object]) -> list[Any]:
+        return self._reader.fetch(self._reader.spelled(sql), values)
 
     def places(self, which: RunFilter) -> list[RunCursor]:
         """Return the places of the runs that a filter selects, from new to old."""
-        sql, values = list_query.list_places(which)
-        return self._reader.list_sql(
-            lambda row: RunCursor(row["created_at"], row["id"]), self._reader.spelled(sql), values
-        )
+        rows = self._fetch(*list_query.list_places(which, self._count))
+        return [
+            RunCursor(row["created_at"], row["id"])
+            for row in rows
+            if isinstance(row["created_at"], int) and isinstance(row["id"], str)
+        ]
 
-    def history(self, run_id: str, after: int = 0) -> list[Event]:
-        """Return the events of a run in order whose ``seq`` is above *after*."""
-        return self._reader.all(_event, "history", run_id=run_id, after=after)
+    def history(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the events of a run in order whose ``seq`` is above *after*, at most *limit*."""
+        if limit is None:
+            return self._reader.all(_event, "history", run_id=run_id, after=after)
+        return self._reader.all(_event, "history_page", run_id=run_id, after=after, limit=limit)
+
+    def replays(self, run_id: str, after: int) -> list[Event]:
+        """Return the events of replays of a run whose ``seq`` is above *after*."""
+        return self._reader.all(_event, "replays", run_id=run_id, after=after)
 
     def last_checkpoint(self, run_id: str) -> int:
         """Return the ``seq`` of the last checkpoint of a run; 0 if it has none, or was replayed

@@ -46,7 +46,7 @@ def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
 def _tag(tx: Transaction, runs: Sequence[NewRun]) -> None:
     first = {run.id: run for run in reversed(runs)}
     tags: list[Row] = [
-        {"name": name, "value": value, "run_id": run.id}
+        {"name": name, "value": value, "run_id": run.id, "created_at": tx.now}
         for run in first.values()
         for name, value in run.tags.items()
     ]

@@ -128,6 +128,46 @@ class ReadConformance(StoreFixture):
         assert ids_of(roots=True, workflow="greet", after=after, limit=5) == ["r0"]
         assert ids_of(tags={"city": "x' OR '1'='1"}) == []
 
+    def test_every_filter_selects_and_counts_the_same_runs(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.open(store, "s1", worker="ann")
+        for number in range(6):
+            self.start(
+                store,
+                f"r{5 - number}",
+                route=Route("shop", f"w{number % 2}", "1", f"lane{number % 3}"),
+                tags={"parity": str(number % 2), "all": "yes"},
+                share="even" if number % 2 == 0 else None,
+            )
+            clock.move(MINUTE)
+        self.do(store, RequestCancel("r0", "enough"))
+        newest_first = [f"r{number}" for number in range(6)]
+        selected: dict[str, dict[str, Any]] = {
+            "r1 r2 r3 r4 r5": {"statuses": ["pending"]},
+            "r0": {"statuses": ["cancelled"]},
+            "r0 r1 r2 r3 r4 r5": {"statuses": ["cancelled", "pending"], "namespace": "shop"},
+            "r1 r3 r5": {"workflow": "w0", "version": "1"},
+            "r0 r3": {"lane": "lane2"},
+            "r3": {"lane": "lane2", "tags": {"parity": "0", "all": "yes"}},
+            "r1 r3 r5 ": {"share": "even"},
+            "r2": {"id_prefix": "r2", "tags": {"all": "yes"}},
+            "": {"worker": "ann", "roots": True},
+        }
+
+        for ids, fields in selected.items():
+            which = RunFilter(limit=2, **fields)
+            expected = [run_id for run_id in newest_first if run_id in ids.split()]
+            listed: list[str] = []
+            while True:
+                page = store.runs.page(which)
+                listed += [run.id for run in page.runs]
+                if page.next is None:
+                    break
+                which.after = page.next
+            assert listed == expected, fields
+            assert store.runs.count(RunFilter(**fields)) == len(expected), fields
+
     def test_runs_are_counted_by_status(self, store: Store) -> None:
         self.do(store, StartRuns([self.new("r1"), self.new("r2")]))
         self.hold(store, "r3")
@@ -286,7 +326,10 @@ BROKEN = {
         "INSERT INTO holdfast.signal (run_id, name, payload, at) VALUES ('none', 'paid', '1', 1)"
     ),
     "a_tag_belongs_to_a_run": (
-        "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('a', 'b', 'none')"
+        "INSERT INTO holdfast.tag (name, value, run_id, created_at) VALUES ('a', 'b', 'none', 1)"
+    ),
+    "a_tag_has_the_time_of_its_run": (
+        "INSERT INTO holdfast.tag (name, value, run_id, created_at) VALUES ('a', 'b', 'held', 1)"
     ),
     "the_open_child_count_of_a_fanout_is_correct": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"

@@ -71,10 +71,19 @@ CREATE INDEX holdfast.run_deadline ON holdfast.run (deadline)
       AND status <> 'cancelling';
 CREATE INDEX holdfast.run_child ON holdfast.run (parent_id, parent_step, parent_index)
     WHERE parent_id IS NOT NULL;
-CREATE INDEX holdfast.run_root ON holdfast.run (root_id) WHERE root_id IS NOT NULL;
-CREATE INDEX holdfast.run_notable ON holdfast.run (status, id)
-    WHERE status IN ('blocked', 'stuck', 'failed', 'cancelled', 'expired', 'skipped', 'cancelling');
+CREATE INDEX holdfast.run_root ON holdfast.run (root_id, created_at, id) WHERE root_id IS NOT NULL;
 CREATE UNIQUE INDEX holdfast.run_key ON holdfast.run (key) WHERE key IS NOT NULL;
+
+-- Lists of runs, from new to old by creation. Each run is in one of the first two indexes, and in
+-- run_list, by which it is found in a route and status; its last columns let retention count without
+-- reading runs, and its first is an expression, so that only the queries that name it use it: a claim
+-- must not read the finished runs of a route. The others hold few runs, or runs with something rare.
+CREATE INDEX holdfast.run_newest_root ON holdfast.run (created_at, id) WHERE parent_id IS NULL;
+CREATE INDEX holdfast.run_newest_child ON holdfast.run (created_at, id) WHERE parent_id IS NOT NULL;
+CREATE INDEX holdfast.run_list ON holdfast.run ((route_id + 0), status, created_at, id, finished_at, root_id, route_id);
+CREATE INDEX holdfast.run_notable ON holdfast.run (status, created_at, id)
+    WHERE status IN ('blocked', 'stuck', 'failed', 'cancelled', 'expired', 'skipped', 'cancelling');
+CREATE INDEX holdfast.run_of_share ON holdfast.run (share, created_at, id) WHERE share IS NOT NULL;
 
 CREATE TABLE holdfast.event (
     id INTEGER PRIMARY KEY,
@@ -112,7 +121,8 @@ CREATE TABLE holdfast.tag (
     name TEXT NOT NULL,
     value TEXT NOT NULL,
     run_id TEXT NOT NULL,
-    PRIMARY KEY (name, value, run_id)
+    created_at INTEGER NOT NULL,  -- of the run, so that the runs with a tag are listed from new to old
+    PRIMARY KEY (name, value, created_at, run_id)
 ) WITHOUT ROWID;
 CREATE INDEX holdfast.tag_run ON holdfast.tag (run_id);
 
