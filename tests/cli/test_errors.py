@@ -414,9 +414,9 @@ def test_several_values_are_repeated_or_separated_by_commas(call, words):
 
 def test_the_top_level_is_small():
     names = (
-        "demo run worker runs show why signal cancel resume replay release prioritise delete fork"
-        " tail approve reject gates waits tasks graphs flows schedules budgets lanes operations"
-        " workers events db check bench doctor"
+        "demo run worker runs show why tags signal cancel resume replay release prioritise delete"
+        " fork tail approve reject gates waits tasks graphs flows schedules budgets lanes"
+        " operations workers events db check bench doctor"
     )
 
     assert " ".join(main.COMMANDS) == names

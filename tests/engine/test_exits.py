@@ -317,9 +317,13 @@ def test_a_start_whose_engine_is_closed_between_its_commit_and_its_end_does_not_
 
 
 CTRL_C = """
+import signal
 import sys
 import holdfast
 from holdfast import Engine, workflow
+
+# A shell starts background jobs with the signal ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @workflow
 async def for_ever() -> None:

@@ -118,7 +118,7 @@ def test_whoever_follows_and_finds_nothing_commits_nothing(engine, monkeypatch):
     monkeypatch.setattr(
         internals(engine).subscriptions,
         "consume",
-        lambda *args: (asked.append(args), consume(*args))[1],
+        lambda *args, **options: (asked.append(args), consume(*args, **options))[1],
     )
 
     assert (
@@ -136,7 +136,9 @@ def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, mo
             subscriptions = internals(engine).subscriptions
             consume, asked = subscriptions.consume, []
             monkeypatch.setattr(
-                subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1]
+                subscriptions,
+                "consume",
+                lambda *args, **options: (asked.append(args), consume(*args, **options))[1],
             )
             assert (
                 await engine.events.consume(

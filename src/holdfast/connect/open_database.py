@@ -287,6 +287,12 @@ class OpenDatabase:
                 raise
             return self.engine.gates.get(matches[0].id)
 
+    # Graphs
+
+    def graphs_by_prefix(self, prefix: str) -> list[str]:
+        """Return the ids of at most two graphs that begin with *prefix*."""
+        return self._parts.graphs.ids_by_prefix(prefix, 2)
+
     # Budgets
 
     def reservations(self, budget: str) -> list[ReservationView]:

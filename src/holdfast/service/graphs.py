@@ -326,6 +326,10 @@ class GraphService:
         limit = checked_count("limit", limit)
         return self._store.graphs.find(self.namespace, status=status, before=before, limit=limit)
 
+    def ids_by_prefix(self, prefix: str, limit: int) -> list[str]:
+        """Return the ids of graphs that begin with *prefix*, in their order."""
+        return self._store.graphs.ids_by_prefix(self.namespace, prefix, limit)
+
     def events(self, graph_id: str, after: int, limit: int) -> list[GraphEvent]:
         """Return the audit trail of a graph, in order."""
         self.record(graph_id)

@@ -4,6 +4,7 @@ and webhooks."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -71,13 +72,24 @@ def events(
         filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
         events = database.engine.events
         read = events.follow if follow else events.read
-        shown = read(after=after, name=name, with_result=with_result, **filters)
-        for number, event in enumerate(shown, start=1):
-            if limit is not None and number > limit:
-                return  # reading one more event has stored the cursor behind the last one shown
-            _show(event)
-            if number == limit and (name is None or follow):
-                return
+        # No variable refers to the iterator: it must end before the database is closed, because
+        # its end stores the cursor of *name*.
+        _show_some(
+            read(after=after, name=name, with_result=with_result, **filters),
+            limit,
+            stores_cursor=name is not None and not follow,
+        )
+
+
+def _show_some(shown: Iterator[RunEventView], limit: int | None, *, stores_cursor: bool) -> None:
+    """Show at most *limit* events. Reading one more event stores the cursor behind the last event
+    that was shown."""
+    for number, event in enumerate(shown, start=1):
+        if limit is not None and number > limit:
+            return
+        _show(event)
+        if number == limit and not stores_cursor:
+            return
 
 
 def _show(event: RunEventView) -> None:

@@ -17,9 +17,6 @@ from holdfast.errors import GraphNotFound
 from holdfast.views.graphs import GraphView, counts_line, trees
 from holdfast.views.text import json_line, seconds, short
 
-AFTER_OURS = "1"
-"""Ids that Holdfast generates sort before this text for the next thousand years."""
-
 EPILOG = """\b
 Examples:
   holdfast graphs
@@ -242,23 +239,18 @@ def prune(older_than: str, yes: bool) -> None:
 def _find(database: OpenDatabase, name: str) -> str:
     """Return the id of the graph with the id or id prefix *name*, or of the newest for "last".
     Raises GraphNotFound."""
-    namespace = database.engine.graphs
+    graphs = database.engine.graphs
     if name == "last":
-        # graphs are listed by id, and ids that users chose do not sort by time
-        candidates = [*namespace.list(before=AFTER_OURS, limit=1), *namespace.list(limit=100)]
-        if not candidates:
+        newest = graphs.list(limit=1)
+        if not newest:
             raise click.ClickException(
                 "the database has no graphs yet: start one with `holdfast graphs start`"
             )
-        return max(candidates, key=lambda graph: (graph.created_at, graph.id)).id
+        return newest[0].id
     with suppress(GraphNotFound):
-        namespace.status(name)
+        graphs.status(name)
         return name
-    matches = [
-        graph.id
-        for graph in namespace.list(before=name + "\U0010ffff", limit=2)
-        if graph.id.startswith(name)
-    ]
+    matches = database.graphs_by_prefix(name)
     if len(name) < SHORTEST or not matches:
         raise GraphNotFound(graph=name)
     if len(matches) > 1:

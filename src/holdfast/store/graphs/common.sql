@@ -174,6 +174,10 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
    AND (CAST(:before AS TEXT) = '' OR (created_at, id) < (SELECT created_at, id FROM holdfast.graph WHERE id = :before))
  ORDER BY created_at DESC, id DESC LIMIT :limit;
 
+-- name: graphs_by_prefix
+SELECT id FROM holdfast.graph
+ WHERE namespace = :namespace AND id >= :first_id AND id < :last_id ORDER BY id LIMIT :limit;
+
 -- name: old_graphs
 SELECT id, members, events FROM holdfast.graph
  WHERE finished_at < :before AND status = :status AND (namespace = :namespace OR :namespace = '') ORDER BY finished_at LIMIT :limit;

@@ -44,6 +44,12 @@ class GraphQueries:
         page = {"before": before or "", "status": status or "", "limit": limit}
         return self._reader.listed(graph_from, "newest_graphs", namespace=namespace, **page)
 
+    def ids_by_prefix(self, namespace: str, prefix: str, limit: int) -> list[str]:
+        """Return the ids of graphs that begin with *prefix*, in their order."""
+        span = {"first_id": prefix, "last_id": prefix + "\U0010ffff"}
+        rows = self._reader.rows("graphs_by_prefix", namespace=namespace, limit=limit, **span)
+        return [row["id"] for row in rows]
+
     def snapshot(self, graph_id: str) -> GraphSnapshot | None:
         """Return the graph with all its members, groups and edges, by the ids of their runs; or
         None. Raises RowDamaged if an edge names a member that does not exist."""
