@@ -57,9 +57,12 @@ async def waiting() -> object:
 
 def limit_pages(engine, extra):
     """Let the file grow by so many pages and no more, as if the disk were full then."""
-    db = internals(engine).store.database._db
-    used = db.rows("PRAGMA page_count")[0]["page_count"]
-    db.rows(f"PRAGMA max_page_count = {used + extra}")
+    database = internals(engine).store.database
+    # Without the lock, this thread and the worker's would wait for each other: SQLite calls Python
+    # while it holds its own lock.
+    with database._lock:
+        used = database._db.rows("PRAGMA page_count")[0]["page_count"]
+        database._db.rows(f"PRAGMA max_page_count = {used + extra}")
 
 
 @contextmanager
