@@ -180,7 +180,14 @@ def test_what_waits_in_vain_is_skipped_and_can_be_done_again(engine):
 
     with pytest.raises(GraphFailed) as failed:
         run.result(timeout=20)
-    assert failed.value.facts == {"graph": run.id, "failed": "a", "skipped": "b, c"}
+    assert failed.value.facts == {
+        "graph": run.id,
+        "failed": "a",
+        "skipped": "b, c",
+        "member": "a",
+        "type": "Fail",
+        "message": "a is broken",
+    }
     assert "did not complete: a (failed)" in str(engine.graphs.why(run.id, "b"))
     assert engine.graphs.why(run.id, "b").remedy == f"holdfast graphs replay {run.id} b"
 

@@ -8,7 +8,7 @@ import holdfast
 from holdfast import wait_signal, workflow
 from holdfast.errors import RunCancelled
 from holdfast.testing import internals
-from holdfast.views.steps import MapProgress
+from holdfast.views.steps import MapProgressView
 from tests.engine.waiting import wait_until
 
 
@@ -32,7 +32,7 @@ def test_a_run_and_its_step_show_how_many_children_have_ended(engine, limit):
     (wait,) = run.record.waits
     assert (wait["done"], wait["open"], wait["of"]) == (3, 3, 6)
     (item,) = run.steps()
-    assert item.progress == MapProgress(3, 6)
+    assert item.progress == MapProgressView(3, 6)
     assert "6 children of step" in str(run.why().blockers[0])
     assert "of which 3 have ended" in str(run.why().blockers[0])
 

@@ -27,7 +27,7 @@ class StepState(StrEnum):
 _ATTEMPTS = (EventKind.STEP_RETRIED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
 
 
-class MapProgress(msgspec.Struct, frozen=True):
+class MapProgressView(msgspec.Struct, frozen=True):
     """How many children of a ``map`` have ended, and how many there will be."""
 
     done: int
@@ -51,7 +51,7 @@ class StepView(msgspec.Struct, kw_only=True):
     error: ErrorInfo | None
     args: Any = None
     """The arguments of a step that keeps them (``keep_args``): ``args`` and ``kwargs``."""
-    progress: MapProgress | None = None
+    progress: MapProgressView | None = None
     """The progress of a ``map`` that has not ended."""
 
 
@@ -95,13 +95,13 @@ def args_of(events: Sequence[EventView]) -> Any:
     return calls[-1] if calls else None
 
 
-def _map_progress(last: EventView, ended: int) -> MapProgress | None:
+def _map_progress(last: EventView, ended: int) -> MapProgressView | None:
     if last.kind != EventKind.MAP_STARTED or not isinstance(last.data, dict):
         return None
     total = last.data.get("count")
     if not isinstance(total, int):
         return None
-    return MapProgress(min(ended, total), total)
+    return MapProgressView(min(ended, total), total)
 
 
 def _step(step: str, name: str, events: Sequence[EventView], ended: int) -> StepView:
