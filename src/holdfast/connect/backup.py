@@ -21,6 +21,7 @@ import msgspec
 from holdfast.connect.open_store import file_of, open_store
 from holdfast.core.payload import Seal
 from holdfast.core.redaction import redacted
+from holdfast.core.validation import checked_call, checked_flag
 from holdfast.errors import BadOption, StoreUnavailable
 from holdfast.store.database import CheckProgress, Operation
 from holdfast.store.runs.operations import EndSession, SealStore
@@ -54,6 +55,8 @@ def back_up(
 ) -> BackupReport:
     """Copy the database of *store* to the file *path*. *progress* is called with the number of
     pages copied, and of all pages. Raises BadOption, StoreUnavailable, StoreFull."""
+    checked_flag("overwrite", overwrite)
+    checked_call("progress", progress)
     database = store.database
     if not isinstance(database, SqliteDatabase):
         raise BadOption(option="backup", why=POSTGRES_ADVICE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import holdfast
@@ -145,7 +146,13 @@ def calls_of(engine: Engine) -> list[Call]:
         Call("database.check_payloads", told(engine.database.check_payloads), {"progress": None}),
         Call(
             "database.backup",
-            told(engine.database.backup, "/nowhere/at/all.db"),
+            lambda **given: told(
+                partial(
+                    engine.database.backup,
+                    "/nowhere/at/all.db",
+                    overwrite=given.get("overwrite", False),
+                )
+            )(given.get("progress")),
             {"overwrite": False, "progress": None},
         ),
         Call(

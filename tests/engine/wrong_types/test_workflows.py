@@ -109,6 +109,8 @@ async def _block(made: Any) -> None:
 
 
 VERBS: dict[str, dict[str, Verb]] = {
+    "any_signal": {},
+    "generate_key": {},
     "sleep": {"length": lambda api, odd: api.sleep(odd)},
     "wait_signal": {
         "name": lambda api, odd: api.wait_signal(odd),
