@@ -146,8 +146,8 @@ _UNKNOWN = re.compile(r"No such (command|option):? ['\"]?(.+?)['\"]?(?:\.|$)")
 
 
 def _similar_option(context: click.Context, word: str) -> str | None:
-    """Return the option that *word* resembles: one of the command, or one that stands before all
-    commands."""
+    """Return the option that *word* resembles: an option of the command, or an option of
+    ``holdfast`` itself, which stands before the command."""
     if word in _options(cli):
         return f"holdfast {word} ... {context.command_path.partition(' ')[2]}"
     return nearest(word, _options(context.command))

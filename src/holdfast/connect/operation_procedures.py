@@ -120,7 +120,7 @@ def _continue(
     parts: Components, operation_id: str, reported: set[str], is_stopping: Callable[[], bool]
 ) -> None:
     """Continue an operation until it has ended, the worker stops or another process continues it.
-    One that cannot be continued here is logged once. Raises StoreError, EngineClosed."""
+    If this process cannot continue it, that is logged once. Raises StoreError, EngineClosed."""
     try:
         carrier = _Carrier(parts, operation_id)
         while not is_stopping() and carrier.next_portion():

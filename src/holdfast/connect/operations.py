@@ -11,7 +11,7 @@ from holdfast.views.operations import OperationReportView, OperationView
 
 class AsyncOperations:
     """The bulk operations that an ``AsyncEngine`` can see: the bulk verbs of ``engine.runs(...)``
-    create them. One that has ended is kept for 30 days."""
+    create them. The database keeps an ended operation for 30 days."""
 
     def __init__(self, calls: AsyncCalls) -> None:
         self._calls: AsyncCalls = calls

@@ -176,7 +176,7 @@ class AsyncTasks:
     ) -> AsyncCreated | AsyncDuplicate:
         """Start a run like ``engine.start``, with the same options, and tell whether this call has
         created it: the answer is Created or Duplicate, and has the ``run``. *task* is a task, a
-        workflow, or the name of one that other workers know. Raises BadOption, RunExists,
+        workflow, or the name of a workflow that other workers know. Raises BadOption, RunExists,
         UnknownWorkflow."""
         parts = await self._calls.opened()
         task, options, kwargs = split_options(

@@ -12,7 +12,7 @@ from holdfast.views.operations import OperationReportView, OperationView
 
 class Operations:
     """The bulk operations that an ``Engine`` can see: the bulk verbs of ``engine.runs(...)``
-    create them. One that has ended is kept for 30 days."""
+    create them. The database keeps an ended operation for 30 days."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls: Calls = calls

@@ -175,7 +175,7 @@ class Tasks:
     ) -> Created | Duplicate:
         """Start a run like ``engine.start``, with the same options, and tell whether this call has
         created it: the answer is Created or Duplicate, and has the ``run``. *task* is a task, a
-        workflow, or the name of one that other workers know. Raises BadOption, RunExists,
+        workflow, or the name of a workflow that other workers know. Raises BadOption, RunExists,
         UnknownWorkflow."""
         parts = self._calls.opened()
         task, options, kwargs = split_options(
