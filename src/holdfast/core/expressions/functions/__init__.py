@@ -1,0 +1,1 @@
+"""The functions of FEEL, by area. `table` has all of them."""
