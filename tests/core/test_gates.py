@@ -438,6 +438,53 @@ class TestForms:
         assert forms.check(schema, b'{"inner": {}}').field == "$.inner.size"
         assert forms.check(schema, b'{"inner": {"size": 1}, "kind": "c"}').field == "$.kind"
 
+    def test_one_of_allows_exactly_one_alternative(self):
+        schema = {"oneOf": [{"type": "integer"}, {"minimum": 10}]}
+
+        assert forms.check(schema, b"5") is None
+        assert forms.check(schema, b"12.5") is None
+        assert "matches 2 alternatives" in forms.check(schema, b"12").why
+        assert forms.check({"anyOf": [{"type": "null"}], "oneOf": [True]}, b"1") is not None
+
+    @pytest.mark.parametrize(
+        ("schema", "place"),
+        [
+            ({"not": {"type": "null"}}, "$: not"),
+            ({"if": True, "then": False}, "$: if"),
+            ({"properties": {"a": {"patternProperties": {}}}}, "$.a: patternProperties"),
+            ({"$defs": {"A": {"items": {"contains": True}}}}, "$.A: contains"),
+            ({"anyOf": [{"dependentRequired": {}}]}, "$: dependentRequired"),
+            ({"$ref": "https://example.com/a"}, "$: $ref to https://example.com/a"),
+            ({"properties": {"not": {"type": "string"}}}, None),
+            ({"enum": [{"not": 1}], "ui:widget": "radio", "title": "if"}, None),
+        ],
+    )
+    def test_a_rule_that_is_not_checked_is_found(self, schema, place):
+        assert forms.unchecked(schema) == place
+
+    def test_a_form_may_contain_itself(self):
+        schema = {"properties": {"next": {"$ref": "#"}}, "required": ["name"]}
+
+        assert forms.check(schema, b'{"name": "a", "next": {"name": "b"}}') is None
+        assert forms.check(schema, b'{"name": "a", "next": {}}').field == "$.next.name"
+
+    def test_every_wrong_field_of_a_form_is_named(self):
+        schema = {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+            "required": ["a", "b", "c"],
+            "allOf": [{"required": ["a"]}],
+        }
+
+        def named(data):
+            return [error.field for error in forms.check_all(schema, data)]
+
+        assert named(b"{}") == ["$.a", "$.b", "$.c"]
+        assert named(b'{"a": 1, "b": "x"}') == ["$.c", "$.a", "$.b"]
+        assert named(b"[]") == ["$"]
+        assert named(b'{"a": "x", "b": 2, "c": 3}') == []
+        assert [error.field for error in forms.check_all({"allOf": [schema]}, b"{}")] == ["$.a"]
+
     def test_a_form_must_be_filled_in_unless_it_is_rejected(self):
         gate = asked(form=msgspec.json.schema(Plain))
 

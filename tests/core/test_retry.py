@@ -234,3 +234,10 @@ def test_a_policy_cannot_be_made_wrong_by_hand_either(options: dict[str, Any]) -
 def test_a_long_delay_is_not_cut_by_a_cap_that_nobody_asked_for():
     assert policy_from(3, delay="1h", jitter=0).next_delay(1, 0.5) == 3_600_000_000
     assert policy_from(3, delay="1h", cap="1m", jitter=0).next_delay(1, 0.5) == 60_000_000
+
+
+def test_an_unknown_option_of_a_step_is_named_with_the_nearest_one():
+    with pytest.raises(BadOption, match="did you mean delay") as refusal:
+        policy_from(3, delays="10ms")
+
+    assert refusal.value.facts["option"] == "delays"

@@ -412,7 +412,46 @@ def test_a_rule_is_shown_to_people():
             {"repeat": "R/P1D"},
         )
     ]
-    assert texts == ["cron 0 9 * * *", "every 1m 30s", "1 date", "repeat R/P1D"]
+    assert texts == [
+        "every day at 09:00 (cron 0 9 * * *)",
+        "every 1m 30s",
+        "1 date",
+        "repeat R/P1D",
+    ]
     assert msgspec.json.decode(rules.rule_text({"cron": " 0  9 * * * "}, "UTC")) == {
         "cron": "0 9 * * *"
     }
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("0 3 * * *", "every day at 03:00"),
+        ("@hourly", "every hour"),
+        ("@monthly", "on day 1 of the month at 00:00"),
+        ("30 9,17 * * MON-FRI", "on weekdays at 09:30 and 17:30"),
+        ("0 0 * * 6,7", "on weekends at 00:00"),
+        ("0 8 * * 1,3", "on Monday and Wednesday at 08:00"),
+        ("*/15 * * * *", "every 15 minutes"),
+        ("*/10 9-17 * * 1-5", "every 10 minutes from 09:00 to 17:59 on weekdays"),
+        ("5 * * * *", "every hour at minute 5"),
+        ("0 */6 * * *", "every 6 hours"),
+        ("0 9-17 * * *", "every hour from 09:00 to 17:00"),
+        ("0 12 1,15 JAN,JUL *", "on days 1 and 15 of the month in January and July at 12:00"),
+        ("0 0 12 L * *", "on the last day of the month at 12:00"),
+        ("* * * * *", "every minute"),
+        ("0 0 1 * 1", None),
+        ("0 0 * * 1#2", None),
+        ("0 0 LW * *", None),
+        ("1-9/2 * * * *", None),
+        ("0,30 1-9 * * *", None),
+        ("* 1,5 * * *", None),
+        ("30 * * * * *", None),
+        ("*/5 1,5 * * *", None),
+    ],
+)
+def test_a_cron_expression_is_said_in_words_or_as_it_is(expression, words):
+    text = rules.describe_rule(rules.rule_text({"cron": expression}, "UTC"))
+
+    expected = f"cron {expression}" if words is None else f"{words} (cron {expression})"
+    assert text == expected

@@ -35,6 +35,8 @@ CODE = "code"
 """The origin of a schedule that a decorator defines."""
 CALL = "call"
 """The origin of a schedule that a call or a command created."""
+MODEL = "model"
+"""The origin of a schedule that a start event of a deployed model defines."""
 GONE = "its decorator is no longer in the code"
 """The reason for which a schedule with origin CODE is paused."""
 

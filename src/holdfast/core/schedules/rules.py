@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.core import duration
+from holdfast.core import duration, typed_json
 from holdfast.core.schedules.cron import Cron
+from holdfast.core.schedules.cron_words import in_words
 from holdfast.core.schedules.time_zones import ZoneClock, naive, seconds, zone_of
 from holdfast.errors import BadDuration, BadSchedule
 
@@ -82,7 +83,7 @@ def fault(text: str) -> str | None:
     A rule that `written` returned has no fault. A damaged one must not be used: enumerating the
     ticks of an interval of 0 would never end."""
     try:
-        stored = msgspec.json.decode(text, type=dict[str, Any])
+        stored = typed_json.decode(text, dict[str, Any])
         kind, value = next(iter(stored.items()), ("", None))
         if len(stored) != 1 or kind not in KINDS:
             return f"the rule must be one of {', '.join(KINDS)}"
@@ -106,6 +107,7 @@ def _fault_of_dates(dates: Any) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def describe_rule(text: str) -> str:
     """Return a stored rule as a text for people."""
     ((kind, value),) = msgspec.json.decode(text).items()
@@ -115,6 +117,9 @@ def describe_rule(text: str) -> str:
         if len(value) > 1:
             return f"{len(value)} dates"
         return "1 date"
+    words = in_words(value) if kind == "cron" else None
+    if words is not None:
+        return f"{words} (cron {value})"
     return f"{kind} {value}"
 
 

@@ -61,6 +61,9 @@ def no_worker_blockers(facts: RunFacts) -> list[Blocker]:
     if facts.leased:
         remedy = lease_command(route)
         hint = f"(programs can lease it; a worker that knows {route.workflow} would do, too)"
+    elif facts.handlers is not None:
+        remedy = start_command(offers, route)
+        hint = _model_hint(route, facts.handlers)
     else:
         remedy = start_command(offers, route)
         hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"
@@ -75,6 +78,13 @@ def no_worker_blockers(facts: RunFacts) -> list[Blocker]:
     )
     misses = [_near_miss(worker, why) for why, worker in near[:NEAR]]
     return [Blocker(kind="worker", text=text, remedy=remedy), *misses]
+
+
+def _model_hint(route: Route, handlers: Sequence[str]) -> str:
+    model = f"the model {route.workflow}, version {route.version}"
+    if not handlers:
+        return f"(every worker can execute {model})"
+    return f"(MODULE binds the handlers of {model}: {', '.join(handlers)})"
 
 
 def _near_miss(worker: WorkerFacts, why: list[str]) -> Blocker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 
-from holdfast.core.events import Event, EventKind, EventRole
+from holdfast.core.events import Event, EventKind, is_compensation
 from holdfast.core.runs import CancelCause, RunRecord, StuckCause
 from holdfast.core.status import Status
 from holdfast.core.why.claim import claim_blockers, is_served, no_worker_blockers
@@ -21,7 +21,8 @@ from holdfast.core.why.model import (
     until,
 )
 from holdfast.core.why.schedules import started_by
-from holdfast.core.why.waits import error_of, error_text, is_due, waits
+from holdfast.core.why.stored_errors import error_of, error_text
+from holdfast.core.why.waits import is_due, waits
 from holdfast.core.why.workers import Liveness, WorkerFacts, command_in
 
 LONGEST = 300
@@ -238,18 +239,14 @@ def _compensation_progress(facts: RunFacts) -> str:
     undone = [
         _name(event)
         for event in facts.history
-        if event.kind == EventKind.STEP_COMPLETED and _is_compensation(event)
+        if event.kind == EventKind.STEP_COMPLETED and is_compensation(event.role)
     ]
-    now = [_name(event) for event in steps_at_work(facts.history) if _is_compensation(event)]
-    compensations = {event.step for event in facts.history if _is_compensation(event)}
+    now = [_name(event) for event in steps_at_work(facts.history) if is_compensation(event.role)]
+    compensations = {event.step for event in facts.history if is_compensation(event.role)}
     now += [str(wait["step"]) for wait in facts.waits if wait.get("step") in compensations]
     so_far = f"; undone so far: {', '.join(undone)}" if undone else ""
     state = f"undoing: {', '.join(now)}" if now else "coming to its end"
     return state + so_far
-
-
-def _is_compensation(event: Event) -> bool:
-    return event.role == EventRole.COMPENSATION
 
 
 def _name(event: Event) -> str:

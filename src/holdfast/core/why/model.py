@@ -72,6 +72,10 @@ class RunFacts(msgspec.Struct, kw_only=True):
     """All signals that no wait has consumed."""
     leased: bool = False
     """Whether remote workers lease runs like this one, as far as the store can tell."""
+    handlers: Sequence[str] | None = None
+    """The tasks for which a worker of the run's model needs handlers; None if it has no model."""
+    external: frozenset[str] = frozenset()
+    """The children that are external tasks of a model, by id."""
     children: Mapping[str, Sequence[Why]] = {}
     gates: Mapping[str, tuple[Gate, Sequence[GateEntry]]] = {}
     """The gates that the run waits for, by id, each with its entries."""

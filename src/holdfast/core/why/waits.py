@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.conditions.evaluation import ConditionProgress, issued_waits
 from holdfast.core.conditions.model import Condition, SignalToWait
@@ -17,7 +18,8 @@ from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.model import APPROVE, CONTINUE, FAIL, REJECT, GateAction, GateStatus
 from holdfast.core.waits import WaitKind
 from holdfast.core.why.model import Blocker, RunFacts, Why, last_at, moment, until
-from holdfast.errors.base import cause_first, raised_at
+from holdfast.core.why.models import broadcast_wait, external_task, incident, message_wait
+from holdfast.core.why.stored_errors import error_text
 
 Wait = Mapping[str, Any]
 
@@ -26,8 +28,10 @@ _RELEASABLE = (WaitKind.CONDITION, WaitKind.TIMER, WaitKind.RETRY, WaitKind.CHIL
 
 
 def waits(facts: RunFacts) -> list[Blocker]:
-    """Return a blocker for each wait of the run."""
-    return [_KINDS.get(str(wait.get("kind")), _other)(facts, wait) for wait in facts.waits]
+    """Return a blocker for each wait of the run: first the ones that nothing but an operator
+    ends."""
+    ordered = sorted(facts.waits, key=lambda wait: wait.get("kind") != WaitKind.INCIDENT)
+    return [_KINDS.get(str(wait.get("kind")), _other)(facts, wait) for wait in ordered]
 
 
 def is_due(facts: RunFacts) -> bool:
@@ -170,6 +174,8 @@ def _child(facts: RunFacts, wait: Wait) -> Blocker:
             since=last_at(facts),
         )
     child = open_children[0]
+    if child.run in facts.external:
+        return external_task(facts, wait, child)
     text = f"it waits for its child {child.run} ({child.workflow}), which is {child.status}"
     return _child_blocker(child, text, facts)
 
@@ -247,6 +253,13 @@ def _budget(facts: RunFacts, wait: Wait) -> Blocker:
     )
 
 
+def _others(facts: RunFacts, wait: Wait) -> Blocker:
+    """Further waits of a kind: its row lists the first ones alone."""
+    kind = str(wait.get("of"))
+    text = f"it has {wait.get('count')} more waits of the kind {kind}"
+    return Blocker(kind=kind, text=text, since=last_at(facts))
+
+
 def _other(facts: RunFacts, wait: Wait) -> Blocker:
     limit = wait.get("until")
     end = "" if limit is None else f" until {until(int(limit), facts.now)}"
@@ -265,7 +278,7 @@ _THEN = {
 
 def condition_progress(facts: RunFacts, wait: Wait) -> ConditionProgress:
     """Return which parts of the wait's condition the signals that have arrived meet."""
-    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    condition: Condition = typed_json.convert(wait["condition"], Condition)
     addressed = [signal for signal in facts.received if not signal.is_release]
     return ConditionProgress(condition, lambda signal: _plain(signal.payload)).offer_all(addressed)
 
@@ -336,7 +349,7 @@ def _why_suspended(wait: Wait) -> str:
 
 
 def _expired(wait: Wait, now: int) -> list[str]:
-    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    condition: Condition = typed_json.convert(wait["condition"], Condition)
     return [
         leaf.label
         for leaf in issued_waits(condition).values()
@@ -368,6 +381,7 @@ def _release(facts: RunFacts, step: str) -> str:
 _KINDS: dict[str, Callable[[RunFacts, Wait], Blocker]] = {
     WaitKind.TIMER: _timer,
     WaitKind.SIGNAL: _signal,
+    WaitKind.OTHERS: _others,
     WaitKind.GATE: _gate,
     WaitKind.CONDITION: _condition,
     WaitKind.RETRY: _retry,
@@ -375,22 +389,7 @@ _KINDS: dict[str, Callable[[RunFacts, Wait], Blocker]] = {
     WaitKind.CHILDREN: _children,
     WaitKind.CHILDREN_END: _children_end,
     WaitKind.BUDGET: _budget,
+    WaitKind.INCIDENT: incident,
+    WaitKind.MESSAGE: message_wait,
+    WaitKind.BROADCAST: broadcast_wait,
 }
-
-
-def error_of(data: bytes | None) -> dict[str, Any]:
-    """Return a stored error as a dictionary with ``facts``, even if the stored data is damaged."""
-    try:
-        decoded = msgspec.json.decode(data or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        decoded = None
-    error = decoded if isinstance(decoded, dict) else {}
-    if isinstance(error.get("facts"), dict):
-        return error
-    return {**error, "facts": {}}
-
-
-def error_text(data: bytes | None) -> str:
-    """Format a stored error in one line."""
-    error = error_of(data)
-    return " ".join(cause_first(error, raised_at(error["facts"]), "an error").split())

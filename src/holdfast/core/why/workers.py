@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.runs import DEFAULT_NAMESPACE, Route
 from holdfast.core.sessions import Session
 
@@ -75,7 +76,7 @@ class UnservedRoute(msgspec.Struct, kw_only=True):
 def offer_of(session: Session) -> WorkerOffer:
     """Return the offer that a session declares; an empty one if it cannot be decoded."""
     try:
-        return msgspec.json.decode(session.serves, type=WorkerOffer)
+        return typed_json.decode(session.serves, WorkerOffer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return WorkerOffer()
 
