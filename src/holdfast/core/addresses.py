@@ -1,8 +1,9 @@
-"""Classify IP addresses as public or not, to protect webhook delivery against SSRF.
+"""Classify IP addresses as public or not, to protect the server and webhook delivery.
 
 A webhook URL may come from a customer. A delivery must not reach targets that only this machine can
-reach: loopback services, the metadata service of a cloud at 169.254.169.254, hosts of the internal
-network. Pure: the caller resolves host names.
+reach (SSRF): loopback services, the metadata service of a cloud at 169.254.169.254, hosts of the
+internal network. A server without API keys binds to loopback only. Pure: the caller resolves host
+names.
 """
 
 from __future__ import annotations
@@ -35,6 +36,16 @@ def not_public(address: str) -> str | None:
     if isinstance(parsed, IPv6Address) and parsed in _LOCAL_NAT64:
         return "private"
     return _kind(parsed)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, a name or an address, is reached from its own machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:

@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+from holdfast.core.messages import DELIVERY
 from holdfast.core.waits import Signal
 
 Source = tuple[str, int, int]
@@ -52,8 +53,15 @@ def signal(
     return _place("signal", run_id, name, step)
 
 
+def message(message_id: str) -> bytes:
+    """Return the place of a message, which does not know its receivers."""
+    return _place("message", message_id)
+
+
 def of_signal(run_id: str, stored: Signal) -> bytes:
     """Return the place of a stored signal."""
+    if stored.step is not None and stored.name == DELIVERY:
+        return message(stored.source or "")
     return signal(run_id, stored.name, stored.wait_id, stored.step)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.core import encoding_errors, pydantic_models
+from holdfast.core import encoding_errors, pydantic_models, typed_json
 from holdfast.errors import BadData, NotEncodable, WrongType
 
 PLAIN = (Any, object, None, type(None), inspect.Parameter.empty)
@@ -63,6 +63,27 @@ class JsonCodec:
             raise
         except Exception as error:
             raise _decode_error(data, label, error) from error
+
+
+def decoder_of(codec: Codec, kind: object, label: str) -> Callable[[bytes], Any]:
+    """Return a function that decodes stored data as a value of *kind*, for many values. It raises
+    what ``Codec.decode`` raises."""
+    if type(codec) is not JsonCodec:
+        return partial(codec.decode, type=kind, label=label)
+    try:
+        read = _reader(kind).read  # found once: saves three calls per value
+    except Exception:
+        return partial(codec.decode, type=kind, label=label)
+
+    def decode(data: bytes) -> Any:
+        try:
+            return read(data)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _decode_error(data, label, error) from error
+
+    return decode
 
 
 def fit(value: object, kind: object, label: str = "value") -> Any:
@@ -125,16 +146,13 @@ def _build_reader(kind: object) -> _Reader:
     if pydantic_models.is_model(kind):
         return _model_reader(pydantic_models.reader(kind))
     try:
-        decoder = msgspec.json.Decoder(kind, dec_hook=_from_plain)
+        decoder = typed_json.decoder(kind, dec_hook=_from_plain)
     except TypeError:
         read = pydantic_models.mixed_reader(kind)
         if read is None:
             raise
         return _model_reader(read)
-    return _Reader(
-        read=decoder.decode,
-        fit=partial(msgspec.convert, type=kind, str_keys=True, dec_hook=_from_plain),
-    )
+    return _Reader(read=decoder.decode, fit=typed_json.converter(kind, _from_plain))
 
 
 def _model_reader(read: Callable[[bytes], Any]) -> _Reader:

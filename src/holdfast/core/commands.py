@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.core.conditions.model import Condition, OnTimeout
 from holdfast.core.definitions import DefinitionRef
-from holdfast.core.events import EventRole
-from holdfast.core.gates.model import GateTerms
-from holdfast.core.graphs.model import GraphPatch
+from holdfast.core.events import EventRole, is_compensation
 from holdfast.core.retry import RetryPolicy
 from holdfast.core.runs import Route
 from holdfast.core.step_info import StepInfo
+
+if TYPE_CHECKING:
+    from holdfast.core.gates.model import GateTerms
+    from holdfast.core.graphs.model import GraphPatch
+    from holdfast.core.resting_tokens import RestingToken
+    from holdfast.core.tasks.policy import TaskPolicy
 
 
 class RunStep(msgspec.Struct):
@@ -33,22 +37,24 @@ class RunStep(msgspec.Struct):
     """Raises if the stored value could not be read back as the annotated type of the result."""
     under: str | None = None
     """The reservation of the workflow that this step spends from."""
-    role: EventRole | None = None
-    """Recorded with every event of the step."""
+    role: str | None = None
+    """An ``EventRole`` or ``compensation_of(step)``; recorded with every event of the step."""
     kept_args: Callable[[], bytes] | None = None
     """Returns the arguments as they are recorded; None if they are not."""
 
     @property
     def is_compensation(self) -> bool:
         """Whether the step undoes a completed one."""
-        return self.role is EventRole.COMPENSATION
+        return is_compensation(self.role)
 
 
 class SetTimer(msgspec.Struct):
-    """Complete *after* microseconds after the command was first recorded."""
+    """Complete *after* microseconds after the command was first recorded, or at the instant
+    *until*, in microseconds since 1970."""
 
     id: str
-    after: int
+    after: int = 0
+    until: int | None = None
 
 
 class AwaitSignal(msgspec.Struct):
@@ -78,13 +84,19 @@ class AwaitCondition(msgspec.Struct):
 
 
 class StartChild(msgspec.Struct):
-    """Start a child run; complete when it is started."""
+    """Start a child run; complete when it is started.
+
+    With a *policy* the child is a task: workers lease it by its name, and no worker needs a
+    definition of it.
+    """
 
     id: str
     target: DefinitionRef
     route: Route
     input: bytes
     options: Mapping[str, Any]
+    policy: TaskPolicy | None = None
+    """The terms of its leases."""
 
 
 class StartMap(msgspec.Struct):
@@ -127,6 +139,101 @@ class OpenGate(msgspec.Struct):
     roles: tuple[str, ...] = ()
     data: bytes | None = None
     timeout: int | None = None
+    due_at: int | None = None
+    """An instant at which people are reminded; the gate stays open."""
+
+
+class Subscribe(msgspec.Struct):
+    """Complete with the next message of that name and key, or with the next broadcast of that
+    name. Dropping the command ends the subscription."""
+
+    id: str
+    kind: str
+    """``message``: one receiver gets it; ``signal``: a broadcast, which all receivers get."""
+    name: str
+    key: str | None = None
+    """The key that a message must have; None for any message of that name."""
+    element: str = ""
+    """The element of the model that waits."""
+
+
+class Publish(msgspec.Struct):
+    """Send a message to one receiver, once, with the next commit. Without a receiver it is kept for
+    *ttl* microseconds, or lost if that is 0."""
+
+    id: str
+    name: str
+    key: str | None = None
+    payload: bytes = b"{}"
+    ttl: int = 0
+    message_id: str | None = None
+    """An id that no other message of that name has; a repeated one is sent once."""
+
+
+class Broadcast(msgspec.Struct):
+    """Send a signal to all receivers that wait for that name, once, with the next commit."""
+
+    id: str
+    name: str
+    payload: bytes = b"{}"
+
+
+class RaiseIncident(msgspec.Struct):
+    """Complete when an operator resolves the incident: the outcome has the action and variables.
+    Dropping the command closes the incident."""
+
+    id: str
+    element: str
+    """The element of the model that failed."""
+    error: bytes
+    """The description of the failure, as JSON: ``type``, ``message``, ``facts``."""
+    attempts: int = 1
+    """How often the element was tried."""
+
+
+class AnswerInstruction(msgspec.Struct):
+    """Answer an instruction that the program was fed (``instructed``): its caller gets the answer
+    after the commit. There is no outcome."""
+
+    id: str
+    """The id of the instruction, from the data of its event."""
+    answer: bytes = b"null"
+    """The answer, as JSON."""
+    error: Exception | None = None
+    """Why the instruction is refused; it must then have changed nothing."""
+
+
+class Rest(msgspec.Struct):
+    """Show the tokens at rest as rows, from the next commit on. There is no outcome."""
+
+    tokens: Sequence[RestingToken]
+    """The tokens that have changed since the last ``Rest``."""
+    removed: Sequence[str] = ()
+    """The ids of the tokens that do not rest any more."""
+
+
+class RecordElements(msgspec.Struct):
+    """Record that elements of a model were entered, completed or cancelled, for subscribers. There
+    is no outcome."""
+
+    visits: Sequence[tuple[str, str]]
+    """Kinds of events and ids of elements, in order."""
+
+
+class ChangeVersion(msgspec.Struct):
+    """Continue the run with another version of its definition: with the next commit, which must
+    have a checkpoint that the other version can begin with. There is no outcome."""
+
+    version: str
+    before: str = ""
+    """The version until then: a replay of the whole history begins with it."""
+    instruction: str | None = None
+    """The id of the instruction that asked for it."""
+    continues: bool = False
+    """Whether this program goes on with the other version; otherwise the run is released, for a
+    worker that has its handlers."""
+    places: Mapping[str, str] = {}
+    """The elements of the open waits that have another name in the new version, by step."""
 
 
 class RecordDecision(msgspec.Struct):
@@ -134,6 +241,8 @@ class RecordDecision(msgspec.Struct):
 
     id: str
     value: Any
+    role: EventRole | None = None
+    """Recorded with the event."""
 
 
 class SendSignal(msgspec.Struct):
@@ -227,6 +336,14 @@ Command = (
     | AwaitChild
     | EndChildren
     | OpenGate
+    | Subscribe
+    | Publish
+    | Broadcast
+    | RaiseIncident
+    | AnswerInstruction
+    | Rest
+    | RecordElements
+    | ChangeVersion
     | RecordDecision
     | SendSignal
     | CancelRun

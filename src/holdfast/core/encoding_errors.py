@@ -7,7 +7,6 @@ recursion, because the value may be cyclic or deeply nested.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -95,7 +94,9 @@ def _fields(value: Any) -> list[str] | None:
         return None
     if isinstance(value, msgspec.Struct):
         return list(value.__struct_fields__)
-    if dataclasses.is_dataclass(value):
+    if hasattr(value, "__dataclass_fields__"):
+        import dataclasses  # here, not above: this is the way of an error
+
         return [field.name for field in dataclasses.fields(value)]
     attributes = getattr(type(value), "__attrs_attrs__", None)
     if attributes is None:

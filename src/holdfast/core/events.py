@@ -53,6 +53,19 @@ class EventKind:
     SIGNAL_AWAITED = "signal_awaited"
     SIGNAL_RECEIVED = "signal_received"
     SIGNAL_TIMED_OUT = "signal_timed_out"
+    MESSAGE_AWAITED = "message_awaited"
+    MESSAGE_RECEIVED = "message_received"
+    MESSAGE_DROPPED = "message_dropped"
+    MESSAGE_SENT = "message_sent"
+    BROADCAST_SENT = "broadcast_sent"
+    INCIDENT_RAISED = "incident_raised"
+    INCIDENT_RESOLVED = "incident_resolved"
+    INCIDENT_DROPPED = "incident_dropped"
+    INSTRUCTED = "instructed"
+    VERSION_CHANGED = "version_changed"
+    ELEMENT_ENTERED = "element_entered"
+    ELEMENT_COMPLETED = "element_completed"
+    ELEMENT_CANCELLED = "element_cancelled"
     CHILD_STARTED = "child_started"
     CHILD_ENDED = "child_ended"
     MAP_STARTED = "map_started"
@@ -100,14 +113,39 @@ class EventKind:
 
 class EventRole(StrEnum):
     """What an event means beyond its kind: the step is a compensation; the run is stuck because an
-    encryption key is missing."""
+    encryption key is missing; a replay repeats all steps whose identity begins with that of the
+    event; the child that the event names was followed by another attempt, so that a replay leaves
+    it alone."""
 
     COMPENSATION = "compensation"
     KEY_MISSING = "key_missing"
+    REPEATED = "repeated"
+    SUPERSEDED = "superseded"
 
 
-class Event(msgspec.Struct):
-    """One line of a run's history.
+def compensation_of(step: str | None) -> str:
+    """Return the role of a compensation; *step* is the step that it undoes, if that is known."""
+    if step is None:
+        return EventRole.COMPENSATION
+    return f"{EventRole.COMPENSATION} of {step}"
+
+
+def is_compensation(role: str | None) -> bool:
+    """Return whether a role is that of a compensation."""
+    return role is not None and role.startswith(EventRole.COMPENSATION)
+
+
+def undone_step(role: str | None) -> str | None:
+    """Return the step that a compensation undoes, by its role; None if it is not recorded."""
+    if role is None:
+        return None
+    before, _, step = role.partition(" of ")
+    return step if step and before == EventRole.COMPENSATION else None
+
+
+class Event(msgspec.Struct, gc=False):
+    """One line of a run's history. It contains only texts and numbers, so that the garbage
+    collector need not visit the events of a long history.
 
     ``step`` is the stable identity of the command that the event belongs to. ``id`` is its number
     among the events of all runs; it is set only where an event moves together with its run.
@@ -123,4 +161,4 @@ class Event(msgspec.Struct):
     seq: int = 0
     id: int = 0
     role: str | None = None
-    """An ``EventRole``."""
+    """An ``EventRole``; the role of a compensation may name the step that it undoes."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.text import is_storable, plain_text
 from holdfast.errors import BadOption
 
@@ -60,7 +61,7 @@ def merged_weights(stored: str | None, weights: Mapping[str, Any] | None) -> str
                 value={share: weight},
                 why="a weight is a number from 0.001 to 1000",
             )
-    merged = msgspec.json.decode(stored, type=dict[str, int | float]) if stored else {}
+    merged = typed_json.decode(stored, dict[str, int | float]) if stored else {}
     for share, weight in weights.items():
         name = plain_text(share)
         if weight is None:

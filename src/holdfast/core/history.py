@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.event_table import OUTCOMES, STEP_ENDS, OnReplay, kinds_with
-from holdfast.core.events import Event, EventKind, EventRole
+from holdfast.core.events import Event, EventKind, EventRole, is_compensation
 
 
 def live_events(history: Sequence[Event]) -> list[Event]:
@@ -25,21 +26,28 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
     no step *from_step*.
 
     Failures and the end of the run are void, and all events from *from_step* on. If any step was
-    compensated, all events are void.
+    compensated, all events are void. So are the steps that the program has marked as repeated.
+    The failed end of a child that was followed by another attempt is not.
     """
     events = live_events(history)
     if was_undone(events):
         return [event.seq for event in events]
     start = None
     if from_step is not None:
-        start = next((event.seq for event in events if event.step == from_step), None)
+        start = _first_of(events, from_step)
         if start is None:
             return None
     timed_out = _timed_out(events)
+    kept = {f"{step} end" for step in superseded(events)}
+    repeated = tuple(
+        event.step or "" for event in events if event.role == EventRole.REPEATED and event.step
+    )
     void = {
         event.seq
         for event in events
-        if _is_void(event, timed_out) or (start is not None and event.seq >= start)
+        if (_is_void(event, timed_out) and event.step not in kept)
+        or (start is not None and event.seq >= start)
+        or (repeated and event.step is not None and event.step.startswith(repeated))
     }
     reopened = {event.step for event in events if _reopens_gate(event)}
     void.update(
@@ -57,6 +65,24 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
     return sorted(void)
 
 
+def _first_of(events: Sequence[Event], step: str) -> int | None:
+    """Return the number of the first event of a step, or of a command inside it; None if there is
+    none."""
+    exact = next((event.seq for event in events if event.step == step), None)
+    if exact is not None:
+        return exact
+    inside = f"{step}/"
+    return next(
+        (event.seq for event in events if event.step is not None and event.step.startswith(inside)),
+        None,
+    )
+
+
+def superseded(events: Sequence[Event]) -> set[str]:
+    """Return the starts of children that were followed by another attempt."""
+    return {event.step or "" for event in events if event.role == EventRole.SUPERSEDED}
+
+
 def _reopens_gate(event: Event) -> bool:
     """Return whether the gate of this event is opened again by a replay."""
     if event.kind == EventKind.GATE_CLOSED:
@@ -67,8 +93,7 @@ def _reopens_gate(event: Event) -> bool:
 def was_undone(events: Sequence[Event]) -> bool:
     """Return whether any step was compensated: then no completed step counts any more."""
     return any(
-        event.kind == EventKind.STEP_COMPLETED and event.role == EventRole.COMPENSATION
-        for event in events
+        event.kind == EventKind.STEP_COMPLETED and is_compensation(event.role) for event in events
     )
 
 
@@ -113,6 +138,12 @@ def renumber(events: Sequence[Event]) -> None:
             first = data.get("since") or min(data.get("void", ()), default=old[seq - 1])
             since = 1 + sum(number < first for number in old)
             event.data = msgspec.json.encode({"void": [], "since": since})
+
+
+def error_message(event: Event) -> str:
+    """Return the message of the error of an event; the name of its type if it has none."""
+    error = msgspec.json.decode(event.error or b"{}")
+    return str(error.get("message") or error.get("type") or "")
 
 
 class StepLives(msgspec.Struct):
@@ -165,11 +196,18 @@ class StepLives(msgspec.Struct):
             self.kept[step] = self.kept.get(step, 0) + 1
 
 
+_OPENED_WAITS = frozenset(
+    {EventKind.WAIT_CREATED, EventKind.WAIT_OPENED, EventKind.INCIDENT_RAISED}
+)
+
+
 class HistoryProgress(msgspec.Struct, omit_defaults=True):
     """The facts that the next holder of a run needs to continue its commands, by step."""
 
     attempts: dict[str, int] = {}
     until: dict[str, int | None] = {}
+    last_errors: dict[str, str] = {}
+    """The messages of failed attempts that are followed by another one."""
     cancelled: str | None = None
     expiring: bool = False
     maps: set[str] = set()
@@ -183,6 +221,8 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
     """Whether the code of the workflow itself has reserved amounts."""
     steps: int = 0
     """The number of recorded ends of steps."""
+    subscribed: set[str] = set()
+    """The steps that have subscribed to messages and may still wait."""
     called: set[str] = set()
     """The steps whose arguments are recorded, since the last replay."""
 
@@ -200,6 +240,7 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
         elif kind == EventKind.STEP_RETRIED:
             self.attempts[step] = event.attempt
             self.until[step] = _data(event)["until"]
+            self.last_errors[step] = error_message(event)
         elif kind in (EventKind.TIMER_SET, EventKind.SIGNAL_AWAITED):
             self.until[step] = _data(event)["until"]
         elif kind == EventKind.GATE_OPENED:
@@ -208,6 +249,10 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
             self.gates.pop(step, None)
         elif kind == EventKind.STEP_CALLED:
             self.called.add(step)
+        elif kind == EventKind.MESSAGE_AWAITED:
+            self.subscribed.add(step)
+        elif kind in (EventKind.MESSAGE_RECEIVED, EventKind.MESSAGE_DROPPED):
+            self.subscribed.discard(step)
         elif event.step is None:
             self._note_request(event)
         else:
@@ -232,8 +277,10 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
             self.has_code_reservation = True
 
     def _note_wait(self, event: Event, step: str) -> None:
-        if event.kind in (EventKind.WAIT_CREATED, EventKind.WAIT_OPENED):
+        if event.kind in _OPENED_WAITS:
             self.waited.add(step)
+        elif event.kind in (EventKind.INCIDENT_RESOLVED, EventKind.INCIDENT_DROPPED):
+            self.waited.discard(step)
         if event.kind == EventKind.WAIT_OPENED:
             self.until[step] = _data(event)["until"]
         elif event.kind == EventKind.WAIT_ESCALATED:
@@ -246,10 +293,12 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
             self,
             attempts=dict(self.attempts),
             until=dict(self.until),
+            last_errors=dict(self.last_errors),
             maps=set(self.maps),
             gates=dict(self.gates),
             escalated=dict(self.escalated),
             waited=set(self.waited),
+            subscribed=set(self.subscribed),
             called=set(self.called),
         )
 
@@ -257,9 +306,11 @@ class HistoryProgress(msgspec.Struct, omit_defaults=True):
         """Forget the commands that have ended: all but *steps*."""
         self.attempts = {step: count for step, count in self.attempts.items() if step in steps}
         self.until = {step: instant for step, instant in self.until.items() if step in steps}
+        self.last_errors = {step: text for step, text in self.last_errors.items() if step in steps}
         self.maps = {step for step in self.maps if step in steps}
         self.called = {step for step in self.called if step in steps}
         self.gates = {step: gate for step, gate in self.gates.items() if step in steps}
+        self.subscribed = {step for step in self.subscribed if step in steps}
         self.escalated = {step: since for step, since in self.escalated.items() if step in steps}
 
 
@@ -298,7 +349,7 @@ def load(history: Sequence[Event]) -> LoadedHistory:
     )
     if checkpoint is None:
         return _loaded_whole(history, events)
-    stored = msgspec.json.decode(checkpoint.data or b"", type=StoredCheckpoint)
+    stored = typed_json.decode(checkpoint.data or b"", StoredCheckpoint)
     later = [event for event in events if event.seq > checkpoint.seq]
     if history[0].seq == 1:  # whole: after a replay, the stored progress may have void parts
         loaded = _loaded_whole(history, events)

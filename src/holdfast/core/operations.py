@@ -42,6 +42,7 @@ class BulkVerb(StrEnum):
     RELEASE = "release"
     PRIORITISE = "prioritise"
     DELETE = "delete"
+    MIGRATE = "migrate"
 
 
 class OperationStatus(StrEnum):
@@ -67,6 +68,9 @@ class BulkArguments(msgspec.Struct, kw_only=True, omit_defaults=True):
     by: str | None = None
     priority: int | None = None
     limit: int | None = None
+    version: str | None = None
+    """The version to which runs of models move."""
+    mapping: dict[str, str] | None = None
     statuses: Sequence[str] = ()
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
+INLINE_LIMIT = 64 * 1024
+"""A value of more bytes than this is kept apart, unless the engine has another setting."""
+
 
 class Payload(msgspec.Struct):
     """A value that is stored once for all rows that refer to it.

@@ -12,23 +12,53 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
-from holdfast.core.budgets.ledger import SpendingSink
 from holdfast.core.codec import Codec
 from holdfast.core.commands import Command, RunStep
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import RunRecord
-from holdfast.core.schedules.model import ScheduleDeclaration
 from holdfast.core.signature import Signature
 from holdfast.core.step_info import current_step
-from holdfast.core.streams.model import OutputSink
 from holdfast.errors import Diverged, NotInWorkflow
+
+if TYPE_CHECKING:
+    from holdfast.core.budgets.ledger import SpendingSink
+    from holdfast.core.schedules.model import ScheduleDeclaration
+    from holdfast.core.streams.model import OutputSink
+    from holdfast.core.trace_context import RunTracing
+
+
+class Pause(Protocol):
+    """What ``begin`` and ``feed`` of a program await while the threads of its code run."""
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Wait for the end of the pause."""
+
+    def done(self) -> bool:
+        """Return whether the pause is over."""
+
+    def set_result(self, value: None) -> None:
+        """End the pause."""
+
+
+class CodeThreads(Protocol):
+    """The threads of a worker for code that blocks."""
+
+    def start(self, call: Callable[[], None]) -> None:
+        """Make a call in a thread. The call raises nothing."""
+
+    def new_pause(self) -> Pause:
+        """Return a pause, in the thread that drives the program."""
+
+    def post(self, call: Callable[..., None], *args: Any) -> None:
+        """Make a call soon in the thread that drives the program, from any thread. Raises
+        RuntimeError if its loop is closed."""
 
 
 class ProgramContext(Protocol):
@@ -49,9 +79,13 @@ class ProgramContext(Protocol):
     Such a step waits for the commit of that event."""
     keeps_args: bool
     """Whether the arguments of steps are recorded, unless a step sets ``keep_args``."""
+    tracing: RunTracing | None
+    """The tracing of the runs of the engine; None if nothing is traced."""
     epoch: int
     """How often the run has restarted without any of its completed work; part of the seed of random
     numbers, which differ after each restart."""
+    code_threads: CodeThreads | None
+    """The threads for code that blocks; None outside an engine."""
 
     def now(self) -> int:
         """Return the time of the store, in microseconds: for attempts, not for decisions, which
@@ -82,7 +116,16 @@ class OfflineContext:
     """The context of a program outside an engine, as when a definition is checked against a
     recorded history. Nothing can be attempted there."""
 
-    __slots__ = ("asked_time", "codec", "epoch", "keeps_args", "may_start_attempts", "output")
+    __slots__ = (
+        "asked_time",
+        "code_threads",
+        "codec",
+        "epoch",
+        "keeps_args",
+        "may_start_attempts",
+        "output",
+        "tracing",
+    )
 
     def __init__(self, codec: Codec) -> None:
         self.codec: Codec = codec
@@ -91,6 +134,8 @@ class OfflineContext:
         self.asked_time: bool = False
         self.epoch: int = 0
         self.keeps_args: bool = False
+        self.tracing: RunTracing | None = None
+        self.code_threads: CodeThreads | None = None
 
     def now(self) -> int:
         return 0

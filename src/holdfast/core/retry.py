@@ -12,11 +12,27 @@ import msgspec
 
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.text import nearest
 from holdfast.errors import BadDuration, BadOption, Fail, Fenced, NotEncodable, Retry, WrongType
 
 RETRY_LIMIT = 100
 """The total number of attempts of a step whose code raises Retry while its policy allows no
 retries."""
+
+STEP_OPTIONS = (
+    "name",
+    "retries",
+    "delay",
+    "factor",
+    "cap",
+    "jitter",
+    "when",
+    "timeout",
+    "transactional",
+    "capture",
+    "keep_args",
+)
+"""The options of a step, for a message about an unknown one."""
 
 _NEVER_RETRIED = (Fail, Fenced, NotEncodable, WrongType)
 
@@ -85,10 +101,13 @@ def policy_from(
     cap: Duration | None = None,
     jitter: float | None = None,
     when: Callable[[Exception], bool] | None = None,
+    **unknown: Any,
 ) -> RetryPolicy:
     """Return the policy for the options of a decorator; options beside a policy replace its own.
 
     Raises BadOption, BadDuration."""
+    if unknown:
+        raise _no_such_option(next(iter(unknown)))
     options: dict[str, Any] = {
         "delay": _micros("delay", delay),
         "factor": factor,
@@ -106,6 +125,13 @@ def policy_from(
     return msgspec.structs.replace(
         policy, **{name: value for name, value in options.items() if value is not None}
     )
+
+
+def _no_such_option(option: str) -> BadOption:
+    similar = nearest(option, STEP_OPTIONS)
+    hint = "" if similar is None else f": did you mean {similar}?"
+    known = ", ".join(STEP_OPTIONS)
+    return BadOption(option=option, why=f"a step has no such option{hint}", known=known)
 
 
 def _requested_delay(policy: RetryPolicy, error: Retry, attempt: int, dice: float) -> int | None:

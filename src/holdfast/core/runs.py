@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.core.definitions import StoredDefinition
 from holdfast.core.events import Event
 from holdfast.core.payload import Fetch, Payload
 from holdfast.core.status import Status
@@ -116,6 +117,8 @@ class NewRun(msgspec.Struct, kw_only=True):
     tick_at: int | None = None
     payloads: tuple[Payload, ...] = ()
     same: Callable[[NewRun, str, bytes, Fetch], bool] | None = None
+    definition: StoredDefinition | None = None
+    """The definition that the run keeps; None if it is stored already, or is code."""
 
 
 class RunRecord(msgspec.Struct, kw_only=True):

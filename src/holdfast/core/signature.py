@@ -24,7 +24,7 @@ from typing import (
     get_origin,
 )
 
-from holdfast.core.codec import PLAIN, Codec, check_type, fit, same
+from holdfast.core.codec import PLAIN, Codec, check_type, decoder_of, fit, same
 from holdfast.errors import NotEncodable, WrongType
 
 Args = tuple[Any, ...]
@@ -33,6 +33,19 @@ Kwargs = dict[str, Any]
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _NO_DATA = (Never, NoReturn, Self)
+
+
+class ParameterInfo(NamedTuple):
+    """A parameter that can be passed by name."""
+
+    name: str
+    type: Any
+    default: Any
+
+    @property
+    def is_required(self) -> bool:
+        """Whether each call has to pass it."""
+        return self.default is inspect.Parameter.empty
 
 
 class Signature:
@@ -63,6 +76,19 @@ class Signature:
     def names(self) -> frozenset[str]:
         """The parameters that can be passed by name."""
         return self._named
+
+    @property
+    def takes_other_names(self) -> bool:
+        """Whether arguments with any name are accepted."""
+        return bool(self._extra)
+
+    def parameters(self) -> list[ParameterInfo]:
+        """Return the parameters that can be passed by name, in order."""
+        return [
+            ParameterInfo(name, self._types[name], parameter.default)
+            for name, parameter in self._signature.parameters.items()
+            if name in self._named
+        ]
 
     def encode_args(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
         """Return the arguments of a call as bytes, which do not depend on whether an argument was
@@ -115,6 +141,10 @@ class Signature:
     def decode_result(self, codec: Codec, data: bytes) -> Any:
         """Return a stored result as the annotated return type. Raises WrongType, BadData."""
         return codec.decode(data, self.return_type, label=f"the result of {self.name}()")
+
+    def result_decoder(self, codec: Codec) -> Callable[[bytes], Any]:
+        """Return ``decode_result`` for one codec."""
+        return decoder_of(codec, self.return_type, f"the result of {self.name}()")
 
     def check_types(self) -> None:
         """Raise WrongType if stored values cannot be decoded as one of the annotations, so that the

@@ -33,6 +33,10 @@ class StepInfo(msgspec.Struct, frozen=True):
     """How often a replay has discarded completed work of this step, or work that it builds on."""
     plain_key: str | None = None
     """The idempotency key of a call outside a run, another one for each call of ``info``."""
+    last_error: str | None = None
+    """The message of the error of the attempt before this one; None for the first attempt."""
+    tracing: Any = None
+    """The tracing of the runs of its engine (``RunTracing``); None if nothing is traced."""
 
     @property
     def idempotency_key(self) -> str:

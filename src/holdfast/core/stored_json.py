@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.errors import RowDamaged
 
 
 def decode_stored(data: bytes, label: str, kind: Any = Any) -> Any:
     """Return stored JSON as *kind*. *label* names its origin in the error. Raises RowDamaged."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return typed_json.decode(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RowDamaged(value=label, why=str(error)) from error
 

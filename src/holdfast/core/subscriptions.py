@@ -1,4 +1,8 @@
-"""Subscriptions to the events of all runs: filters, cursors, and the retries of webhooks."""
+"""Subscriptions to the events of all runs, graphs or flows: filters, cursors, and the retries of
+webhooks.
+
+Runs, graphs and flows are three sources of events, each with an order of its own. A subscription
+reads one of them, and its cursor is a place in that order."""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from typing import Any
 import msgspec
 
 from holdfast.core.events import EventKind
-from holdfast.core.text import is_storable, plain_text
-from holdfast.core.validation import checked_tags
+from holdfast.core.text import is_one_of, is_storable, plain_text
+from holdfast.core.validation import checked_flag, checked_tags
 from holdfast.errors import BadCursor, BadOption
 
 KINDS = frozenset(kind for name, kind in vars(EventKind).items() if not name.startswith("_"))
@@ -44,8 +48,13 @@ TOPICS: dict[str, frozenset[str]] = {
             EventKind.SIGNAL_SENT,
         }
     ),
+    "messages": _kinds_with_prefix("message_", EventKind.BROADCAST_SENT),
+    "incidents": _kinds_with_prefix("incident_"),
     "operator": frozenset(
         {
+            EventKind.INSTRUCTED,
+            EventKind.INCIDENT_RESOLVED,
+            EventKind.VERSION_CHANGED,
             EventKind.CANCEL_REQUESTED,
             EventKind.RUN_CANCELLED,
             EventKind.RUN_RESUMED,
@@ -66,6 +75,33 @@ TOPICS: dict[str, frozenset[str]] = {
 }
 """Named groups of event kinds, for filters."""
 
+RUNS = "runs"
+GRAPHS = "graphs"
+FLOWS = "flows"
+SOURCES = (RUNS, GRAPHS, FLOWS)
+"""Whose events a subscription reads."""
+
+GRAPH_KINDS = frozenset(
+    {
+        "graph_started",
+        "graph_extended",
+        "member_joined",
+        "member_started",
+        "member_ended",
+        "member_skipped",
+        "member_cancelled",
+        "member_asked_to_stop",
+        "member_replayed",
+        "group_satisfied",
+        "group_impossible",
+        "cancel_requested",
+        "graph_completed",
+        "graph_failed",
+        "graph_cancelled",
+    }
+)
+"""The kinds of events in the audit trail of a graph."""
+
 CURSOR = "cursor"
 """The kind of a subscription that its reader moves."""
 WEBHOOK = "webhook"
@@ -83,13 +119,16 @@ ATTEMPTS = 12
 
 
 class EventFilter(msgspec.Struct, frozen=True):
-    """A filter of events. A field that is None matches all; all tags must match."""
+    """A filter of the events of one source. A field that is None matches all; all tags must match.
+    With ``with_result``, a webhook delivers the result of a completed run with its event."""
 
     workflow: str | None = None
     namespace: str | None = None
     run_id: str | None = None
     kinds: tuple[str, ...] | None = None
     tags: dict[str, str] = {}
+    with_result: bool = False
+    source: str = RUNS
 
 
 class EventCursor(msgspec.Struct, frozen=True, order=True):
@@ -101,7 +140,10 @@ class EventCursor(msgspec.Struct, frozen=True, order=True):
 
 class RunEvent(msgspec.Struct, kw_only=True):
     """An event of a run, as subscribers read it. ``cursor`` is the position to continue from.
-    ``result`` is the result of a completed run, if the reader asked for it."""
+    ``result`` is the result of a completed run, if the reader asked for it.
+
+    With another ``source``, ``run_id`` is the id of the graph or flow, ``workflow`` the name of the
+    graph or the controller of the flow, and ``step`` the member of the graph."""
 
     run_id: str
     namespace: str
@@ -117,6 +159,7 @@ class RunEvent(msgspec.Struct, kw_only=True):
     role: str | None = None
     cursor: str = ""
     result: bytes | None = None
+    source: str = RUNS
 
 
 class Subscription(msgspec.Struct, kw_only=True):
@@ -159,6 +202,8 @@ FILTER_FIELDS = {
     "run": "run_id",
     "kind": "kinds",
     "tags": "tags",
+    "with_result": "with_result",
+    "source": "source",
 }
 """The fields of a filter, by the options that set them."""
 
@@ -168,13 +213,27 @@ def which_from(filters: Mapping[str, Any]) -> EventFilter:
     unknown = [name for name in filters if name not in FILTER_FIELDS]
     if unknown:
         raise BadOption(option=unknown[0], known=", ".join(FILTER_FIELDS))
+    source = _source(filters.get("source"))
+    tags = dict(sorted(checked_tags(filters.get("tags")).items()))
+    if tags and source != RUNS:
+        raise BadOption(option="tags", value=tags, why="only runs have tags")
     return EventFilter(
         _checked_name("workflow", filters.get("workflow")),
         _checked_name("namespace", filters.get("namespace")),
         _checked_name("run", filters.get("run")),
-        _kinds(filters.get("kind")),
-        dict(sorted(checked_tags(filters.get("tags")).items())),
+        _kinds(filters.get("kind"), source),
+        tags,
+        checked_flag("with_result", filters.get("with_result", False)),
+        source,
     )
+
+
+def _source(value: Any) -> str:
+    if value is None:
+        return RUNS
+    if not is_one_of(value, SOURCES):
+        raise BadOption(option="source", value=value, known=", ".join(SOURCES))
+    return plain_text(value)
 
 
 def _checked_name(option: str, value: Any) -> str | None:
@@ -185,7 +244,7 @@ def _checked_name(option: str, value: Any) -> str | None:
     return plain_text(value)
 
 
-def _kinds(value: Any) -> tuple[str, ...] | None:
+def _kinds(value: Any, source: str) -> tuple[str, ...] | None:
     """Return the event kinds for a name of a kind or topic, or for a collection of such names."""
     if value is None:
         return None
@@ -200,30 +259,51 @@ def _kinds(value: Any) -> tuple[str, ...] | None:
                 value=name,
                 why="it must be a word, such as completions, or a list of words",
             )
-        if name in TOPICS:
-            kinds |= TOPICS[name]
-        elif name in KINDS:
-            kinds.add(name)
-        else:
-            raise BadOption(option="kind", value=name, known=", ".join([*TOPICS, *sorted(KINDS)]))
+        kinds |= _kinds_named(name, source)
     return tuple(sorted(kinds))
 
 
-def cursor_of(place: EventCursor, installation: str) -> str:
-    """Return a position as a text that also names the database it belongs to."""
-    return f"{installation}.{place.tx:x}.{place.id:x}"
+def _kinds_named(name: str, source: str) -> frozenset[str]:
+    """Return the event kinds that a name stands for. Raises BadOption."""
+    if source == FLOWS:  # programs append lines of their own kinds
+        return frozenset({_checked_name("kind", name) or ""})
+    if source == GRAPHS:
+        known = GRAPH_KINDS
+        topics: dict[str, frozenset[str]] = {}
+    else:
+        known = KINDS
+        topics = TOPICS
+    if name in topics:
+        return topics[name]
+    if name in known:
+        return frozenset({name})
+    raise BadOption(option="kind", value=name, known=", ".join([*topics, *sorted(known)]))
 
 
-def place_of(cursor: Any, installation: str) -> EventCursor:
+def order_of(installation: str, source: str) -> str:
+    """Return the name of the order that a cursor is a place in: that of one source of events in one
+    database."""
+    return installation if source == RUNS else f"{installation}~{source}"
+
+
+def cursor_of(place: EventCursor, order: str) -> str:
+    """Return a position as a text that also names the order it belongs to."""
+    return f"{order}.{place.tx:x}.{place.id:x}"
+
+
+def place_of(cursor: Any, order: str) -> EventCursor:
     """Return the position that a cursor stands for. Raises BadCursor, also if the cursor belongs to
-    another database."""
+    another database or source."""
     parts = cursor.split(".") if isinstance(cursor, str) else []
     if len(parts) != 3 or not parts[0]:
         raise BadCursor(cursor=cursor, why="this text is not a cursor")
-    if parts[0] != installation:
-        raise BadCursor(
-            cursor=cursor, database=installation, why=f"it belongs to database {parts[0]}"
-        )
+    if parts[0] != order:
+        installation = order.partition("~")[0]
+        own, _, source = parts[0].partition("~")
+        why = f"it belongs to database {own}"
+        if own == installation:
+            why = f"it is a place among the events of {source or RUNS}"
+        raise BadCursor(cursor=cursor, database=installation, why=why)
     try:
         place = EventCursor(int(parts[1], 16), int(parts[2], 16))
     except ValueError:

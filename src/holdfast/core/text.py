@@ -3,7 +3,6 @@ characters."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -36,6 +35,8 @@ def is_one_of(value: object, known: Iterable[str]) -> bool:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the *known* word that *word* is most likely a misspelling of; None if none is
     close."""
+    import difflib  # here: only a mistake of the caller needs it
+
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+MOST_SIGNALS = 10_000
+"""The default limit of signals that a run may have had."""
+
 
 class WaitKind(StrEnum):
     """The kinds of things that a parked run waits for; each wait in its row has one."""
@@ -19,6 +22,15 @@ class WaitKind(StrEnum):
     CHILDREN = "children"
     CHILDREN_END = "children_end"
     BUDGET = "budget"
+    MESSAGE = "message"
+    BROADCAST = "broadcast"
+    INCIDENT = "incident"
+    OTHERS = "others"
+    """Further waits of one kind that the row does not list."""
+
+
+INCIDENT = "incident"
+"""The name of the wait of an incident; its reason is the element."""
 
 
 class Signal(msgspec.Struct):

@@ -4,13 +4,31 @@ HoldfastError
 ├── UsageError                 the caller can fix it; nothing was written
 │   ├── BadOption              an argument, option or setting has a value that cannot be used
 │   │   └── QuorumImpossible   fewer people may decide than must agree
+│   ├── BadExpression          an expression cannot be read, or exceeds a limit
+│   │   └── ExpressionFailed   an expression has no usable result with these values
+│   │       └── VariableMissing  an expression uses a variable that has no value
+│   ├── DecisionNotFound       a DMN file has no such decision
+│   ├── RulesOverlap           several rules of a table with hit policy UNIQUE match
+│   ├── RulesDisagree          rules of a table with hit policy ANY have different outputs
 │   ├── BadDuration            a duration cannot be read
 │   ├── NotEncodable           a value cannot be stored
 │   ├── WrongType              a value does not match the annotated type
 │   ├── NotInWorkflow          called outside a running workflow
 │   ├── UnknownWorkflow        this process knows no such workflow
 │   ├── WorkflowExists         two workflows have the same name
+│   ├── BadWorkflow            the text or model of a workflow has errors
+│   ├── BadRegistration        this cannot be registered for text workflows
+│   ├── BadSettings            `holdfast.toml` cannot be used
 │   ├── NotCheckable           `holdfast check` does not know this kind of file
+│   ├── ModelUnreadable        a file is not a model, or is too big, too deep or has entities
+│   ├── ModelRefused           a model has problems that prevent its execution
+│   ├── ModelNotFound          no such deployed model, or not this version of it
+│   ├── MappingRefused         the mapping of a migration does not fit the two versions
+│   ├── ModelKindUnknown       this is no source of a model
+│   ├── NotThere               no token waits at that element
+│   ├── NoReceiver             nothing waits for the message, and it has no time to live
+│   ├── TaskClosed             the task is not open any more
+│   ├── Unanswered             no worker has applied an instruction in time
 │   ├── NamespaceBound         the engine is bound to a namespace, and the request is outside it
 │   ├── RunNotFound            no such run
 │   ├── RunExists              the id or key belongs to a run with another input
@@ -82,6 +100,21 @@ HoldfastError
 │   ├── OperationNotFound      no such bulk operation
 │   ├── StatusChanged          a bulk verb: the run was selected by another status
 │   ├── RunHasParent           a child is deleted with the run that started it
+│   ├── ApiKeyNotFound         no such API key
+│   ├── ApiKeyExists           the name belongs to another API key
+│   ├── BadRequest             the server cannot read the request
+│   ├── RequestTooLarge        the body of a request is too large
+│   ├── TooManyRequests        an API key sends too many requests
+│   ├── NotAuthenticated       the request has no valid API key or login session
+│   ├── RightMissing           the API key lacks a right
+│   ├── HostRefused            the server does not answer for this host name
+│   ├── OriginRefused          a request of a login session comes from another page
+│   ├── RouteNotFound          the server has no such address
+│   ├── MethodRefused          the address does not accept this method
+│   ├── RemoteWorkerNotFound   no such remote worker
+│   ├── NotRemote              the call is not available over HTTP
+│   ├── PortInUse              another program listens on the port
+│   ├── ServerNeedsKey         without an API key, the server listens on loopback only
 │   ├── KeyMissing             data is encrypted with a key that is not known here
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  ``result()``: the run did not complete
@@ -98,6 +131,20 @@ HoldfastError
 ├── GateRejected               in a workflow: a gate without that option was rejected
 ├── GateWithdrawn              in a workflow: a gate was withdrawn
 ├── WaitTimeout                in a workflow: a wait was not met before its timeout
+├── BpmnError                  raised by handlers of models: a BPMN error
+├── LoopEnded                  a loop of a text did not come to its end
+├── GateFailed                 a gate of a text was not approved
+├── ParallelFailed             too few branches of a parallel block succeeded
+├── FanoutFailed               the items of a foreach failed
+├── ConditionFailed            a condition of a text cannot be evaluated
+├── WaitFailed                 a wait of a text ended without success
+├── BadStepOutput              the answer of a step cannot be used
+├── ScriptFailed               a script did not succeed
+├── ProgramUnusable            a program of the library cannot be used
+├── BadItem                    a provider returned items that cannot be used
+├── MissingExecutor            this worker has no executor for a call
+├── TooDeep                    sub-workflows are nested too deep
+├── UnknownSubflow             no workflow has the called name
 ├── TooManyFailures            a ``map`` had fewer successes than it requires
 ├── Fail                       raised by user code: do not retry
 ├── Retry                      raised by user code: retry, after a while
@@ -107,6 +154,7 @@ HoldfastError
 ├── Fenced                     a newer holder owns the external target; the write changed nothing
 ├── IllegalMove                this is not possible in the current status
 ├── Diverged                   the code no longer matches the history that it replays
+├── ServerUnreachable          the client cannot reach the server
 ├── RowDamaged                 a row of the database cannot be decoded; the others can
 └── StoreError                 the database refused the request, or cannot be used
     ├── StoreBusy              another process kept the write lock too long
@@ -115,6 +163,7 @@ HoldfastError
     ├── StoreReadOnly          the file cannot be written
     ├── StoreCorrupt           the file is not a sound Holdfast database
     ├── StoreTooNew            a newer Holdfast wrote this database
+    ├── MigrationDue           the tables are older than this Holdfast
     ├── StoreForeign           another program has changed the tables
     ├── StoreUnavailable       the database cannot be reached
     ├── StoreInUse             a worker is using the database
@@ -128,127 +177,109 @@ HoldfastError
 
 from __future__ import annotations
 
-from holdfast.errors.arguments import BadDuration as BadDuration
-from holdfast.errors.arguments import BadOption as BadOption
-from holdfast.errors.arguments import NotEncodable as NotEncodable
-from holdfast.errors.arguments import WrongType as WrongType
-from holdfast.errors.base import HoldfastError as HoldfastError
-from holdfast.errors.base import UsageError as UsageError
-from holdfast.errors.budgets import BudgetExceeded as BudgetExceeded
-from holdfast.errors.budgets import BudgetInUse as BudgetInUse
-from holdfast.errors.budgets import BudgetNotFound as BudgetNotFound
-from holdfast.errors.budgets import UnknownDimension as UnknownDimension
-from holdfast.errors.flows import BadFlowPatch as BadFlowPatch
-from holdfast.errors.flows import BadFlowWait as BadFlowWait
-from holdfast.errors.flows import FlowCancelPending as FlowCancelPending
-from holdfast.errors.flows import FlowChanged as FlowChanged
-from holdfast.errors.flows import FlowExists as FlowExists
-from holdfast.errors.flows import FlowFinished as FlowFinished
-from holdfast.errors.flows import FlowNotFound as FlowNotFound
-from holdfast.errors.flows import FlowNotYours as FlowNotYours
-from holdfast.errors.gates import AlreadyDecided as AlreadyDecided
-from holdfast.errors.gates import GateChanged as GateChanged
-from holdfast.errors.gates import GateClosed as GateClosed
-from holdfast.errors.gates import GateExpired as GateExpired
-from holdfast.errors.gates import GateNotFound as GateNotFound
-from holdfast.errors.gates import GateRejected as GateRejected
-from holdfast.errors.gates import GateWithdrawn as GateWithdrawn
-from holdfast.errors.gates import NotYourGate as NotYourGate
-from holdfast.errors.gates import QuorumImpossible as QuorumImpossible
-from holdfast.errors.gates import UnknownChoice as UnknownChoice
-from holdfast.errors.gates import WrongAnswer as WrongAnswer
-from holdfast.errors.graphs import BadGraph as BadGraph
-from holdfast.errors.graphs import EdgeAcrossNamespaces as EdgeAcrossNamespaces
-from holdfast.errors.graphs import EdgeExists as EdgeExists
-from holdfast.errors.graphs import GraphBusy as GraphBusy
-from holdfast.errors.graphs import GraphCancelled as GraphCancelled
-from holdfast.errors.graphs import GraphChanged as GraphChanged
-from holdfast.errors.graphs import GraphCycle as GraphCycle
-from holdfast.errors.graphs import GraphExists as GraphExists
-from holdfast.errors.graphs import GraphFailed as GraphFailed
-from holdfast.errors.graphs import GraphFinished as GraphFinished
-from holdfast.errors.graphs import GraphNotFound as GraphNotFound
-from holdfast.errors.graphs import GraphRefused as GraphRefused
-from holdfast.errors.graphs import MemberElsewhere as MemberElsewhere
-from holdfast.errors.graphs import MemberExists as MemberExists
-from holdfast.errors.graphs import MemberNotFound as MemberNotFound
-from holdfast.errors.graphs import MemberStarted as MemberStarted
-from holdfast.errors.graphs import SelfEdge as SelfEdge
-from holdfast.errors.graphs import StageGone as StageGone
-from holdfast.errors.keys import KeyExists as KeyExists
-from holdfast.errors.keys import KeyMissing as KeyMissing
-from holdfast.errors.keys import TokenExpired as TokenExpired
-from holdfast.errors.keys import TokenRefused as TokenRefused
-from holdfast.errors.lanes import LaneDraining as LaneDraining
-from holdfast.errors.lanes import LaneInUse as LaneInUse
-from holdfast.errors.lanes import LaneNotFound as LaneNotFound
-from holdfast.errors.operations import OperationNotFound as OperationNotFound
-from holdfast.errors.operations import RunHasParent as RunHasParent
-from holdfast.errors.operations import StatusChanged as StatusChanged
-from holdfast.errors.retention import HistoryGone as HistoryGone
-from holdfast.errors.retention import RetentionNotFound as RetentionNotFound
-from holdfast.errors.runs import ChildFailed as ChildFailed
-from holdfast.errors.runs import EngineClosed as EngineClosed
-from holdfast.errors.runs import IllegalMove as IllegalMove
-from holdfast.errors.runs import NamespaceBound as NamespaceBound
-from holdfast.errors.runs import ResultTimeout as ResultTimeout
-from holdfast.errors.runs import RunCancelled as RunCancelled
-from holdfast.errors.runs import RunChanged as RunChanged
-from holdfast.errors.runs import RunExists as RunExists
-from holdfast.errors.runs import RunExpired as RunExpired
-from holdfast.errors.runs import RunFailed as RunFailed
-from holdfast.errors.runs import RunFinished as RunFinished
-from holdfast.errors.runs import RunNotFinished as RunNotFinished
-from holdfast.errors.runs import RunNotFound as RunNotFound
-from holdfast.errors.runs import RunStuck as RunStuck
-from holdfast.errors.runs import StartIncomplete as StartIncomplete
-from holdfast.errors.runs import TooManyFailures as TooManyFailures
-from holdfast.errors.runs import WriteConflict as WriteConflict
-from holdfast.errors.schedules import BadSchedule as BadSchedule
-from holdfast.errors.schedules import ScheduleBusy as ScheduleBusy
-from holdfast.errors.schedules import ScheduleNotFound as ScheduleNotFound
-from holdfast.errors.steps import Fail as Fail
-from holdfast.errors.steps import Retry as Retry
-from holdfast.errors.steps import StepFailed as StepFailed
-from holdfast.errors.steps import StepNotFound as StepNotFound
-from holdfast.errors.steps import StepTimeout as StepTimeout
-from holdfast.errors.store import BadData as BadData
-from holdfast.errors.store import BadUrl as BadUrl
-from holdfast.errors.store import CodecMismatch as CodecMismatch
-from holdfast.errors.store import RowDamaged as RowDamaged
-from holdfast.errors.store import StoreBusy as StoreBusy
-from holdfast.errors.store import StoreCorrupt as StoreCorrupt
-from holdfast.errors.store import StoreError as StoreError
-from holdfast.errors.store import StoreForeign as StoreForeign
-from holdfast.errors.store import StoreFull as StoreFull
-from holdfast.errors.store import StoreGone as StoreGone
-from holdfast.errors.store import StoreHalfCopied as StoreHalfCopied
-from holdfast.errors.store import StoreInUse as StoreInUse
-from holdfast.errors.store import StoreNotEmpty as StoreNotEmpty
-from holdfast.errors.store import StoreReadOnly as StoreReadOnly
-from holdfast.errors.store import StoreSealed as StoreSealed
-from holdfast.errors.store import StoreTooNew as StoreTooNew
-from holdfast.errors.store import StoreUnavailable as StoreUnavailable
-from holdfast.errors.streams import BadPatch as BadPatch
-from holdfast.errors.streams import FrameTooBig as FrameTooBig
-from holdfast.errors.streams import StreamClosed as StreamClosed
-from holdfast.errors.subscriptions import BadCursor as BadCursor
-from holdfast.errors.subscriptions import SubscriptionExists as SubscriptionExists
-from holdfast.errors.subscriptions import SubscriptionNotFound as SubscriptionNotFound
-from holdfast.errors.tasks import BadLease as BadLease
-from holdfast.errors.tasks import BadWait as BadWait
-from holdfast.errors.tasks import Fenced as Fenced
-from holdfast.errors.tasks import LeaseLost as LeaseLost
-from holdfast.errors.tasks import NotReclaimable as NotReclaimable
-from holdfast.errors.tasks import WorkerNotFound as WorkerNotFound
-from holdfast.errors.waits import BadCondition as BadCondition
-from holdfast.errors.waits import TooManySignals as TooManySignals
-from holdfast.errors.waits import WaitClosed as WaitClosed
-from holdfast.errors.waits import WaitExpired as WaitExpired
-from holdfast.errors.waits import WaitNotFound as WaitNotFound
-from holdfast.errors.waits import WaitTimeout as WaitTimeout
-from holdfast.errors.workflows import Diverged as Diverged
-from holdfast.errors.workflows import NotCheckable as NotCheckable
-from holdfast.errors.workflows import NotInWorkflow as NotInWorkflow
-from holdfast.errors.workflows import UnknownWorkflow as UnknownWorkflow
-from holdfast.errors.workflows import WorkflowExists as WorkflowExists
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.errors.api_keys import *
+    from holdfast.errors.arguments import *
+    from holdfast.errors.base import HoldfastError as HoldfastError
+    from holdfast.errors.base import UsageError as UsageError
+    from holdfast.errors.budgets import *
+    from holdfast.errors.decisions import *
+    from holdfast.errors.definitions import *
+    from holdfast.errors.expressions import *
+    from holdfast.errors.flows import *
+    from holdfast.errors.gates import *
+    from holdfast.errors.graphs import *
+    from holdfast.errors.keys import *
+    from holdfast.errors.lanes import *
+    from holdfast.errors.models import *
+    from holdfast.errors.operations import *
+    from holdfast.errors.retention import *
+    from holdfast.errors.runs import *
+    from holdfast.errors.schedules import *
+    from holdfast.errors.server import *
+    from holdfast.errors.steps import *
+    from holdfast.errors.store import *
+    from holdfast.errors.streams import *
+    from holdfast.errors.subscriptions import *
+    from holdfast.errors.tasks import *
+    from holdfast.errors.waits import *
+    from holdfast.errors.wf_runs import *
+    from holdfast.errors.workflows import *
+
+_HOMES = {
+    "api_keys": "ApiKeyExists ApiKeyNotFound",
+    "arguments": "BadDuration BadOption NotEncodable WrongType",
+    "base": "HoldfastError UsageError",
+    "budgets": "BudgetExceeded BudgetInUse BudgetNotFound UnknownDimension",
+    "decisions": "DecisionNotFound RulesDisagree RulesOverlap",
+    "definitions": (
+        "MappingRefused ModelKindUnknown ModelNotFound NoReceiver NotThere TaskClosed Unanswered"
+    ),
+    "expressions": "BadExpression ExpressionFailed VariableMissing",
+    "flows": (
+        "BadFlowPatch BadFlowWait FlowCancelPending FlowChanged FlowExists FlowFinished "
+        "FlowNotFound FlowNotYours"
+    ),
+    "gates": (
+        "AlreadyDecided GateChanged GateClosed GateExpired GateNotFound GateRejected "
+        "GateWithdrawn NotYourGate QuorumImpossible UnknownChoice WrongAnswer"
+    ),
+    "graphs": (
+        "BadGraph EdgeAcrossNamespaces EdgeExists GraphBusy GraphCancelled GraphChanged "
+        "GraphCycle GraphExists GraphFailed GraphFinished GraphNotFound GraphRefused "
+        "MemberElsewhere MemberExists MemberNotFound MemberStarted SelfEdge StageGone"
+    ),
+    "keys": "KeyExists KeyMissing TokenExpired TokenRefused",
+    "lanes": "LaneDraining LaneInUse LaneNotFound",
+    "models": "BpmnError ModelRefused ModelUnreadable",
+    "operations": "OperationNotFound RunHasParent StatusChanged",
+    "retention": "HistoryGone RetentionNotFound",
+    "runs": (
+        "ChildFailed EngineClosed IllegalMove NamespaceBound ResultTimeout RunCancelled "
+        "RunChanged RunExists RunExpired RunFailed RunFinished RunNotFinished RunNotFound "
+        "RunStuck StartIncomplete TooManyFailures WriteConflict"
+    ),
+    "schedules": "BadSchedule ScheduleBusy ScheduleNotFound",
+    "server": (
+        "BadRequest HostRefused MethodRefused NotAuthenticated NotRemote OriginRefused "
+        "PortInUse RemoteWorkerNotFound RequestTooLarge RightMissing RouteNotFound "
+        "ServerNeedsKey ServerUnreachable TooManyRequests"
+    ),
+    "steps": "Fail Retry StepFailed StepNotFound StepTimeout",
+    "store": (
+        "BadData BadUrl CodecMismatch MigrationDue RowDamaged StoreBusy StoreCorrupt StoreError "
+        "StoreForeign StoreFull StoreGone StoreHalfCopied StoreInUse StoreNotEmpty "
+        "StoreReadOnly StoreSealed StoreTooNew StoreUnavailable"
+    ),
+    "streams": "BadPatch FrameTooBig StreamClosed",
+    "subscriptions": "BadCursor SubscriptionExists SubscriptionNotFound",
+    "tasks": "BadLease BadWait Fenced LeaseLost NotReclaimable WorkerNotFound",
+    "waits": "BadCondition TooManySignals WaitClosed WaitExpired WaitNotFound WaitTimeout",
+    "wf_runs": (
+        "BadItem BadRegistration BadSettings BadStepOutput ConditionFailed FanoutFailed "
+        "GateFailed LoopEnded MissingExecutor ParallelFailed ProgramUnusable ScriptFailed "
+        "TooDeep UnknownSubflow WaitFailed"
+    ),
+    "workflows": "BadWorkflow Diverged NotCheckable NotInWorkflow UnknownWorkflow WorkflowExists",
+}
+"""The errors by the module that has them. A module is loaded when one of its errors is first used:
+few programs meet the errors of all features."""
+
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = [*_HOME]
+
+if not TYPE_CHECKING:  # a type checker must refuse unknown names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        error = getattr(import_module(f"holdfast.errors.{_HOME[name]}"), name)
+        globals()[name] = error  # saves this function at the next use
+        return error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -32,7 +32,7 @@ class UnknownChoice(UsageError):
 
 
 class WrongAnswer(UsageError):
-    """The answer does not match the form of the gate: correct the field that the facts name."""
+    """The answer does not match the form of the gate: correct the fields that the facts name."""
 
 
 class GateChanged(UsageError):

@@ -30,6 +30,11 @@ class StoreTooNew(StoreError):
     """The database was written by a newer Holdfast: upgrade this one."""
 
 
+class MigrationDue(StoreError):
+    """The tables of this database are older than this Holdfast, which migrates a database when it
+    opens it: restart this process."""
+
+
 class StoreForeign(StoreError):
     """Another program has changed the tables of Holdfast in this database: restore them, or use
     another database."""

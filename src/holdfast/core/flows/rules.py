@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import duration
+from holdfast.core import duration, typed_json
 from holdfast.core.flows.model import (
     _NEXT,
     ENDED,
@@ -200,7 +200,7 @@ def wait_of(flow: FlowRecord) -> FlowWait | None:
     if flow.wait is None:
         return None
     try:
-        wait: FlowWait = msgspec.json.decode(flow.wait, type=FlowWait)
+        wait: FlowWait = typed_json.decode(flow.wait, FlowWait)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return wait

@@ -35,6 +35,80 @@ def check(schema: Schema, data: bytes) -> FormError | None:
     return _check(schema, value, "$", schema, 0)
 
 
+def check_all(schema: Schema, data: bytes) -> list[FormError]:
+    """Return the errors of a form: every missing field, and the first error of every other field of
+    the form. *data* is JSON."""
+    first = check(schema, data)
+    if first is None:
+        return []
+    part = _resolved(schema, schema)
+    value = msgspec.json.decode(data) if first.field != "$" else None
+    if not isinstance(value, dict):
+        return [first]
+    errors = [
+        FormError(f"$.{name}", "the field is missing")
+        for name in part.get("required", ())
+        if name not in value
+    ]
+    for name, item in value.items():
+        alone = {**part, "required": ()}
+        error = _check_object(alone, {name: item}, "$", schema, 0)
+        if error is not None:
+            errors.append(error)
+    return errors or [first]
+
+
+UNCHECKED = frozenset(
+    [
+        "$dynamicRef",
+        "$recursiveRef",
+        "additionalItems",
+        "contains",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "minContains",
+        "not",
+        "patternProperties",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    ]
+)
+"""The keywords of JSON Schema that restrict a value and that are not checked here."""
+
+_SCHEMAS = ("additionalProperties", "items", "propertyNames")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPS = ("$defs", "definitions", "properties")
+
+
+def unchecked(schema: Schema) -> str | None:
+    """Return the place of the first keyword that is not checked, as in ``$.amount: not``; None if
+    everything is checked. Unknown keywords are notes for the reader of the schema."""
+    waiting: list[tuple[str, Any]] = [("$", schema)]
+    while waiting:
+        at, part = waiting.pop()
+        if not isinstance(part, Mapping):
+            continue
+        for name in part:
+            if name in UNCHECKED:
+                return f"{at}: {name}"
+        ref = part.get("$ref", "#/")
+        if not isinstance(ref, str) or not (ref.startswith("#/") or ref == "#"):
+            return f"{at}: $ref to {ref}"
+        waiting += [(at, part[name]) for name in _SCHEMAS if name in part]
+        waiting += [(at, inner) for name in _LISTS for inner in part.get(name, ())]
+        waiting += [
+            (f"{at}.{field}", inner)
+            for name in _MAPS
+            for field, inner in dict(part.get(name, {})).items()
+        ]
+    return None
+
+
 def fields(schema: Schema) -> list[str]:
     """Return the names of the required fields of a form."""
     return [str(name) for name in _resolved(schema, schema).get("required", ())]
@@ -44,10 +118,10 @@ def _resolved(part: Schema, root: Schema) -> Schema:
     """Return a part of a schema with its references within the schema resolved."""
     for _ in range(DEEPEST):
         ref = part.get("$ref")
-        if not isinstance(ref, str) or not ref.startswith("#/"):
+        if not isinstance(ref, str) or not (ref.startswith("#/") or ref == "#"):
             return part
         target: Any = root
-        for name in ref[2:].split("/"):
+        for name in ref[2:].split("/") * (ref != "#"):
             key = name.replace("~1", "/").replace("~0", "~")
             target = target.get(key, {}) if isinstance(target, Mapping) else {}
         part = {**target, **{name: rule for name, rule in part.items() if name != "$ref"}}
@@ -82,19 +156,21 @@ def _check(part: Any, value: Any, at: str, root: Schema, depth: int) -> FormErro
 def _check_combined(
     part: Schema, value: Any, at: str, root: Schema, depth: int
 ) -> FormError | None:
-    """Check ``allOf``, ``anyOf`` and ``oneOf``. ``oneOf`` is treated like ``anyOf``."""
+    """Check ``allOf``, ``anyOf`` and ``oneOf``."""
     for conjunct in part.get("allOf", ()):
         if (error := _check(conjunct, value, at, root, depth + 1)) is not None:
             return error
-    alternatives = [*part.get("anyOf", ()), *part.get("oneOf", ())]
-    if not alternatives:
-        return None
-    results = [_check(alternative, value, at, root, depth + 1) for alternative in alternatives]
-    errors = [error for error in results if error is not None]
-    if len(errors) < len(results):
-        return None
-    # The alternative that matched down to the deepest field is most likely the intended one.
-    return max(errors, key=lambda error: len(error.field))
+    for name in ("anyOf", "oneOf"):
+        alternatives = part.get(name, ())
+        results = [_check(alternative, value, at, root, depth + 1) for alternative in alternatives]
+        errors = [error for error in results if error is not None]
+        matches = len(results) - len(errors)
+        if name == "oneOf" and matches > 1:
+            return FormError(at, f"the value matches {matches} alternatives, but exactly 1 may")
+        if errors and not matches:
+            # The alternative that matched down to the deepest field is most likely intended.
+            return max(errors, key=lambda error: len(error.field))
+    return None
 
 
 def _check_children(

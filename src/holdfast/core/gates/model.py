@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
+
 APPROVE = "approve"
 REJECT = "reject"
 
@@ -31,6 +33,9 @@ FAIL = "fail"
 CONTINUE = "continue"
 """``on_timeout``: the workflow goes on without a choice when the gate expires. Any other value is
 the choice that the gate makes then."""
+
+ANY_FORM = {"type": "object"}
+"""The form of a gate that takes any fields, or none."""
 
 ANONYMOUS = "anonymous"
 """The name under which an unnamed person decides, on a gate that anyone may decide alone."""
@@ -82,6 +87,14 @@ class GateTerms(msgspec.Struct, frozen=True, omit_defaults=True):
     escalate: tuple[Escalation, ...] = ()
     form: dict[str, Any] | None = None
     """The JSON Schema of the form that people fill in."""
+    kind: str = ""
+    """The type of the gate, by which a resolver finds it; empty if only people decide."""
+    least: int = 1
+    """How many options an approval selects at least; with 0, "approve" needs none."""
+    mode: str = ""
+    """How a resolver counts approvals."""
+    identity: str | None = None
+    """On whose behalf a resolver looks."""
 
 
 class Gate(msgspec.Struct, kw_only=True):
@@ -142,6 +155,8 @@ PERSON = "person"
 ROLE = "role"
 ANYONE = "anyone"
 EXCLUDED = "excluded"
+RESOLVER = "resolver"
+"""An assignment of an open gate to the resolvers of its type."""
 
 
 def hash_of(data: bytes | None) -> str | None:
@@ -175,7 +190,7 @@ def entry_detail(entry: GateEntry) -> bytes:
 
 def entry_of(row: Mapping[str, Any]) -> GateEntry:
     """Return the entry that a row holds."""
-    detail = msgspec.json.decode(bytes(row["detail"]), type=EntryDetail)
+    detail = typed_json.decode(bytes(row["detail"]), EntryDetail)
     return GateEntry(
         kind=row["kind"],
         at=row["at"],

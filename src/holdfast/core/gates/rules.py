@@ -17,11 +17,13 @@ import msgspec
 from holdfast.core.gates import forms
 from holdfast.core.gates.model import (
     ANONYMOUS,
+    ANY_FORM,
     ANYONE,
     APPROVE,
     EXCLUDED,
     PERSON,
     REJECT,
+    RESOLVER,
     ROLE,
     Gate,
     GateAction,
@@ -68,6 +70,9 @@ class GateDecision(msgspec.Struct, kw_only=True):
     selections: tuple[str, ...] = ()
     value: bytes | None = None
     expect: str | None = None
+    is_final: bool = False
+    """Whether it closes the gate regardless of the quorum: the answer of a resolver, which no
+    request can make."""
 
 
 # Choices
@@ -97,6 +102,8 @@ def understood(gate: Gate, choice: str, selections: Sequence[str]) -> str:
     """Return the choice of the gate that *choice* stands for. "approve" and "reject" stand for the
     only option with that meaning. A rejection, and an approval with selections, need no option.
     Raises UnknownChoice."""
+    if gate.terms.least == 0 and choice in (APPROVE, REJECT):
+        return choice
     if choice in gate.choices:
         return choice
     if choice in (APPROVE, REJECT):
@@ -139,10 +146,16 @@ def _check_answer(gate: Gate, decision: GateDecision) -> None:
         if decision.value is not None:
             raise WrongAnswer(gate=gate.id, why="this gate has no form: leave out the value")
     elif decision.value is not None:
-        error = forms.check(gate.terms.form, decision.value)
-        if error is not None:
-            raise WrongAnswer(gate=gate.id, field=error.field, why=error.why)
-    elif not rejects(gate, decision.choice):
+        errors = forms.check_all(gate.terms.form, decision.value)
+        if len(errors) == 1:
+            raise WrongAnswer(gate=gate.id, field=errors[0].field, why=errors[0].why)
+        if errors:
+            raise WrongAnswer(
+                gate=gate.id,
+                fields=", ".join(error.field for error in errors),
+                why="; ".join(f"{error.field}: {error.why}" for error in errors),
+            )
+    elif not rejects(gate, decision.choice) and gate.terms.form != ANY_FORM:
         raise WrongAnswer(
             gate=gate.id,
             why="this gate has a form: fill it in",
@@ -246,7 +259,8 @@ def assignments(gate: Gate, entries: Sequence[GateEntry]) -> list[GateAssignment
         set(gate.assignees) - set(gate.terms.exclude)
     )
     excluded = {GateAssignment(EXCLUDED, name) for name in left_out}
-    return sorted((included or {GateAssignment(ANYONE)}) | excluded)
+    resolvers = {GateAssignment(RESOLVER, gate.terms.kind)} if gate.terms.kind else set()
+    return sorted((included or {GateAssignment(ANYONE)}) | excluded | resolvers)
 
 
 # Deciding
@@ -260,7 +274,9 @@ def decide(
     Raises GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice or WrongAnswer; then
     nothing is to be written."""
     refuse_if_closed(gate, entries, now)
-    person = may_decide(gate, entries, decision.by, decision.roles)
+    person = decision.by or ""
+    if not decision.is_final:
+        person = may_decide(gate, entries, decision.by, decision.roles)
     _refuse_second_vote(gate, entries, person)
     if decision.expect is not None and decision.expect != (gate.hash or ""):
         raise GateChanged(
@@ -278,6 +294,9 @@ def decide(
         selections=_in_order(gate, decision.selections),
         value=None if decision.value is None else msgspec.json.decode(decision.value),
     )
+    if decision.is_final:
+        status = GateStatus.REJECTED if rejects(gate, choice) else GateStatus.APPROVED
+        return entry, GateVerdict(status, choice)
     return entry, verdict(gate, [*entries, entry])
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from holdfast.core.graphs.model import MARK, NewGroup
 from holdfast.core.graphs.validation import checked_name, group_from
-from holdfast.core.text import is_storable
+from holdfast.core.text import is_storable, plain_text
 from holdfast.errors import (
     BadGraph,
     MemberElsewhere,
     MemberExists,
     MemberNotFound,
+    MemberStarted,
     SelfEdge,
     UnknownWorkflow,
 )
@@ -55,7 +56,7 @@ class Result:
 
 class Member:
     """A member of a graph that is being built. ``workflow`` is None for a member that the stored
-    graph already has."""
+    graph already has, and for a run that joins the graph."""
 
     def __init__(
         self,
@@ -73,6 +74,8 @@ class Member:
         self.kwargs: dict[str, Any] = kwargs
         self.options: dict[str, Any] = dict(options)
         self.groups: list[NewGroup] = []
+        self.joins: str | None = None
+        """The id of the existing run that becomes this member."""
 
     @property
     def result(self) -> Result:
@@ -95,8 +98,10 @@ class Member:
             rest: what happens to the others when that is decided: "run" on, or "cancel".
             into: the name of an argument that receives their results, as a mapping by name.
 
-        Raises BadGraph, SelfEdge, EdgeExists, MemberElsewhere, MemberNotFound.
+        Raises BadGraph, SelfEdge, EdgeExists, MemberElsewhere, MemberNotFound, MemberStarted.
         """
+        if self.joins is not None:
+            raise MemberStarted(member=self.name, run=self.joins, why="it is a run that exists")
         names = [self.graph._name(other) for other in others]
         if self.name in names:
             raise SelfEdge(member=self.name)
@@ -184,6 +189,24 @@ class Graph:
             member_name = self._numbered(member_name)
         options = {option: kwargs.pop(option) for option in OPTIONS if option in kwargs}
         member = Member(self, member_name, workflow, args, kwargs, options)
+        self.members[member_name] = member
+        return member
+
+    def join(self, run: Any, *, name: str | None = None) -> Member:
+        """Let a *run* that exists, or its id, become a member, and return the member. It keeps its
+        id; without a *name* it is named after it. Others may wait for it and take its result. It
+        cannot wait for others itself.
+
+        Raises BadGraph, MemberExists, MemberElsewhere.
+        """
+        run_id = getattr(run, "id", run)
+        if not isinstance(run_id, str) or not run_id or not is_storable(run_id):
+            raise BadGraph(run=safe_repr(run), why="it must be a run, or the id of one")
+        member_name = plain_text(checked_name(run_id if name is None else name))
+        if member_name in self.members:
+            raise MemberExists(member=member_name)
+        member = Member(self, member_name, None, (), {}, {})
+        member.joins = plain_text(run_id)
         self.members[member_name] = member
         return member
 

@@ -12,7 +12,7 @@ from holdfast.core import duration
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.codec import Codec
 from holdfast.core.graphs.builder import OPTIONS, Graph, Member, with_places
-from holdfast.core.graphs.model import GraphPatch, MemberSpec, NewMember, run_of
+from holdfast.core.graphs.model import GraphPatch, JoiningRun, MemberSpec, NewMember, run_of
 from holdfast.core.runs import Route
 from holdfast.core.signature import encode_arguments
 from holdfast.core.tasks.policy import policy_of
@@ -50,11 +50,19 @@ class GraphCompiler:
         members = tuple(
             self._checked_member(member, graph_id, fingerprint, routes)
             for member in graph.members.values()
+            if member.joins is None
         )
+        joins = tuple(
+            JoiningRun(member.name, member.joins)
+            for member in graph.members.values()
+            if member.joins is not None
+        )
+        if joins:
+            fingerprint.update(msgspec.json.encode(joins))
         groups = tuple(
             (member.name, group) for member in graph.existing.values() for group in member.groups
         )
-        return GraphPatch(members, groups), fingerprint.hexdigest()[:32]
+        return GraphPatch(members, groups, joins), fingerprint.hexdigest()[:32]
 
     def _checked_member(
         self, member: Member, graph_id: str, fingerprint: Any, routes: dict[int, Route]

@@ -12,7 +12,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.graphs.builder import OPTIONS, Graph, Member, Result
+from holdfast.core import typed_json
+from holdfast.core.graphs.builder import OPTIONS, PLACES, Graph, Member, Result
+from holdfast.core.graphs.model import NewGroup
 from holdfast.errors import BadGraph
 
 RESULT = "$result"
@@ -29,9 +31,11 @@ class After(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DocumentEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """A member of a document. Without a workflow it is a member that the stored graph has."""
+    """A member of a document. With the id of a run, that run joins the graph. Without both it is a
+    member that the stored graph has."""
 
     workflow: str | None = None
+    run: str | None = None
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     after: list[str | After] = []
@@ -49,7 +53,7 @@ def read(data: bytes) -> Graph:
     """Return the graph that a document describes. Raises BadGraph, and what ``Graph.add`` and
     ``Member.after`` raise."""
     try:
-        document = msgspec.json.decode(data, type=GraphDocument)
+        document = typed_json.decode(data, GraphDocument)
         graph = Graph(document.name)
         members = [(_member(graph, name, entry), entry) for name, entry in document.members.items()]
     except msgspec.DecodeError as error:
@@ -67,8 +71,68 @@ def read(data: bytes) -> Graph:
     return graph
 
 
+def document_of(graph: Graph) -> dict[str, Any]:
+    """Return the document that describes a graph, for a program that sends it elsewhere. Workflows
+    become their names. Raises BadGraph."""
+    members = {**graph.existing, **graph.members}
+    return {
+        "name": graph.name,
+        "members": {name: _entry(member) for name, member in members.items()},
+    }
+
+
+def _entry(member: Member) -> dict[str, Any]:
+    kwargs = dict(member.kwargs)
+    entry: dict[str, Any] = {"after": [_after(group, kwargs) for group in member.groups]}
+    if member.joins is not None:
+        entry["run"] = member.joins
+    elif member.workflow is not None:
+        entry["workflow"] = getattr(member.workflow, "name", member.workflow)
+        entry["args"] = [_with_names(member, item) for item in member.args]
+        entry["kwargs"] = {name: _with_names(member, item) for name, item in kwargs.items()}
+        entry["options"] = member.options
+    return entry
+
+
+def _after(group: NewGroup, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return a group of a member, and take the argument that receives its results."""
+    results = {PLACES: list(group.upstreams)}
+    into = next((name for name, value in kwargs.items() if value == results), None)
+    if into is not None:
+        del kwargs[into]
+    return {
+        "of": list(group.upstreams),
+        "need": group.need,
+        "rest": group.rest.value,
+        "into": into,
+    }
+
+
+def _with_names(member: Member, value: Any) -> Any:
+    """Return arguments with the placeholder of the document instead of each Result. Raises
+    BadGraph."""
+    if isinstance(value, Result):
+        return {RESULT: value.name}
+    if isinstance(value, list | tuple):
+        return [_with_names(member, item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() == {RESULT}:
+        why = f"an argument looks like the placeholder {RESULT}"
+        raise BadGraph(member=member.name, why=why)
+    return {key: _with_names(member, item) for key, item in value.items()}
+
+
 def _member(graph: Graph, name: str, entry: DocumentEntry) -> Member:
     """Return the member of an entry, without its groups."""
+    if entry.run is not None:
+        if entry.workflow is not None or entry.args or entry.kwargs or entry.options:
+            raise BadGraph(
+                member=name,
+                run=entry.run,
+                why="a run that exists has a workflow, arguments and options already",
+            )
+        return graph.join(entry.run, name=name)
     if entry.workflow is None:
         if entry.args or entry.kwargs or entry.options:
             raise BadGraph(

@@ -2,8 +2,9 @@
 
 Invariants:
 - A waiting member is only a row: its run is started when all its groups are satisfied.
-- The run of a member has the id ``graph::name``. A transaction that ends a run sees from the id
-  whether the outcome must be reported to a graph.
+- The run of a member has the id ``graph::name``, unless it existed before it joined the graph: then
+  it keeps its id, which the row of the member names.
+- The row of a run names its graph, so that every transaction that ends a run reports its outcome.
 """
 
 from __future__ import annotations
@@ -159,11 +160,18 @@ class MemberRecord(msgspec.Struct, kw_only=True):
     """When the graph, or a decided group, asked its run to stop."""
     note: str | None = None
     """Why it was skipped, was cancelled or could not be started."""
+    joined: str | None = None
+    """The run that existed before it became this member. Its id is not the one of the member."""
 
     @property
     def name(self) -> str:
         """The name of the member in its graph."""
         return name_of(self.run_id)
+
+    @property
+    def actual_run_id(self) -> str:
+        """The id of the run that executes the member."""
+        return self.joined or self.run_id
 
 
 class GroupRecord(msgspec.Struct, kw_only=True):
@@ -230,9 +238,17 @@ class NewMember(msgspec.Struct, kw_only=True):
     groups: tuple[NewGroup, ...] = ()
 
 
+class JoiningRun(msgspec.Struct, frozen=True):
+    """A run that exists, and the name under which it becomes a member."""
+
+    name: str
+    run_id: str
+
+
 class GraphPatch(msgspec.Struct):
-    """The additions to a graph: new members, and new groups of existing members that still
-    wait."""
+    """The additions to a graph: new members, new groups of existing members that still wait, and
+    existing runs that become members."""
 
     members: tuple[NewMember, ...]
     groups: tuple[tuple[str, NewGroup], ...] = ()
+    joins: tuple[JoiningRun, ...] = ()

@@ -32,6 +32,9 @@ from holdfast.errors import (
     SelfEdge,
 )
 
+JOINS = 1000
+"""How many existing runs one transaction adds to a graph, at most."""
+
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.#/-]{0,99}"
 
 
@@ -102,6 +105,7 @@ def check_patch(
                 of_the_graph=namespace,
             )
         known.add(member.name)
+    _check_joins(graph_id, patch, known)
     pairs = {(edge.upstream, edge.dependent) for edge in edges}
     for member in patch.members:
         for group in member.groups:
@@ -115,6 +119,23 @@ def check_patch(
     cycle = cycle_in(dependents)
     if cycle:
         raise GraphCycle(graph=graph_id, members=" -> ".join(cycle))
+
+
+def _check_joins(graph_id: str, patch: GraphPatch, known: set[str]) -> None:
+    """Check the names of runs that join the graph and add them to the *known* members. Raises
+    MemberExists, BadGraph."""
+    if len(patch.joins) > JOINS:
+        raise BadGraph(
+            graph=graph_id,
+            joins=len(patch.joins),
+            why=f"at most {JOINS} runs join a graph at once: extend it several times",
+        )
+    runs: set[str] = set()
+    for join in patch.joins:
+        if checked_name(join.name) in known or join.run_id in runs:
+            raise MemberExists(graph=graph_id, member=join.name, run=join.run_id)
+        known.add(join.name)
+        runs.add(join.run_id)
 
 
 def _check_group(

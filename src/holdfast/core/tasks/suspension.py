@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions import model as condition_model
 from holdfast.core.conditions import validation as condition_validation
@@ -141,7 +142,7 @@ def last_wait(events: Sequence[Event]) -> tuple[Suspension | None, Event | None]
         return None, None
     suspension = Suspension(
         step=opened.step or "",
-        condition=msgspec.convert(data["condition"], Condition),
+        condition=typed_json.convert(data["condition"], Condition),
         escalated_at=escalated_at,
         until=data["until"] if escalated_at is None else None,
         on_timeout=data["on_timeout"],
