@@ -119,6 +119,7 @@ HOT = {
     "ended_children": "run_child",
     "children": "run_child",
     "children_of_step": "run_child",
+    "children_page": "run_child",
     "descendants": "run_root",
     "lock_descendants": "run_root",
     "delete_events_of": "event_run",
@@ -128,8 +129,10 @@ HOT = {
     "last_seq": "event_run",
     "written_lines": "event_run",
     "delete_events": "event_run",
-    "signals": "signal_run",
-    "signals_of": "signal_run",
+    "signals": "signal_untaken",
+    "run_update": "signal_untaken",
+    "signal_answer": "signal_run",
+    "signals_of": "signal_untaken",
     "signal_by_key": "signal_key",
     "tags": "tag_run",
     "notifications": "run_notification_session",
@@ -343,5 +346,7 @@ def test_both_databases_have_the_same_tables_and_columns(db):
     }  # only a server can be lost while it commits
 
     assert ours == theirs - apart | {
-        ("event", "tx")
+        ("event", "tx"),
+        ("graph_event", "tx"),
+        ("flow_event", "tx"),
     }  # by which events are told in the order of their commits

@@ -58,4 +58,4 @@ def seal_patch(patch: GraphPatch, graph_id: str, sealer: PayloadSealer) -> Graph
         return msgspec.structs.replace(member, input=sealer.values.seal_inline(member.input, place))
 
     members = tuple(map(seal, patch.members))
-    return GraphPatch(members, patch.groups)
+    return GraphPatch(members, patch.groups, patch.joins)

@@ -194,6 +194,13 @@ class PayloadOpener:
         )
         return msgspec.structs.replace(signal, payload=payload)
 
+    def message_payload(self, message_id: str, payload: bytes) -> bytes:
+        """Return the payload of a message, opened."""
+        if not is_sealed(payload):
+            return payload
+        place = associated_data.message(message_id)
+        return self._values.open(payload, f"the message {message_id}", place)
+
     def signal_payload(self, run_id: str, signal: Signal) -> bytes:
         """Return the payload of a signal, opened."""
         if not is_sealed(signal.payload):

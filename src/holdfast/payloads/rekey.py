@@ -21,6 +21,7 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.payloads.signing_secrets import ResealSecret
 from holdfast.payloads.value_format import MARK, ValueFormat
 from holdfast.store.graphs.operations import ResealMember
+from holdfast.store.messages.operations import ResealMessage
 from holdfast.store.operations.operations import ResealOperation
 from holdfast.store.payloads.operations import Reseal, ValueChange
 from holdfast.store.store import Store
@@ -40,7 +41,7 @@ MESSAGE = "output_message"
 
 TABLES = {table.name: table for table in BELOW_RUNS}
 
-Write = Callable[[Reseal | ResealMember | ResealOperation | ResealSecret], Any]
+Write = Callable[[Reseal | ResealMember | ResealOperation | ResealMessage | ResealSecret], Any]
 Progress = Callable[[int], None]
 
 
@@ -87,6 +88,7 @@ def rekey(
             progress(len(snapshots))
     _rekey_members(store, sealer, write, done)
     _rekey_operations(store, sealer, write, done)
+    _rekey_messages(store, sealer, write, done)
     for op in sealer.secrets.outdated(store, sealer.cipher.current, done.unreadable):
         done.values += bool(write(op))
     return done
@@ -129,6 +131,24 @@ def _rekey_operations(store: Store, sealer: PayloadSealer, write: Write, done: R
                 done.leave(unreadable)
                 continue
             done.values += bool(write(ResealOperation(operation_id, old, new)))
+
+
+def _rekey_messages(store: Store, sealer: PayloadSealer, write: Write, done: Rekeyed) -> None:
+    """Re-encrypt the messages that are kept, and the messages that are remembered by their ids."""
+    assert sealer.cipher is not None
+    after = ("", "")
+    while messages := store.messages.to_seal(after, RUNS):
+        after = messages[-1][:2]
+        for namespace, id, old in messages:
+            try:
+                if is_sealed(old) and split(old).key == sealer.cipher.current:
+                    continue
+                plain = sealer.opener.message_payload(id, old)
+                new = sealer.values.seal_inline(plain, associated_data.message(id))
+            except (KeyMissing, BadData) as unreadable:
+                done.leave(unreadable)
+                continue
+            done.values += bool(write(ResealMessage(namespace, id, old, new)))
 
 
 def _operations(sealer: PayloadSealer, snapshot: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:

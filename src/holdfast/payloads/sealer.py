@@ -19,7 +19,8 @@ from holdfast.core import associated_data
 from holdfast.core.envelope import is_sealed
 from holdfast.core.event_table import SEALED
 from holdfast.core.events import Event, EventRole
-from holdfast.core.payload import Fetch, Payload
+from holdfast.core.messages import INSTRUCTION
+from holdfast.core.payload import INLINE_LIMIT, Fetch, Payload
 from holdfast.core.runs import NewRun, RunRecord
 from holdfast.errors import BadData
 from holdfast.payloads.codecs import Cipher, Compression
@@ -27,8 +28,18 @@ from holdfast.payloads.display import PayloadDisplay
 from holdfast.payloads.opener import PayloadOpener
 from holdfast.payloads.reread import CurrentValues, open_or_reread
 from holdfast.payloads.signing_secrets import SigningSecrets
-from holdfast.payloads.value_format import HEAVY, INLINE_LIMIT, ValueFormat
+from holdfast.payloads.value_format import HEAVY, ValueFormat
+from holdfast.store.audit.operations import Audited
 from holdfast.store.effects import Effect
+from holdfast.store.messages.operations import (
+    BroadcastPart,
+    InstructRun,
+    Message,
+    PublishMessage,
+    SendBroadcast,
+    SendMessage,
+    StartWithKept,
+)
 from holdfast.store.runs.operations import Advance, DebounceStart, StartChildren, StartRuns
 from holdfast.store.signals.operations import SignalOtherRun, SignalRun
 from holdfast.store.store import View
@@ -36,7 +47,8 @@ from holdfast.store.tasks.operations import OverrideRun
 from holdfast.store.waits.operations import DeliverSignal, ReleaseWait
 
 T = TypeVar("T")
-Signalling = TypeVar("Signalling", SignalRun, DeliverSignal, ReleaseWait)
+Signalling = TypeVar("Signalling", SignalRun, DeliverSignal, ReleaseWait, InstructRun)
+Sent = TypeVar("Sent", Message, BroadcastPart)
 
 RELEASE = "release"
 """The name of the signal by which an operator releases a wait."""
@@ -188,6 +200,10 @@ class PayloadSealer:
             payloads=payloads,
         )
 
+    def _audited(self, op: Audited) -> Audited:
+        sealed = None if op.op is None else self.seal(op.op)
+        return op if sealed is op.op else Audited(sealed, op.entry)
+
     def _override(self, op: OverrideRun) -> OverrideRun:
         payloads: list[Payload] = []
         result = self.values.seal_optional(
@@ -230,7 +246,32 @@ class PayloadSealer:
             place = associated_data.signal(effect.run_id, effect.name)
             payload = self.values.seal(effect.payload, payloads, place)
             return msgspec.structs.replace(effect, payload=payload)
+        if isinstance(effect, SendMessage):
+            return SendMessage(self._message(effect.message))
+        if isinstance(effect, SendBroadcast):
+            return SendBroadcast(self._message(effect.part))
         return effect
+
+    def _message(self, message: Sent) -> Sent:
+        """Return a message with its payload sealed, and the inputs of the runs that it may start.
+
+        The payload stays with the message: its receivers are not known yet."""
+        payload = message.payload
+        if self.values.small < 0:
+            payload = self.values.seal_inline(payload, associated_data.message(message.id))
+        starts = [
+            msgspec.structs.replace(offer, run=self._new_run(offer.run)) for offer in message.starts
+        ]
+        return msgspec.structs.replace(message, payload=payload, starts=starts)
+
+    def _start_with_kept(self, op: StartWithKept) -> StartWithKept:
+        starts = [
+            msgspec.structs.replace(offer, run=self._new_run(offer.run)) for offer in op.starts
+        ]
+        return msgspec.structs.replace(op, starts=starts)
+
+    def _publish(self, op: PublishMessage) -> PublishMessage:
+        return PublishMessage(self._message(op.message))
 
     def is_light(self, op: Advance) -> bool:
         """Return whether all values of *op* are stored unchanged.
@@ -268,7 +309,9 @@ class PayloadSealer:
         return msgspec.structs.replace(event, data=data, error=error)
 
 
-def _place_of_signal(op: SignalRun | DeliverSignal | ReleaseWait) -> bytes:
+def _place_of_signal(op: SignalRun | DeliverSignal | ReleaseWait | InstructRun) -> bytes:
+    if isinstance(op, InstructRun):
+        return associated_data.signal(op.run_id, "instruction", step=INSTRUCTION)
     if isinstance(op, ReleaseWait):
         return associated_data.signal(op.run_id, RELEASE, step=op.step)
     if isinstance(op, DeliverSignal):  # bound to its wait: the run follows from it
@@ -291,6 +334,10 @@ def _values_of_effects(op: Advance) -> Iterable[bytes]:
             yield effect.payload
         elif isinstance(effect, StartChildren):
             yield from (child.input for child in effect.children)
+        elif isinstance(effect, SendMessage):
+            yield from (offer.run.input for offer in effect.message.starts)
+        elif isinstance(effect, SendBroadcast):
+            yield from (offer.run.input for offer in effect.part.starts)
 
 
 _SEALERS: dict[type, Callable[[PayloadSealer, Any], Any]] = {
@@ -300,7 +347,12 @@ _SEALERS: dict[type, Callable[[PayloadSealer, Any], Any]] = {
     SignalRun: PayloadSealer._signal,
     DeliverSignal: PayloadSealer._signal,
     ReleaseWait: PayloadSealer._signal,
+    InstructRun: PayloadSealer._signal,
+    PublishMessage: PayloadSealer._publish,
+    BroadcastPart: PayloadSealer._message,
+    StartWithKept: PayloadSealer._start_with_kept,
     OverrideRun: PayloadSealer._override,
+    Audited: PayloadSealer._audited,
 }
 """The method that seals the values of each kind of operation that has values."""
 
@@ -310,6 +362,7 @@ _VALUES: dict[type, Callable[[Any], Iterable[bytes | None]]] = {
     SignalRun: lambda op: (op.payload,),
     DeliverSignal: lambda op: (op.payload,),
     ReleaseWait: lambda op: (op.payload,),
+    InstructRun: lambda op: (op.payload,),
     OverrideRun: lambda op: (op.result, op.error),
 }
 """The values of each kind of operation whose values may be large."""

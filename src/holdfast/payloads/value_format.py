@@ -24,9 +24,6 @@ from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.codecs import Cipher, Compression
 from holdfast.store.store import View
 
-INLINE_LIMIT = 64 * 1024
-"""A value of more bytes than this is kept apart, unless the engine has another setting."""
-
 PART = 512 * 1024
 """The bytes of one part of a value that is kept apart."""
 

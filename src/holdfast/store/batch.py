@@ -15,6 +15,10 @@ from collections.abc import Callable, Collection, Container
 from typing import Any
 
 from holdfast.core.runs import Route
+from holdfast.store.api_keys import apply as api_keys
+from holdfast.store.api_keys.operations import AddApiKey, NoteApiKeyUse, RevokeApiKey
+from holdfast.store.audit import apply as audit
+from holdfast.store.audit.operations import Audited
 from holdfast.store.budgets import apply as budgets
 from holdfast.store.budgets import effects as budget_effects  # noqa: F401  registers effects
 from holdfast.store.budgets import removal, reservations, spend
@@ -29,6 +33,7 @@ from holdfast.store.budgets.operations import (
     SpendRunBudget,
 )
 from holdfast.store.database import NO_HINTS, BatchTransaction, Hints, Operation
+from holdfast.store.definitions.operations import DeployDefinitions, SetDefinitionState
 from holdfast.store.flows import apply as flows
 from holdfast.store.flows.operations import (
     AppendFlowEvent,
@@ -73,6 +78,16 @@ from holdfast.store.keys import apply as keys
 from holdfast.store.keys.operations import NeedKey, ResealKey, RotateKey
 from holdfast.store.lanes import apply as lanes
 from holdfast.store.lanes.operations import RemoveLane, SetLane
+from holdfast.store.logins import apply as logins
+from holdfast.store.logins.operations import AddLogin, EndLogin, TakeLink
+from holdfast.store.messages import apply as messages
+from holdfast.store.messages.operations import (
+    BroadcastPart,
+    InstructRun,
+    PublishMessage,
+    ResealMessage,
+    StartWithKept,
+)
 from holdfast.store.operations import apply as bulk
 from holdfast.store.operations.operations import (
     CarryOut,
@@ -83,6 +98,7 @@ from holdfast.store.operations.operations import (
 from holdfast.store.payloads import apply as payloads
 from holdfast.store.payloads import encrypt
 from holdfast.store.payloads.operations import CopyPayloads, EncryptStore, Reseal, SaveSetting
+from holdfast.store.resting_tokens import effects as token_effects  # noqa: F401  registers effects
 from holdfast.store.retention import apply as retention
 from holdfast.store.retention.operations import (
     EndMaintenance,
@@ -102,32 +118,35 @@ from holdfast.store.runs import (
     set_aside,
     start,
 )
-from holdfast.store.runs.operations import (
-    Advance,
+from holdfast.store.runs.copy_operations import (
     BeginCopy,
     BeginImport,
-    Claim,
     CopyRuns,
-    DebounceStart,
     EndCopy,
+    ImportRun,
+    SealStore,
+    StageEvents,
+    UnsealStore,
+)
+from holdfast.store.runs.operations import (
+    Advance,
+    Claim,
+    DebounceStart,
     EndSession,
     ExpireRuns,
     Heartbeat,
-    ImportRun,
     OpenSession,
     Prune,
     ReplayRun,
     ReplayRuns,
     RequestCancel,
     ResumeRun,
-    SealStore,
     SetAside,
     SetTags,
-    StageEvents,
     StartRuns,
-    UnsealStore,
 )
 from holdfast.store.schedules import apply as schedules
+from holdfast.store.schedules import deployments
 from holdfast.store.schedules.operations import (
     BackfillSchedule,
     FireSchedules,
@@ -277,6 +296,22 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     NeedKey: keys.need_key,
     RotateKey: keys.rotate_key,
     ResealKey: keys.reseal_key,
+    # API keys and login sessions
+    AddApiKey: api_keys.add_api_key,
+    RevokeApiKey: api_keys.revoke_api_key,
+    NoteApiKeyUse: api_keys.note_api_key_use,
+    AddLogin: logins.add_login,
+    TakeLink: logins.take_link,
+    EndLogin: logins.end_login,
+    # messages
+    PublishMessage: messages.publish_message,
+    StartWithKept: messages.start_with_kept,
+    ResealMessage: messages.reseal_message,
+    BroadcastPart: messages.broadcast,
+    InstructRun: messages.instruct_run,
+    # definitions
+    DeployDefinitions: deployments.deploy_definitions,
+    SetDefinitionState: deployments.set_definition_state,
     # flows
     CreateFlow: flows.create_flow,
     MoveFlow: flows.move_flow,
@@ -288,6 +323,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     PruneFlows: flows.prune_flows,
 }
 """The function that applies each kind of operation."""
+
+APPLY[Audited] = audit.audited(APPLY)
 
 
 def needs_savepoint(op: Operation, routes: Container[Route]) -> bool:

@@ -59,6 +59,7 @@ GUARDS = (
     Guard("frame", "data"),
     Guard("graph_member", "input"),
     Guard("operation", "payload"),
+    Guard("message", "payload"),
 )
 
 

@@ -6,7 +6,7 @@ again after SetAside has set them aside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from holdfast.store.graphs.operations import ResolveGraphs
 from holdfast.store.instants import wrong_instants
 from holdfast.store.reader import Reader
 from holdfast.store.row_checks import wrong_values, wrongs
+from holdfast.store.rows import values_of
 from holdfast.store.runs.operations import SetAside
 from holdfast.store.schema import ColumnShape, TableShape, schema
 from holdfast.store.soundness import UNREADABLE, as_mapping, damaged, described, place_of
@@ -128,14 +129,33 @@ class DamageQueries:
             for damage in self._damaged_in(table)
         ]
 
-    def damaged_rows(self, progress: CheckProgress | None = None) -> Iterator[RowDamaged]:
-        """Yield the damaged rows of all tables. Every table is read completely, in portions."""
-        tables = self._tables()
+    def filled_tables(self) -> frozenset[str]:
+        """Return the tables that have rows, in one statement: most tables of most databases are
+        empty, and to prepare a statement for each costs more than to execute it."""
+        names = [table.name for table in self._tables()]
+        parts = ", ".join(
+            f"EXISTS (SELECT 1 FROM holdfast.{name}) AS filled_{number}"
+            for number, name in enumerate(names)
+        )
+        try:
+            (row,) = self._reader.fetch(self._reader.spelled(f"SELECT {parts}"))
+        except self._reader.dialect.garbled:
+            return frozenset(names)
+        return frozenset(
+            name for name, is_filled in zip(names, values_of(row), strict=True) if is_filled
+        )
+
+    def damaged_rows(
+        self, progress: CheckProgress | None = None, *, tables: Collection[str] | None = None
+    ) -> Iterator[RowDamaged]:
+        """Yield the damaged rows of all tables, or of the named ones. Every table is read
+        completely, in portions."""
+        shapes = [shape for shape in self._tables() if tables is None or shape.name in tables]
         if not self._reader.rows("setting", name="installation"):
             yield damaged("setting", {"name": "installation"}, "name", "the row is missing")
-        for number, table in enumerate(tables):
+        for number, table in enumerate(shapes):
             if progress is not None:
-                progress(number, len(tables))
+                progress(number, len(shapes))
             for row in self._portions(table, tuple(table.columns)):
                 yield from wrongs(table, row)
                 yield from wrong_instants(table.name, row, self._reader.now())

@@ -20,7 +20,7 @@ from holdfast.core.schedules import rules
 from holdfast.core.subscriptions import LONGEST_PAUSE
 from holdfast.core.tokens import LONGEST_GRACE
 from holdfast.errors import HoldfastError, RowDamaged
-from holdfast.store.runs.operations import STAGE_TTL
+from holdfast.store.runs.copy_operations import STAGE_TTL
 from holdfast.store.schema import schema
 from holdfast.store.soundness import UNREADABLE, damaged, place_of
 

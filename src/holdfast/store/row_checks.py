@@ -10,13 +10,16 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.api_keys import Role
 from holdfast.core.budgets.rules import CALENDAR, is_reset_rule
+from holdfast.core.definitions import DefinitionState, digest_of
 from holdfast.core.envelope import is_sealed, split
 from holdfast.core.schedules import time_zones
+from holdfast.core.status import Status
 from holdfast.core.subscriptions import checked_url
 from holdfast.core.tokens import SHORTEST_SECRET
 from holdfast.errors import BadData, BadOption, BadSchedule, RowDamaged
-from holdfast.store.schema import TableShape
+from holdfast.store.schema import TableShape, shown
 from holdfast.store.soundness import MISSING, damaged, missing_values, place_of
 from holdfast.store.stored_json import VALUES, wrong_json
 
@@ -38,6 +41,8 @@ def wrongs(table: TableShape, row: dict[str, Any]) -> Iterator[RowDamaged]:
             *_unknown_zones(row),
             *_bad_addresses(table, row),
             *_bad_numbers(table, row),
+            *_bad_words(table, row),
+            *_bad_definitions(table, row),
         ):
             reasons.setdefault(name, why)
     for column, why in reasons.items():
@@ -52,8 +57,40 @@ def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "zone", str(error.facts["why"])
 
 
-_MEANT = frozenset({"budget", "key", "subscription"})
+_WORD_LISTS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("api_key", "roles"): frozenset(Role),
+    ("login", "roles"): frozenset(Role),
+    ("retention", "statuses"): frozenset(Status),
+}
+"""The columns that hold some of a few words, separated by commas."""
+
+_MEANT = frozenset({"budget", "definition", "definition_content", "key", "subscription"}) | {
+    table for table, _ in _WORD_LISTS
+}
 """The tables with columns whose values must also have a meaning, such as a URL."""
+
+
+def _bad_words(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the columns whose list contains an unknown word."""
+    for (name, column), words in _WORD_LISTS.items():
+        text = row.get(column)
+        if name != table.name or not isinstance(text, str) or not text:
+            continue
+        unknown = [word for word in text.split(",") if word not in words]
+        if unknown:
+            yield column, f"{shown(column, unknown[0])} is none of {', '.join(sorted(words))}"
+
+
+def _bad_definitions(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the version of a deployed definition that is not a number, and content that has changed
+    since it was stored."""
+    version = row.get("version") if table.name == "definition" else None
+    is_deployed = row.get("state") != DefinitionState.FROZEN
+    if isinstance(version, str) and is_deployed and not version.isdecimal():
+        yield "version", f"{shown('version', version)} is not a number"
+    content = row.get("content") if table.name == "definition_content" else None
+    if isinstance(content, bytes | memoryview) and digest_of(bytes(content)) != row["digest"]:
+        yield "content", "the content does not have its digest"
 
 
 def _bad_numbers(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

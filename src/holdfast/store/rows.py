@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.runs import Cell, RunRecord
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
@@ -78,7 +79,7 @@ def session_from(row: Row) -> Session:
     """Return the session of a row; one whose offer cannot be decoded counts as damaged."""
     session = Session(**{**dict(row), "serves": bytes(row["serves"])})
     try:
-        msgspec.json.decode(session.serves, type=dict)
+        typed_json.decode(session.serves, dict)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return damaged_session(session.id)
     return session

@@ -14,17 +14,19 @@ import msgspec
 
 from holdfast.core import duration
 from holdfast.core.budgets.rules import ON_BREACH
-from holdfast.core.events import EventRole
+from holdfast.core.definitions import DefinitionState
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus
 from holdfast.core.gates.model import GATE_ACTIONS
 from holdfast.core.gates.model import STATUSES as GATE_STATUSES
 from holdfast.core.graphs.model import GraphStatus, GroupState, MemberState, RemainderPolicy
+from holdfast.core.messages import MessageEffect, MessageKind
 from holdfast.core.operations import BulkVerb, OperationStatus
+from holdfast.core.resting_tokens import TokenMode, TokenStatus
 from holdfast.core.runs import CancelCause, StuckCause
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.status import Status
 from holdfast.core.streams.model import FrameKind, StreamMode
-from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK
+from holdfast.core.subscriptions import CURSOR, KINDS, SOURCES, WEBHOOK
 from holdfast.store import sql_files
 from holdfast.store.tables import FORGETTABLE
 
@@ -107,11 +109,17 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("schedule", "overlap"): frozenset(OVERLAPS),
     ("schedule", "misfire"): frozenset(MISFIRES),
     ("event", "kind"): KINDS | {"numbered"},  # a trigger keeps the last number with it
-    ("event", "role"): frozenset(EventRole),
     ("budget", "on_breach"): frozenset(ON_BREACH),
     ("subscription", "kind"): frozenset({CURSOR, WEBHOOK}),
+    ("subscription", "source"): frozenset(SOURCES),
     ("gate_entry", "kind"): GATE_ACTIONS,
     ("tick", "kind"): frozenset({"tick", "trigger", "backfill"}),
+    ("message_subscription", "kind"): frozenset(MessageKind),
+    ("start_subscription", "kind"): frozenset(MessageKind),
+    ("message", "effect"): frozenset(MessageEffect),
+    ("resting_token", "status"): frozenset(TokenStatus),
+    ("resting_token", "mode"): frozenset(TokenMode),
+    ("definition", "state"): frozenset(DefinitionState),
     ("retention", "target"): frozenset({"runs", *FORGETTABLE}),
     ("operation", "verb"): frozenset(BulkVerb),
     ("operation", "status"): frozenset(OperationStatus),

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.payload import Seal
 from holdfast.errors import StoreSealed
 
@@ -35,7 +36,7 @@ def refused(text: str, database: str) -> StoreSealed | None:
     if not message:
         return None
     line = rest.split("\n", 1)[0]
-    seal = msgspec.json.decode(line[: line.rindex("}") + 1], type=Seal)
+    seal = typed_json.decode(line[: line.rindex("}") + 1], Seal)
     return store_sealed(seal, database)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from holdfast.core.runs import NewRun
 from holdfast.store import check
+from holdfast.store.api_keys.queries import ApiKeyQueries
+from holdfast.store.audit.queries import AuditQueries
 from holdfast.store.budgets.queries import BudgetQueries
 from holdfast.store.clock import Clock
 from holdfast.store.damage import DamageQueries
@@ -25,16 +27,21 @@ from holdfast.store.database import (
     RowSource,
     Started,
 )
+from holdfast.store.definitions.queries import DefinitionQueries
 from holdfast.store.flows.queries import FlowQueries
 from holdfast.store.gates.queries import GateQueries
 from holdfast.store.graphs.queries import GraphQueries
 from holdfast.store.installation import InstallationQueries
 from holdfast.store.keys.queries import KeyQueries
 from holdfast.store.lanes.queries import LaneQueries
+from holdfast.store.logins.queries import LoginQueries
+from holdfast.store.messages.queries import MessageQueries
 from holdfast.store.operations.queries import OperationQueries
 from holdfast.store.payloads.queries import PayloadQueries
 from holdfast.store.reader import Reader
+from holdfast.store.resting_tokens.queries import RestingTokenQueries
 from holdfast.store.retention.queries import RetentionQueries
+from holdfast.store.runs.gauges import RunGauges
 from holdfast.store.runs.queries import RunQueries
 from holdfast.store.schedules.queries import ScheduleQueries
 from holdfast.store.signals.queries import SignalQueries
@@ -59,6 +66,7 @@ class View:
         self.now: Callable[[], int] = source.clock.now
         self.installation: InstallationQueries = InstallationQueries(reader)
         self.runs: RunQueries = RunQueries(reader, keep_routes)
+        self.gauges: RunGauges = RunGauges(reader)
         self.signals: SignalQueries = SignalQueries(reader)
         self.waits: WaitQueries = WaitQueries(reader)
         self.gates: GateQueries = GateQueries(reader)
@@ -73,6 +81,12 @@ class View:
         self.graphs: GraphQueries = GraphQueries(reader)
         self.flows: FlowQueries = FlowQueries(reader)
         self.keys: KeyQueries = KeyQueries(reader)
+        self.api_keys: ApiKeyQueries = ApiKeyQueries(reader)
+        self.audit: AuditQueries = AuditQueries(reader)
+        self.logins: LoginQueries = LoginQueries(reader)
+        self.definitions: DefinitionQueries = DefinitionQueries(reader)
+        self.messages: MessageQueries = MessageQueries(reader)
+        self.resting_tokens: RestingTokenQueries = RestingTokenQueries(reader)
         self.operations: OperationQueries = OperationQueries(reader)
 
     @property

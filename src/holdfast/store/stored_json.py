@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.envelope import is_sealed
 from holdfast.core.flows.model import FlowWait
 from holdfast.core.gates.model import EntryDetail, GateTerms
@@ -39,6 +40,7 @@ JSON: Mapping[str, Mapping[str, Any]] = {
     "gate_entry": {"detail": EntryDetail},
     "schedule": {"tags": dict[str, str], "queued": list[int], "rule": dict[str, Any]},
     "task": {"policy": TaskPolicy},
+    "claim_request": {"leases": list[tuple[str, int]]},
     "flow": {"wait": FlowWait, "state": Any},
     "flow_step": {"result": Any},
     "flow_event": {"payload": Any},
@@ -46,6 +48,7 @@ JSON: Mapping[str, Mapping[str, Any]] = {
     "graph_event": {"data": Any},
     "graph_member": {"spec": MemberSpec},
     "subscription": {"which": EventFilter},
+    "audit_entry": {"details": dict[str, Any]},
     "operation": {"arguments": BulkArguments, "filters": dict[str, Any]},
     "operation_part": {
         "chosen": list[str],
@@ -66,6 +69,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "schedule": ("input",),
     "graph_member": ("input",),
     "operation": ("payload",),
+    "message": ("payload",),
 }
 """The columns that hold values of users: JSON or sealed, unless a codec of the user writes another
 format."""
@@ -85,7 +89,7 @@ def unreadable_json(table: str, name: str, value: object, kind: Any) -> str | No
     if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
         return None
     try:
-        msgspec.json.decode(value, type=kind)
+        typed_json.decode(value, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"it cannot be read: {error}"
     # A rule may be valid JSON and still never tick.

@@ -37,7 +37,9 @@ def notify_holder(tx: Transaction, session_id: str, run_id: str) -> None:
     tx.hints.runs.add(run_id)
 
 
-def notify_parent(tx: Transaction, parent: tuple[str, str, int | None], *, completed: bool) -> None:
+def notify_parent(
+    tx: Transaction, child_id: str, parent: tuple[str, str, int | None], *, completed: bool
+) -> None:
     """Wake the parent of a run that has ended, or only count down if the parent awaits many
     children."""
     run_id, step, index = parent
@@ -46,6 +48,9 @@ def notify_parent(tx: Transaction, parent: tuple[str, str, int | None], *, compl
         if left and left[0]["remaining"] > 0 and not left[0]["eager"] and completed:
             return
     wake_parent(tx, run_id)
+    if index is None:
+        # A parent that awaits thousands of children one by one reads the ones that have ended.
+        tx.change("number_ended_child", run_id=child_id, parent_id=run_id)
 
 
 def wake_parent(tx: Transaction, run_id: str) -> None:

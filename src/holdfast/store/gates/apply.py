@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.events import Event, EventKind
 from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.model import (
@@ -294,9 +295,9 @@ def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:
 def gate_from(row: Row) -> Gate:
     """Return the gate of a row."""
     columns = dict(row)
-    columns["terms"] = msgspec.json.decode(bytes(columns["terms"]), type=GateTerms)
+    columns["terms"] = typed_json.decode(bytes(columns["terms"]), GateTerms)
     for name in _BLOBS:
-        columns[name] = msgspec.json.decode(bytes(columns[name]), type=tuple[str, ...])
+        columns[name] = typed_json.decode(bytes(columns[name]), tuple[str, ...])
     columns["data"] = None if columns["data"] is None else bytes(columns["data"])
     return Gate(**columns)
 

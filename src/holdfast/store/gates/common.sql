@@ -6,8 +6,17 @@ SELECT id, run_id, step, status, prompt, terms, assignees, roles, data, hash, op
   FROM holdfast.gate AS gate
  WHERE id = :gate_id;
 
+-- name: closed_gates
+SELECT id, run_id, step, status, prompt, terms, assignees, roles, data, hash, opened_at, deadline, reminded, reminded_at, escalated,
+       closed_at, choice, reason
+  FROM holdfast.gate AS gate
+ WHERE run_id = :run_id AND closed_revision > :revision;
+
 -- name: open_gates
 SELECT id, step, deadline FROM holdfast.gate WHERE run_id = :run_id AND closed_at IS NULL ORDER BY id;
+
+-- name: open_gates_of_kind
+SELECT gate_id FROM holdfast.gate_assignment WHERE kind = 'resolver' AND name = :name ORDER BY gate_id;
 
 -- name: gate_entries
 SELECT kind, person, at, lapsed, detail FROM holdfast.gate_entry WHERE gate_id = :gate_id ORDER BY number;
@@ -23,7 +32,10 @@ UPDATE holdfast.gate
  WHERE id = :id AND closed_at IS NULL;
 
 -- name: close_gate
-UPDATE holdfast.gate SET status = :status, closed_at = :now, choice = :choice, reason = :reason
+-- Its run gets the next revision in the same transaction, and is locked until then.
+UPDATE holdfast.gate AS gate
+   SET status = :status, closed_at = :now, choice = :choice, reason = :reason,
+       closed_revision = (SELECT revision + 1 FROM holdfast.run AS run WHERE run.id = gate.run_id)
  WHERE id = :gate_id AND closed_at IS NULL;
 
 -- name: insert_gate_entry
@@ -40,3 +52,11 @@ INSERT INTO holdfast.gate_assignment (kind, name, gate_id, run_id) VALUES (:kind
 
 -- name: delete_assignments
 DELETE FROM holdfast.gate_assignment WHERE gate_id = :gate_id;
+
+-- name: count_open_gates
+SELECT route.namespace, COUNT(*) AS gates
+  FROM holdfast.gate AS gate
+  JOIN holdfast.run AS run ON run.id = gate.run_id
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE gate.closed_at IS NULL
+ GROUP BY route.namespace;

@@ -47,6 +47,19 @@ class GateQueries:
         """Return the gate, or None."""
         return self._reader.first(gate_from, "gate", gate_id=gate_id)
 
+    def of_ids(self, gate_ids: Iterable[str]) -> dict[str, Gate]:
+        """Return gates by id. Ids without a gate are left out."""
+        ids = self._reader.as_list(list(gate_ids))
+        return {gate.id: gate for gate in self._reader.all(gate_from, "gates_of_ids", ids=ids)}
+
+    def closed_since(self, run_id: str, revision: int) -> list[Gate]:
+        """Return the gates of a run that closed after it had that revision, in any order."""
+        return self._reader.all(gate_from, "closed_gates", run_id=run_id, revision=revision)
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Return the ids of the open gates of a type, oldest first."""
+        return self._reader.all(lambda row: str(row["gate_id"]), "open_gates_of_kind", name=kind)
+
     def entries(self, gate_id: str) -> list[GateEntry]:
         """Return the log of a gate, in order."""
         return self._reader.all(entry_of, "gate_entries", gate_id=gate_id)
@@ -62,6 +75,10 @@ class GateQueries:
         for gate_id, entry in self._reader.listed(_entry_and_gate, "entries_of_gates", ids=ids):
             logs.setdefault(gate_id, []).append(entry)
         return logs
+
+    def count_open(self) -> dict[str, int]:
+        """Return the number of open gates, by namespace."""
+        return {row["namespace"]: row["gates"] for row in self._reader.rows("count_open_gates")}
 
     def find(self, which: GateFilter) -> list[Gate]:
         """Return the gates that a filter selects, from old to new."""

@@ -29,6 +29,15 @@ INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, s
 VALUES (:run_id, :graph_id, :workflow, :state, :missing, :spec, :input, :started_at)
     ON CONFLICT DO NOTHING;
 
+-- name: insert_joined_member
+INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec, input, started_at, joined)
+VALUES (:run_id, :graph_id, :workflow, :state, 0, :spec, :input, :started_at, :joined)
+    ON CONFLICT DO NOTHING;
+
+-- name: join_graph
+-- From now on the end of the run is an outcome of the graph. Its holder learns that by the revision.
+UPDATE holdfast.run SET graph_id = :graph_id, revision = revision + 1 WHERE id = :run_id;
+
 -- name: insert_group
 INSERT INTO holdfast.graph_group (run_id, number, need, total, done, lost, rest, state)
 VALUES (:run_id, :number, :need, :total, :done, :lost, :rest, :state);
@@ -79,7 +88,7 @@ UPDATE holdfast.graph_member SET asked_at = :now, note = COALESCE(:note, note) W
 UPDATE holdfast.graph_member SET state = :state, finished_at = NULL, asked_at = NULL, note = NULL WHERE run_id = :run_id;
 
 -- name: members_of_graph
-SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note, joined
   FROM holdfast.graph_member WHERE graph_id = :graph_id ORDER BY run_id;
 
 -- name: groups_of_graph
@@ -115,13 +124,14 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
  ORDER BY edge.dependent;
 
 -- name: upstreams_of_member
-SELECT edge.number, member.run_id, member.state, member.note
+SELECT edge.number, member.run_id, member.state, member.note, member.joined
   FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
  WHERE edge.dependent = :run_id ORDER BY edge.number, member.run_id;
 
 -- name: member
-SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
-  FROM holdfast.graph_member WHERE run_id = :run_id AND state <> 'staged';
+-- By its own id, or by that of the run that has joined the graph.
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note, joined
+  FROM holdfast.graph_member WHERE (run_id = :run_id OR joined = :run_id) AND state <> 'staged';
 
 -- name: unresolved_graph
 SELECT id FROM holdfast.graph_outbox WHERE graph_id = :graph_id LIMIT 1;
@@ -143,7 +153,7 @@ UPDATE holdfast.graph_group SET lost = lost + :lost WHERE run_id = :dependent AN
 -- The started members above an id that were not asked to stop: all of them, or only those whose
 -- runs have not begun.
 SELECT member.run_id
-  FROM holdfast.graph_member AS member JOIN holdfast.run AS run ON run.id = member.run_id
+  FROM holdfast.graph_member AS member JOIN holdfast.run AS run ON run.id = COALESCE(member.joined, member.run_id)
  WHERE member.run_id > :after AND member.run_id < :until AND member.state = 'started' AND member.asked_at IS NULL
    AND (:everybody = 1 OR (run.started_at IS NULL AND run.session_id IS NULL))
  ORDER BY member.run_id LIMIT :limit;

@@ -35,7 +35,9 @@ def import_graph(tx: Transaction, op: ImportGraph) -> None:
     tx.many("copy_graph_edge", [msgspec.structs.asdict(edge) for edge in whole.edges])
     tx.many("copy_graph_event", [msgspec.structs.asdict(event) for event in op.trail])
     started = [
-        run_id for run_id, member in whole.members.items() if member.state is MemberState.STARTED
+        member.actual_run_id
+        for member in whole.members.values()
+        if member.state is MemberState.STARTED
     ]
     ended = tx.rows("ended_runs", ids=tx.as_list(started)) if started else []
     tx.member_outcomes += [MemberOutcome(whole.graph.id, row["id"], row["status"]) for row in ended]

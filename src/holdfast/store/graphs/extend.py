@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from holdfast.core.graphs.model import (
     EdgeRecord,
     GraphPatch,
+    GraphRecord,
     GraphStatus,
     MemberState,
     name_of,
@@ -20,7 +21,9 @@ from holdfast.errors import (
     MemberStarted,
 )
 from holdfast.store.database import Transaction
+from holdfast.store.definitions.apply import keep_definitions
 from holdfast.store.effects import Commit, applies
+from holdfast.store.graphs.join import have_joined, join_runs
 from holdfast.store.graphs.new_members import add_new_members, existing_members
 from holdfast.store.graphs.operations import (
     AddMembers,
@@ -50,6 +53,8 @@ def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
     """Add members and dependencies to a running graph. Raises GraphFinished, GraphChanged,
     MemberStarted."""
     graph = load_graph(tx, op.graph_id, op.namespace)
+    if _is_repeated_join(tx, graph, op.patch):
+        return StagedGraph(graph, [], created=False)
     if graph.status is not GraphStatus.RUNNING:
         raise GraphFinished(graph=op.graph_id, status=graph.status.value)
     if op.revision is not None and op.revision != graph.revision:
@@ -77,8 +82,10 @@ def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
             raise MemberStarted(graph=graph.id, member=name, state=state.value)
     refuse_draining_lanes(tx, [op.patch], op.prepared)
     resolution = GraphResolution(tx, [graph], op.compose, op.lease)
+    keep_definitions(tx, op.definitions)
     graph.revision += 1
     size = len(op.patch.members) if op.prepared is None else op.prepared.members[graph.id]
+    size += len(op.patch.joins)
     resolution.audit.add(
         graph, "graph_extended", data={"members": size, "revision": graph.revision}
     )
@@ -87,8 +94,16 @@ def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
         make_visible(resolution, op.prepared, [graph])
         resolution.outbox.leave(graph.id, SKIP)
     add_new_members(resolution, [(graph, op.patch)], existing)
+    join_runs(resolution, graph, op.patch.joins)
     resolution.finish()
     return StagedGraph(graph, resolution.starter.born)
+
+
+def _is_repeated_join(tx: Transaction, graph: GraphRecord, patch: GraphPatch) -> bool:
+    """Return whether an earlier call has done all of this: a repeated join changes nothing."""
+    if not patch.joins or patch.members or patch.groups:
+        return False
+    return have_joined(tx, graph, patch.joins)
 
 
 def _named(patch: GraphPatch) -> set[str]:
@@ -100,4 +115,5 @@ def _named(patch: GraphPatch) -> set[str]:
         for name in (member.name, *group.upstreams)
     }
     names |= {member.name for member in patch.members} | {name for name, _ in patch.groups}
+    names |= {join.name for join in patch.joins}
     return names | {name for _, group in patch.groups for name in group.upstreams}

@@ -38,7 +38,7 @@ SELECT id FROM holdfast.graph_stage AS stage
 
 -- name: a_started_graph_member_has_a_run
 SELECT run_id FROM holdfast.graph_member AS member
- WHERE state = 'started' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id);
+ WHERE state = 'started' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = COALESCE(member.joined, member.run_id));
 
 -- name: a_waiting_graph_member_has_no_run_and_has_an_open_dependency
 SELECT run_id FROM holdfast.graph_member AS member
@@ -49,8 +49,20 @@ SELECT run_id FROM holdfast.graph_member AS member
 -- name: the_end_of_a_graph_member_is_settled_or_in_the_graph_outbox
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'started'
-   AND EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id AND run.finished_at IS NOT NULL)
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS entry WHERE entry.run_id = member.run_id);
+   AND EXISTS (SELECT 1 FROM holdfast.run AS run
+                WHERE run.id = COALESCE(member.joined, member.run_id) AND run.finished_at IS NOT NULL)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_outbox AS entry
+                    WHERE entry.run_id = member.run_id OR entry.run_id = member.joined);
+
+-- name: a_run_that_has_joined_a_graph_names_it_and_has_no_parent
+SELECT member.run_id FROM holdfast.graph_member AS member JOIN holdfast.run AS run ON run.id = member.joined
+ WHERE run.graph_id IS NULL OR run.graph_id <> member.graph_id OR run.parent_id IS NOT NULL;
+
+-- name: a_joined_graph_member_waits_for_nothing
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE joined IS NOT NULL
+   AND (state IN ('staged', 'waiting', 'skipped')
+        OR EXISTS (SELECT 1 FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id));
 
 -- name: the_open_dependency_count_of_a_waiting_graph_member_is_correct
 -- Plus one while the previous end of a replayed upstream is being taken back.

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
+from holdfast.core.definitions import StoredDefinition
 from holdfast.core.graphs.model import (
     CancelPolicy,
     GraphEvent,
@@ -65,6 +66,7 @@ class AddMembers(Operation, Effect, kw_only=True):
                        *prepared* is not complete
         MemberStarted  a new dependency belongs to a member that has started
         BadGraph       it is an effect of a run that is not a member of a graph
+        RunNotFound    a run that is to join does not exist in the namespace
         what StageGraphs raises
     """
 
@@ -81,6 +83,8 @@ class AddMembers(Operation, Effect, kw_only=True):
     prepared: PreparedMember | None = None
     """The new members, if they are too many for one transaction. The caller has checked them
     against ``revision``."""
+    definitions: Sequence[StoredDefinition] = ()
+    """The definitions that the runs of its members keep."""
 
 
 class GraphStage(msgspec.Struct, kw_only=True):
@@ -173,6 +177,8 @@ class StageGraphs(Operation, kw_only=True):
     prepared: PreparedMember | None = None
     """The members of the graphs, if they are too many for one transaction; then the patches are
     empty."""
+    definitions: Sequence[StoredDefinition] = ()
+    """The definitions that the runs of their members keep."""
 
 
 class ResolveGraphs(Operation, kw_only=True):
@@ -297,10 +303,11 @@ class ImportGraph(Operation):
 
 
 class NeededResult(msgspec.Struct):
-    """An upstream of a member: the number of the group, the run id, the state and the note of the
-    upstream."""
+    """An upstream of a member: the number of the group, the id, the state and the note of the
+    upstream, and the id of its run if that is another one."""
 
     number: int
     run_id: str
     state: MemberState
     note: str | None
+    joined: str | None = None

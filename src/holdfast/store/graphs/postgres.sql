@@ -21,7 +21,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 -- read all other members for each.
 SELECT holdfast.columns_of(run)
   FROM holdfast.graph_member AS member
-  JOIN holdfast.run AS run ON run.id = member.run_id
+  JOIN holdfast.run AS run ON run.id = COALESCE(member.joined, member.run_id)
   JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
    AND NOT EXISTS (SELECT 1 FROM (SELECT dependent FROM holdfast.graph_edge WHERE upstream = member.run_id OFFSET 0) AS edge
@@ -57,7 +57,7 @@ SELECT wanted.id AS upstream, own.state AS own_state, own.missing AS own_missing
  LIMIT :limit;
 
 -- name: members_by_id
-SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note, joined
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
 
 -- name: states_of_members
@@ -65,7 +65,31 @@ SELECT run_id, state, missing FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) J
  WHERE member.state <> 'staged';
 
 -- name: results_by_id
-SELECT run.id, run.status, run.result FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
+-- By the ids of members: a run that has joined its graph has another id.
+SELECT member.run_id AS member_id, run.id, run.status, run.result
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.graph_member AS member ON member.run_id = wanted.id
+  JOIN holdfast.run AS run ON run.id = COALESCE(member.joined, member.run_id);
+
+-- name: joined_members
+-- The members that are joined runs, by the ids of the members.
+SELECT member.run_id, member.joined
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id
+ WHERE member.joined IS NOT NULL;
+
+-- name: members_of_runs
+-- The members that runs with ids of their own are.
+SELECT member.run_id, member.graph_id, member.joined
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.joined = wanted.id;
+
+-- name: runs_to_join
+-- Differs from SQLite: the rows are locked.
+SELECT holdfast.columns_of(run)
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.run AS run ON run.id = wanted.id
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ ORDER BY run.id
+   FOR NO KEY UPDATE OF run;
 
 -- name: runs_there
 SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
@@ -135,8 +159,12 @@ SELECT upstream, dependent, number
   FROM UNNEST(CAST(:upstream AS TEXT[]), CAST(:dependent AS TEXT[]), CAST(:number AS BIGINT[])) AS new (upstream, dependent, number);
 
 -- name: insert_graph_events
-INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at)
-SELECT graph_id, seq, kind, member, data, at
+-- Differs from SQLite: the writer may have begun before the one of the last event, like that of
+-- `append_from_outside`.
+INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at, tx)
+SELECT graph_id, seq, kind, member, data, at,
+       GREATEST(pg_current_xact_id(),
+                (SELECT tx FROM holdfast.graph_event AS last WHERE last.graph_id = new.graph_id ORDER BY last.seq DESC LIMIT 1))
   FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:member AS TEXT[]),
               CAST(:data AS BYTEA[]), CAST(:at AS BIGINT[])) AS new (graph_id, seq, kind, member, data, at);
 
@@ -222,8 +250,10 @@ WITH ended AS (
       FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:graph_live AS BIGINT[]), CAST(:graph_events AS BIGINT[])) AS new (id, live, events)
      WHERE graph.id = new.id
 )
-INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at)
-SELECT graph_id, seq, kind, member, data, at
+INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at, tx)
+SELECT graph_id, seq, kind, member, data, at,
+       GREATEST(pg_current_xact_id(),
+                (SELECT tx FROM holdfast.graph_event AS last WHERE last.graph_id = new.graph_id ORDER BY last.seq DESC LIMIT 1))
   FROM UNNEST(CAST(:event_graph_id AS TEXT[]), CAST(:event_seq AS BIGINT[]), CAST(:event_kind AS TEXT[]),
               CAST(:event_member AS TEXT[]), CAST(:event_data AS BYTEA[]), CAST(:event_at AS BIGINT[]))
     AS new (graph_id, seq, kind, member, data, at);

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from holdfast.core.graphs.model import OPEN_GRAPHS, GraphStatus
 from holdfast.store.database import Transaction
+from holdfast.store.definitions.apply import prune_definitions
 from holdfast.store.graphs.operations import PruneGraphs
 from holdfast.store.runs.operations import Prune, Pruned
 from holdfast.store.runs.prune import prune_runs
@@ -58,6 +59,8 @@ def _leave_to_sweepers(tx: Transaction, graph_id: str) -> None:
 def prune(tx: Transaction, op: Prune) -> Pruned:
     """Delete finished trees of runs, and graphs that ended before the same instant."""
     prune_of(tx, op)
+    prune_definitions(tx)
+    tx.change("delete_old_messages", now=tx.now)
     return prune_runs(tx, op)
 
 

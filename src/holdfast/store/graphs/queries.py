@@ -84,7 +84,8 @@ class GraphQueries:
         return self._reader.listed(run_from, "last_runs", ids=self._reader.as_list(graph_ids))
 
     def member(self, run_id: str) -> MemberRecord | None:
-        """Return the member whose run has, or will have, this id; or None."""
+        """Return the member whose run has, or will have, this id, or had it before it joined the
+        graph; or None."""
         return self._reader.first(member_from, "member", run_id=run_id)
 
     def is_unresolved(self, graph_id: str) -> bool:
@@ -99,7 +100,9 @@ class GraphQueries:
         """Return the upstreams of a member."""
         rows = self._reader.rows("upstreams_of_member", run_id=run_id)
         return [
-            NeededResult(row["number"], row["run_id"], MemberState(row["state"]), row["note"])
+            NeededResult(
+                row["number"], row["run_id"], MemberState(row["state"]), row["note"], row["joined"]
+            )
             for row in rows
         ]
 

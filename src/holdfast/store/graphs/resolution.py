@@ -101,6 +101,7 @@ class GraphResolution:
 
     def resolve(self, outcomes: Sequence[MemberOutcome]) -> None:
         """Resolve these outcomes. Those of graphs that cannot be resolved here go to the outbox."""
+        outcomes = self._of_members(outcomes)
         if not outcomes:
             return
         states = self.links.read(outcomes)
@@ -116,6 +117,27 @@ class GraphResolution:
             begun={outcome.run_id for outcome in outcomes if outcome.place is not None},
         )
         self._leave_unresolved(outcomes, here)
+
+    def _of_members(self, outcomes: Sequence[MemberOutcome]) -> Sequence[MemberOutcome]:
+        """Return outcomes under the ids of members: a run that has joined its graph has another id.
+
+        Its result is read again if it is needed, because it is sealed under the id of the run.
+        """
+        if all(graph_of(outcome.run_id) == outcome.graph_id for outcome in outcomes):
+            return outcomes
+        ids = [outcome.run_id for outcome in outcomes if graph_of(outcome.run_id) is None]
+        rows = self.writes.ask("members_of_runs", ids=self.tx.as_list(ids))
+        members = {(row["joined"], row["graph_id"]): row["run_id"] for row in rows}
+        of_members = []
+        for outcome in outcomes:
+            member = members.get((outcome.run_id, outcome.graph_id))
+            if graph_of(outcome.run_id) == outcome.graph_id:
+                of_members.append(outcome)
+            elif member is not None:
+                of_members.append(
+                    MemberOutcome(outcome.graph_id, member, outcome.status, place=outcome.place)
+                )
+        return of_members
 
     def _leave_unresolved(
         self, outcomes: Sequence[MemberOutcome], here: Sequence[MemberOutcome]
@@ -308,9 +330,14 @@ class GraphResolution:
         """Ask started members to stop, and record it."""
         if not reasons:
             return
-        stop_members(self.tx, reasons)
+        rows = self.writes.ask("joined_members", ids=self.tx.as_list(sorted(reasons)))
+        joined = {row["run_id"]: row["joined"] for row in rows}
+        stop_members(
+            self.tx, {joined.get(run_id, run_id): reason for run_id, reason in reasons.items()}
+        )
         # Runs that never started have ended at once; the reason is written with their end.
-        gone = {outcome.run_id for outcome in self.tx.member_outcomes}
+        ended = {outcome.run_id for outcome in self.tx.member_outcomes}
+        gone = {run_id for run_id in reasons if joined.get(run_id, run_id) in ended}
         self._stopped_at_once.update(
             (run_id, why) for run_id, why in reasons.items() if run_id in gone
         )

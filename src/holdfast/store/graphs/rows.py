@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.graphs.model import (
     GraphRecord,
     GraphStatus,
@@ -28,7 +29,7 @@ _RESTS = {rest.value: rest for rest in RemainderPolicy}
 _GROUPS = {state.value: state for state in GroupState}
 STATES = {state.value: state for state in MemberState}
 
-_spec = lru_cache(1000)(msgspec.json.Decoder(MemberSpec).decode)
+_spec = lru_cache(1000)(typed_json.decoder(MemberSpec).decode)
 """Cached: similar members of graphs have equal specifications."""
 
 

@@ -12,7 +12,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 -- The runs of members on which no other member depends.
 SELECT holdfast.columns_of(run)
   FROM holdfast.graph_member AS member
-  JOIN holdfast.run AS run ON run.id = member.run_id
+  JOIN holdfast.run AS run ON run.id = COALESCE(member.joined, member.run_id)
   JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS below ON below.run_id = edge.dependent
@@ -43,7 +43,7 @@ SELECT wanted.value AS upstream, own.state AS own_state, own.missing AS own_miss
  LIMIT :limit;
 
 -- name: members_by_id
-SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note, joined
   FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
 
 -- name: states_of_members
@@ -51,7 +51,29 @@ SELECT run_id, state, missing FROM json_each(:ids) AS wanted JOIN holdfast.graph
  WHERE member.state <> 'staged';
 
 -- name: results_by_id
-SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
+-- By the ids of members: a run that has joined its graph has another id.
+SELECT member.run_id AS member_id, run.id, run.status, run.result
+  FROM json_each(:ids) AS wanted
+  JOIN holdfast.graph_member AS member ON member.run_id = wanted.value
+  JOIN holdfast.run AS run ON run.id = COALESCE(member.joined, member.run_id);
+
+-- name: joined_members
+-- The members that are joined runs, by the ids of the members.
+SELECT member.run_id, member.joined
+  FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value
+ WHERE member.joined IS NOT NULL;
+
+-- name: members_of_runs
+-- The members that runs with ids of their own are.
+SELECT member.run_id, member.graph_id, member.joined
+  FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.joined = wanted.value;
+
+-- name: runs_to_join
+SELECT holdfast.columns_of(run)
+  FROM json_each(:ids) AS wanted
+  JOIN holdfast.run AS run ON run.id = wanted.value
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ ORDER BY run.id;
 
 -- name: runs_there
 SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;

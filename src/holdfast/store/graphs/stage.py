@@ -28,6 +28,8 @@ from holdfast.errors import (
 )
 from holdfast.store.budgets.apply import check_budgets
 from holdfast.store.database import Transaction
+from holdfast.store.definitions.apply import keep_definitions
+from holdfast.store.graphs.join import join_runs
 from holdfast.store.graphs.new_members import (
     NO_MEMBERS,
     NewRows,
@@ -50,7 +52,7 @@ from holdfast.store.graphs.outbox import START
 from holdfast.store.graphs.resolution import GraphResolution
 from holdfast.store.graphs.rows import graph_from, group_from, load_graph
 from holdfast.store.rows import lanes_from
-from holdfast.store.runs.operations import STAGE_TTL
+from holdfast.store.runs.copy_operations import STAGE_TTL
 
 
 def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
@@ -87,14 +89,17 @@ def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
         if tx.rows("stage_to_change", stage_id=new[0].id):
             raise GraphBusy(graph=new[0].id, stage=new[0].id)
         raise GraphExists(graph=new[0].id, why="another process has just started it")
+    keep_definitions(tx, op.definitions)
     for stage in new:
-        size = sizes.get(stage.id, len(stage.patch.members))
+        size = sizes.get(stage.id, len(stage.patch.members)) + len(stage.patch.joins)
         resolution.audit.add(
             graphs[stage.id], "graph_started", data={"name": stage.name, "members": size}
         )
     if op.prepared is not None:
         make_visible(resolution, op.prepared, [graphs[stage.id] for stage in new])
     add_new_members(resolution, [(graphs[stage.id], stage.patch) for stage in new], NO_MEMBERS)
+    for stage in new:
+        join_runs(resolution, graphs[stage.id], stage.patch.joins)
     resolution.finish()
     return _answers(
         resolution, [graphs[stage.id] for stage in op.stages], {stage.id for stage in new}

@@ -46,14 +46,15 @@ class MemberStarter:
         self._compose: Compose = compose
         self._lease: Lease | None = lease
         self._strict: bool = strict
-        self._results: dict[str, bytes] = {}
+        self._results: dict[str, tuple[str, bytes]] = {}
+        """By member: the id of its run, under which the result is sealed, and the result."""
         self.born: list[StartedMember] = []
 
     def keep_results(self, outcomes: Iterable[MemberOutcome]) -> None:
         """Keep the results that came with outcomes, which saves reading them from the runs."""
         for outcome in outcomes:
             if outcome.result is not None:
-                self._results[outcome.run_id] = outcome.result
+                self._results[outcome.run_id] = (outcome.run_id, outcome.result)
 
     # Composing
 
@@ -82,7 +83,7 @@ class MemberStarter:
         failed = {}
         for (run_id, _, template), spec, names in zip(members, specs, takes, strict=True):
             taken = {
-                name: (source, self._results[source])
+                name: self._results[source]
                 for source, name in names.items()
                 if source in self._results
             }
@@ -108,7 +109,7 @@ class MemberStarter:
         rows = self._tx.rows("results_by_id", ids=self._tx.as_list(unknown)) if unknown else []
         for row in rows:
             if row["status"] == Status.COMPLETED:
-                self._results[row["id"]] = bytes(row["result"] or b"null")
+                self._results[row["member_id"]] = (row["id"], bytes(row["result"] or b"null"))
 
     def _new_run(
         self, run_id: str, spec: MemberSpec, data: bytes, payloads: Sequence[Payload]

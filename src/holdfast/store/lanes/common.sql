@@ -7,6 +7,15 @@ SELECT route.lane AS lane, run.share AS share, COUNT(*) AS held
  WHERE session_id IS NOT NULL AND status <> 'waiting'
  GROUP BY route.lane, run.share;
 
+-- name: ready_by_lane
+-- The runs that wait for a worker. The runs of a route are counted in its index alone.
+SELECT route.lane AS lane, CAST(SUM(counted.ready) AS BIGINT) AS ready
+  FROM (SELECT route_id, COUNT(*) AS ready FROM holdfast.run WHERE rank IS NOT NULL AND crashes < 2 GROUP BY route_id
+         UNION ALL
+        SELECT route_id, COUNT(*) AS ready FROM holdfast.run WHERE rank IS NOT NULL AND crashes >= 2 GROUP BY route_id) AS counted
+  JOIN holdfast.route AS route ON route.id = counted.route_id
+ GROUP BY route.lane;
+
 -- name: spent_shares
 -- The shares whose rate is used up.
 SELECT share, free_at FROM holdfast.share WHERE lane = :lane AND free_at > :now;

@@ -33,6 +33,20 @@ class LaneQueries:
         rows, _ = self._reader.sound_rows("held_by_lane")
         return {row["lane"]: row["held"] for row in rows}
 
+    def running_by_share(self) -> dict[str, dict[str, int]]:
+        """Return the number of runs of each lane and share that a session holds and that do not
+        wait. Runs without a share are left out."""
+        shares: dict[str, dict[str, int]] = {}
+        for row in self._reader.sound_rows("held_by_share")[0]:
+            if row["share"] is not None:
+                shares.setdefault(row["lane"], {})[row["share"]] = row["held"]
+        return shares
+
+    def ready(self) -> dict[str, int]:
+        """Return the number of claimable runs of each lane. A lane without such runs is left
+        out."""
+        return {row["lane"]: row["ready"] for row in self._reader.rows("ready_by_lane")}
+
     def share_free_at(self, lane: str, share: str) -> int:
         """Return when the rate of a lane allows the next run of a share; 0 or an instant in the
         past if now."""

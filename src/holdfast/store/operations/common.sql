@@ -74,4 +74,4 @@ UPDATE holdfast.operation SET payload = :new WHERE id = :operation_id AND payloa
 -- The graph of a member run, unless it has ended.
 SELECT graph.id
   FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
- WHERE member.run_id = :run_id AND graph.finished_at IS NULL;
+ WHERE (member.run_id = :run_id OR member.joined = :run_id) AND graph.finished_at IS NULL;

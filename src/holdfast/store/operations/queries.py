@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.operations import (
     BulkArguments,
     BulkVerb,
@@ -77,7 +78,7 @@ def operation_from(row: Row) -> OperationRecord:
     values = as_dict(row)
     values["verb"] = BulkVerb(values["verb"])
     values["status"] = OperationStatus(values["status"])
-    values["arguments"] = msgspec.json.decode(bytes(values["arguments"]), type=BulkArguments)
+    values["arguments"] = typed_json.decode(bytes(values["arguments"]), BulkArguments)
     values["filters"] = msgspec.json.decode(bytes(values["filters"]))
     if values["payload"] is not None:
         values["payload"] = bytes(values["payload"])
@@ -89,8 +90,8 @@ def part_from(row: Row) -> OperationPart:
     return OperationPart(
         operation_id=row["operation_id"],
         number=row["number"],
-        chosen=msgspec.json.decode(bytes(row["chosen"]), type=list[str]),
-        done=msgspec.json.decode(bytes(row["done"]), type=list[str]),
-        begun=msgspec.json.decode(bytes(row["begun"]), type=list[str]),
-        refused=msgspec.json.decode(bytes(row["refused"]), type=dict[str, str]),
+        chosen=typed_json.decode(bytes(row["chosen"]), list[str]),
+        done=typed_json.decode(bytes(row["done"]), list[str]),
+        begun=typed_json.decode(bytes(row["begun"]), list[str]),
+        refused=typed_json.decode(bytes(row["refused"]), dict[str, str]),
     )

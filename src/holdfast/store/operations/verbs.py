@@ -27,6 +27,8 @@ from holdfast.errors import (
 from holdfast.store.database import Row, Transaction
 from holdfast.store.graphs.operations import ReplayMember
 from holdfast.store.graphs.replay import replay_member
+from holdfast.store.messages.apply import instruct_run
+from holdfast.store.messages.operations import InstructRun
 from holdfast.store.operations.operations import BulkAction, DeleteRun
 from holdfast.store.payloads.apply import collect, digests_used, forget_history
 from holdfast.store.runs import cancel, operate, trees
@@ -128,7 +130,8 @@ def _cancel(tx: Transaction, ops: Sequence[RequestCancel], portion: Portion) -> 
     if childless:
         # First: the states of the portion were read before any of its runs was changed.
         states = [portion.states[op.run_id] for op in childless]
-        cancel.stop_all(tx, states, Cancellation(childless[0].reason, childless[0].cause))
+        first = childless[0]  # all operations of a portion have the same arguments
+        cancel.stop_all(tx, states, Cancellation(first.reason, first.cause, first.by))
         portion.done += [op.run_id for op in childless]
     stopped = {op.run_id for op in childless}
     for op in ops:
@@ -236,6 +239,7 @@ _SINGLE: dict[type, Callable[[Transaction, Any], object]] = {
     SignalRun: signal_run,
     ReleaseWait: release_wait,
     SetPriority: set_priority,
+    InstructRun: instruct_run,
 }
 _TOGETHER: dict[type, Callable[[Transaction, Sequence[Any], Portion], None]] = {
     RequestCancel: _cancel,

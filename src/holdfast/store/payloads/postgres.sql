@@ -63,3 +63,10 @@ UNION ALL SELECT run_id, substring(error FROM 1 FOR 120) FROM holdfast.event AS 
              AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id)
 UNION ALL SELECT run_id, substring(payload FROM 1 FOR 120) FROM holdfast.signal
            WHERE substring(payload FROM 1 FOR 1) = decode('00', 'hex');
+
+-- name: table_sizes
+-- Differs from SQLite: the catalogue knows the sizes, also of values that are stored apart.
+SELECT part.relname AS name, pg_total_relation_size(part.oid) AS bytes
+  FROM pg_class AS part
+  JOIN pg_namespace AS place ON place.oid = part.relnamespace
+ WHERE place.nspname = 'holdfast' AND part.relkind = 'r';

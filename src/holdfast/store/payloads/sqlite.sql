@@ -54,3 +54,11 @@ UNION ALL SELECT run_id, substr(data, 1, 120) FROM holdfast.event AS event WHERE
 UNION ALL SELECT run_id, substr(error, 1, 120) FROM holdfast.event AS event WHERE substr(error, 1, 1) = x'00'
              AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id)
 UNION ALL SELECT run_id, substr(payload, 1, 120) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00';
+
+-- name: table_sizes
+-- Differs from Postgres: pages are counted, with those of the indexes.
+SELECT substr(part.tbl_name, length('holdfast_') + 1) AS name, CAST(SUM(page.pgsize) AS INTEGER) AS bytes
+  FROM dbstat AS page
+  JOIN sqlite_schema AS part ON part.name = page.name
+ WHERE page.aggregate = TRUE AND part.tbl_name GLOB 'holdfast_*'
+ GROUP BY part.tbl_name;

@@ -8,11 +8,9 @@ nothing that was answered is lost.
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psycopg
@@ -26,6 +24,7 @@ from holdfast.store.damage import DamageBypass
 from holdfast.store.database import Database, Hints, Operation, ProcessLiveness, Started
 from holdfast.store.instants import newest
 from holdfast.store.postgres import address, claim, migrate
+from holdfast.store.postgres.answers import RecordedAnswers, SuspectOperations
 from holdfast.store.postgres.batch import BatchAttempt, ResolutionFailed
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.commit_markers import CommitMarkers, delete_old
@@ -43,18 +42,18 @@ from holdfast.store.postgres.notifier import Notifier
 from holdfast.store.postgres.one_statement_signal import (
     Announcer,
     OutgoingSignal,
-    find_signal,
     insert_signal,
     outgoing_signal,
 )
 from holdfast.store.postgres.planned_writes import (
     PlannedWrite,
-    find_committed,
     lanes_refused,
     plan_write,
     write_autocommit,
 )
 from holdfast.store.postgres.reader import DIALECT, PostgresReader, PostgresSnapshot, info
+from holdfast.store.postgres.reconnect import reconnect
+from holdfast.store.postgres.uncertain_write import UncertainWrite
 from holdfast.store.postgres.user_transaction import PostgresUserTransaction
 from holdfast.store.runs.advance import guarded_row, is_one_event
 from holdfast.store.runs.operations import Advanced, Claim, ClaimedRuns, StartRuns
@@ -63,38 +62,6 @@ from holdfast.store.tasks.operations import ClaimLeases
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
-
-TERMINATE_PATIENCE = 5.0
-"""Seconds for which the end of the session of a lost connection is awaited."""
-
-REMEMBERED = 10_000
-"""How many answers are kept for callers that got a StoreError and may ask again."""
-
-LOSSES = 5
-"""How many lost connections in a row show that the user code of an operation ends them itself."""
-
-_LOSES = (
-    f"the connection was lost {LOSSES} times in a row while the step ran: a step must not end its"
-    " connection or transaction"
-)
-_TERMINATE = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %(pid)s AND backend_start ="
-    " %(since)s"
-)
-
-
-class UncertainWrite(NamedTuple):
-    """A write in progress when the connection was lost.
-
-    Either an autocommitted statement, which its own rows show, or the commit of a transaction,
-    which its marker shows.
-    """
-
-    writes: list[PlannedWrite]
-    marker: int | None = None
-    answers: Sequence[tuple[Operation, Any]] = ()
-    hints: Hints | None = None
-    signal: OutgoingSignal | None = None
 
 
 class PostgresDatabase:
@@ -135,10 +102,8 @@ class PostgresDatabase:
         self._expects_work = False
         """Whether the last claim of a remote worker found runs, or a change was announced since.
         Then the next claim does not check first whether there is work."""
-        self._answers: dict[int, tuple[Operation, Any]] = {}
-        self._losses: Counter[int] = Counter()
-        """How often the connection was lost after user code of an operation was called, by its
-        id()."""
+        self._answers = RecordedAnswers()
+        self._suspects = SuspectOperations()
         self._writer, self.identity = migrate.open_writer(
             self._reader.connect, codec, create=create
         )
@@ -190,24 +155,22 @@ class PostgresDatabase:
 
     def _answered(self, batch: Sequence[Operation]) -> list[Any]:
         try:
-            self._reader.persist(
-                lambda: self._write([op for op in batch if id(op) not in self._answers])
-            )
+            self._reader.persist(lambda: self._write(self._answers.missing(batch)))
         except StoreReadOnly:
             self._writer.close()  # after a failover the next connection finds the new primary
             raise
         except UNSENDABLE as error:
             raise translate_error(error, batch[0]) from error
         finally:
-            self._losses.clear()
-        return [translate_error(self._answers.pop(id(op))[1], op) for op in batch]
+            self._suspects.clear()
+        return [translate_error(self._answers.pop(op), op) for op in batch]
 
     def _write(self, ops: Sequence[Operation]) -> None:
         """Try to write the operations, by the fastest way that applies, and record the answers."""
         db = self._connected()
         now = self._now()
         # After `_connected`: it may have found out that an uncertain write was committed.
-        ops = [op for op in ops if id(op) not in self._answers]
+        ops = self._answers.missing(ops)
         if not ops or (len(ops) == 1 and db.direct and self._append(db, ops[0], now)):
             return
         if self._nothing_to_claim(db, ops, now):
@@ -220,13 +183,12 @@ class PostgresDatabase:
         simple = self._simple(ops, now) if db.direct else []
         if simple and self._write_one_statement(db, simple):
             return
-        left = [op for op in ops if id(op) not in self._answers]
+        left = self._answers.missing(ops)
         # Each suspect in a transaction of its own, so that the operation that ends the connection
         # is found.
-        suspects = [op for op in left if id(op) in self._losses] if self._losses else []
-        for op in suspects:
+        for op in self._suspects.among(left):
             self._transact(db, BatchAttempt(db, [op], now, self._routes, self._limited))
-        left = [op for op in left if id(op) not in self._answers]
+        left = self._answers.missing(left)
         if left:
             self._transact(
                 db, BatchAttempt(db, left, now, self._routes, self._limited, plan=not simple)
@@ -246,7 +208,7 @@ class PostgresDatabase:
             self._uncertain = UncertainWrite([write])
             raise
         self.commits += 1
-        self._record([(op, Advanced(now=now))])
+        self._answers.record([(op, Advanced(now=now))])
         return True
 
     def _simple(self, ops: Sequence[Operation], now: int) -> list[PlannedWrite]:
@@ -274,7 +236,7 @@ class PostgresDatabase:
             for op in ops
         ):
             return False
-        self._record([(op, ClaimedRuns()) for op in ops])
+        self._answers.record([(op, ClaimedRuns()) for op in ops])
         return True
 
     def _write_one_statement(self, db: Connection, writes: list[PlannedWrite]) -> bool:
@@ -288,7 +250,7 @@ class PostgresDatabase:
         hints = Hints()
         for place in passed:
             hints.add(writes[place].hints)
-        self._record([(writes[place].op, writes[place].answer) for place in passed])
+        self._answers.record([(writes[place].op, writes[place].answer) for place in passed])
         self._limited.update(
             lanes_refused(write for place, write in enumerate(writes) if place not in passed)
         )
@@ -315,7 +277,7 @@ class PostgresDatabase:
             raise
         if delivered is not None:
             self.commits += 1
-            self._record([(signal.op, delivered[0])])
+            self._answers.record([(signal.op, delivered[0])])
             self._hints.add(delivered[1])
             if delivered[1].ready and announcer.speaks:
                 self._notifier.announce()
@@ -335,37 +297,26 @@ class PostgresDatabase:
                     UncertainWrite([], self._markers.new_id(), answers, attempt.tx.hints),
                 )
         except ConnectionEnded as ended:
-            self._record(
+            self._answers.record(
                 [(attempt.called[-1], BadOption(option="transactional step", why=str(ended)))]
             )
             raise
         except ConnectionLost:
             db.rollback()
-            self._suspect(attempt.called)
+            self._answers.record(self._suspects.count_loss(attempt.called))
             raise
         except ResolutionFailed as failure:
             db.rollback()
-            self._record([(failure.op, failure.why)])
+            self._answers.record([(failure.op, failure.why)])
             raise RetryTransaction(f"without graphs: {failure}") from failure
         except BaseException:
             db.rollback()
             raise
-        self._record(answers)
+        self._answers.record(answers)
         for op, answer in answers:
             # A claim that found runs is likely followed by another that does.
             if isinstance(op, ClaimLeases):
                 self._expects_work = bool(answer)
-
-    def _suspect(self, ops: Sequence[Operation]) -> None:
-        """Count that the connection was lost after user code of these operations was called.
-
-        From then on each is written in a transaction of its own. An operation that loses the
-        connection LOSSES times in a row ends it itself, and is refused.
-        """
-        for op in ops:
-            self._losses[id(op)] += 1
-            if self._losses[id(op)] >= LOSSES:
-                self._record([(op, BadOption(option="transactional step", why=_LOSES))])
 
     def _commit(self, db: Connection, attempt: BatchAttempt, uncertain: UncertainWrite) -> None:
         assert uncertain.marker is not None
@@ -389,19 +340,13 @@ class PostgresDatabase:
         if _worth_announcing(hints) and self._notifier.running:
             self._notifier.announce()
 
-    def _record(self, answers: Sequence[tuple[Operation, Any]]) -> None:
-        self._answers.update((id(op), (op, answer)) for op, answer in answers)
-        # Answers of batches that failed as a whole are never fetched; the oldest are dropped.
-        while len(self._answers) > REMEMBERED + len(answers):
-            del self._answers[next(iter(self._answers))]
-
     # The writing connection
 
     def _connected(self) -> Connection:
         """Return the writing connection, reconnected if it was lost, with no uncertain write
         left."""
         if self._writer.raw.closed:
-            self._writer = _reconnect(self._reader, self._writer)
+            self._writer = reconnect(self._reader, self._writer)
         self._resolve_uncertain(self._writer)
         if isinstance(self.clock, DatabaseClock) and self.clock.is_stale():
             self.clock.measure(self._writer)
@@ -412,19 +357,9 @@ class PostgresDatabase:
         uncertain = self._uncertain
         if uncertain is None:
             return
-        if uncertain.marker is not None:
-            if self._markers.has_committed(db, uncertain.marker, self._now()):
-                self._record(uncertain.answers)
-                self._publish(uncertain.hints or Hints())
-        elif uncertain.signal is not None:
-            delivered = find_signal(db, uncertain.signal)
-            if delivered is not None:
-                self._record([(uncertain.signal.op, delivered[0])])
-                self._publish(delivered[1])
-        else:
-            for written in find_committed(db, uncertain.writes):
-                self._record([(written.op, written.answer)])
-                self._publish(written.hints)
+        for committed in uncertain.committed(db, self._markers, self._now()):
+            self._answers.record(committed.answers)
+            self._publish(committed.hints)
         self._uncertain = None
 
     # Reading
@@ -513,31 +448,6 @@ class PostgresDatabase:
             self._notifier.abandon()
         if self._quiet:
             self._lock.release()
-
-
-def _reconnect(reader: PostgresReader, lost: Connection) -> Connection:
-    """Return a new writing connection, after the session of the lost one has ended."""
-    db = reader.connect()
-    try:
-        db.must_be_writable()
-        db.find_by_index()
-        _terminate_session(db, lost)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _terminate_session(db: Connection, old: Connection) -> None:
-    """End the session of a lost connection: it may hold locks, or be about to commit.
-
-    Raises ConnectionLost if it does not end in time.
-    """
-    deadline = time.monotonic() + TERMINATE_PATIENCE
-    while old.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
-        if time.monotonic() > deadline:
-            raise ConnectionLost("the session that was lost has not ended yet")
-        time.sleep(0.002)
 
 
 def _worth_announcing(hints: Hints) -> bool:

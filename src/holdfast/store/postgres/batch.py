@@ -3,7 +3,7 @@
 The operations of a batch are concurrent, so any order of them is correct; only operations on the
 same run keep their order.
 
-Lock order: graphs by id, then runs by id.
+Lock order: names of messages, graphs by id, then runs by id.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from holdfast.core.messages import lock_number
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, RowDamaged, StoreError
+from holdfast.store.audit.operations import Audited
 from holdfast.store.batch import APPLY, RestorePoint, needs_savepoint
 from holdfast.store.budgets.operations import ReserveBudget, SpendRunBudget
 from holdfast.store.database import Hints, Operation
@@ -30,6 +32,14 @@ from holdfast.store.gates.operations import (
 )
 from holdfast.store.graphs.operations import ReplayMember, ResolvedGraphs, ResolveGraphs
 from holdfast.store.graphs.resolve import resolve_graphs
+from holdfast.store.messages.operations import (
+    CloseSubscription,
+    InstructRun,
+    OpenSubscription,
+    PublishMessage,
+    SendMessage,
+    StartWithKept,
+)
 from holdfast.store.operations.operations import CarryOut
 from holdfast.store.operations.verbs import runs_of
 from holdfast.store.payloads.operations import Reseal
@@ -79,6 +89,7 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     Prune: prune.prune,
 }
 T = TypeVar("T")
+_NAMED = (OpenSubscription, CloseSubscription, SendMessage)
 _ORDER = (
     "insert_run",
     SPENDING,
@@ -155,6 +166,7 @@ class BatchAttempt:
         # Lock order of every batch: graphs by id, runs by id, then the rows below runs. So batches
         # of two processes that write the same runs wait for each other instead of deadlocking.
         self._learn_routes()
+        self._lock_names()
         self._lock_graphs()
         self._lock()
         for head in _ORDER:
@@ -230,6 +242,13 @@ class BatchAttempt:
             return {}
         self.unplanned = [place for place in self.unplanned if place not in alike]
         return alike
+
+    def _lock_names(self) -> None:
+        """Lock the names of messages before any run: a sender and a receiver that see neither the
+        message nor the subscription of the other would miss each other."""
+        names = {name for place in self.unplanned for name in _names_of(self.ops[place])}
+        for number in sorted(map(lock_number, names)):
+            self.tx.rows("lock_name", number=number)
 
     def _lock_graphs(self) -> None:
         """Lock the graphs of ended members before any run. Every writer of both uses this order."""
@@ -357,6 +376,16 @@ def raise_if_passing(error: Exception) -> None:
         raise again from error
 
 
+def _names_of(op: Operation) -> Iterator[str]:
+    """Yield the names of messages that an operation sends or subscribes to."""
+    if isinstance(op, PublishMessage | StartWithKept):
+        yield from op.names
+    elif type(op) is Advance and op.effects:
+        for effect in op.effects:
+            if isinstance(effect, _NAMED):
+                yield from effect.names
+
+
 def _new_routes(op: Operation, known: dict[Route, int]) -> Iterator[Route]:
     """Yield the route of a single start, if it is not known yet."""
     if isinstance(op, StartRuns) and len(op.runs) == 1 and op.runs[0].route not in known:
@@ -381,6 +410,8 @@ def _touched_by(op: Operation) -> Iterator[str]:
             yield from effect.locks
     elif isinstance(op, CompleteLeases):
         yield from (completion.run_id for completion in op.done)
+    elif isinstance(op, Audited):
+        yield from () if op.op is None else _touched_by(op.op)
     elif isinstance(op, ReplayRun):
         yield from op.runs()
     elif isinstance(op, ReplayRuns):
@@ -392,6 +423,7 @@ def _touched_by(op: Operation) -> Iterator[str]:
     elif isinstance(
         op,
         AppendFrames
+        | InstructRun
         | SignalRun
         | ReleaseWait
         | RequestCancel

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from holdfast.core import claiming
+from holdfast.core import claiming, typed_json
 from holdfast.core.events import Event
 from holdfast.core.runs import RunRecord
 from holdfast.core.sessions import Lane
@@ -53,8 +51,8 @@ _BESIDE = (
     "rank",
 )
 """The columns of `lease_ready` beside those of the run."""
-_HISTORY = msgspec.json.Decoder(list[Event])
-_SIGNALS = msgspec.json.Decoder(list[Signal])
+_HISTORY = typed_json.decoder(list[Event])
+_SIGNALS = typed_json.decoder(list[Signal])
 _LEASE: Kinds = {"run_id": Texts, "generation": Numbers}
 _OVER: Kinds = {"run_id": Texts, "step": Texts, "by": Texts, "now": Numbers}
 _BEGUN: Kinds = {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers}
@@ -278,6 +276,8 @@ def complete_all(tx: PostgresTransaction, ops: Sequence[CompleteLeases]) -> list
     }
     passed = {row["id"] for row in tx.rows("complete_leases", now=tx.now, **values)}
     end_runs(tx, [RunEnd(run_id, Status.COMPLETED) for run_id in passed])
+    if len(passed) < len(done):
+        passed |= tasks.complete_joined(tx, [item for item in done if item.run_id not in passed])
     return [[completion.run_id in passed for completion in op.done] for op in ops]
 
 

@@ -183,9 +183,18 @@ def _renumber_events(db: Connection) -> None:
     if not db.rows(SQL["is_numbered_ahead"]):
         return
     db.begin()
-    db.script("LOCK TABLE holdfast.event, holdfast.subscription IN EXCLUSIVE MODE")
+    db.script(
+        "LOCK TABLE holdfast.event, holdfast.graph_event, holdfast.flow_event,"
+        " holdfast.subscription IN EXCLUSIVE MODE"
+    )
     if db.rows(SQL["is_numbered_ahead"]):
-        for query in ("translate_cursors", "reset_event_transactions", "rename_installation"):
+        for query in (
+            "translate_cursors",
+            "reset_event_transactions",
+            "reset_graph_transactions",
+            "reset_flow_transactions",
+            "rename_installation",
+        ):
             db.change(SQL[query])
     db.commit()
 

@@ -22,6 +22,7 @@ from holdfast.errors import RowDamaged
 from holdfast.store.batch import APPLY
 from holdfast.store.budgets.operations import ChargeBudget, RecordSpending
 from holdfast.store.database import Hints, MemberOutcome, Operation
+from holdfast.store.deferred import DeferredChanges
 from holdfast.store.effects import Effect
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
@@ -29,10 +30,10 @@ from holdfast.store.postgres.dialect import SQL
 from holdfast.store.postgres.transaction import (
     RUN_COLUMNS,
     Kinds,
-    Later,
     PostgresTransaction,
     columns,
 )
+from holdfast.store.resting_tokens.operations import ClearTokens, SaveTokens
 from holdfast.store.runs.advance import (
     end_row,
     event_row,
@@ -65,6 +66,7 @@ _END: Kinds = {
     "result": Blobs,
     "error": Blobs,
     "now": Numbers,
+    "graph_id": Texts,
 }
 _CLOSE: Kinds = {"reason": Texts, "closed_at": Numbers}
 _CLOSING = {"release_run": "release_lease", "finish_run": "finish_lease"}
@@ -128,6 +130,8 @@ _WRITES_ONLY = frozenset(
         CloseWait,
         CloseStreams,
         SetAttemptDeadline,
+        SaveTokens,
+        ClearTokens,
     }
 )
 """Effects that write without reading, so that they can be planned."""
@@ -459,11 +463,12 @@ def notify_parents(tx: PostgresTransaction, writes: Iterable[PlannedWrite]) -> N
 
     Does for many children what `notify_parent` does for one, with one statement per kind.
     """
-    ended = [
-        (write.parent, write.op.status == Status.COMPLETED)
+    ends = [
+        (write.run_id, write.parent, write.op.status == Status.COMPLETED)
         for write in writes
         if write.parent and type(write.op) is Advance
     ]
+    ended = [(parent, completed) for _, parent, completed in ends]
     if not ended:
         return
     counts = Counter((parent[0], parent[1]) for parent, _ in ended if parent[2] is not None)
@@ -483,8 +488,11 @@ def notify_parents(tx: PostgresTransaction, writes: Iterable[PlannedWrite]) -> N
         if not completed or parent[2] is None or parent[:2] not in waiting
     }
     # Collected: many children end together, and each parent would cost statements of its own.
-    deferred: Any = Later(tx)
+    deferred: Any = DeferredChanges(tx)
     for state in tx.rows("load_states", ids=Texts(to_notify)) if to_notify else []:
         if state["finished_at"] is None:
             notify_or_wake(deferred, state)
     deferred.make()
+    numbered = [run_id for run_id, parent, _ in ends if parent[2] is None]
+    if numbered:
+        tx.change("number_ended_children", ids=Texts(numbered))

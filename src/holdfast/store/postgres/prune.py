@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.store.database import Row
+from holdfast.store.definitions.apply import prune_definitions
 from holdfast.store.graphs.prune import prune_of
 from holdfast.store.payloads.apply import collect, forget_history
 from holdfast.store.postgres.arrays import Texts
@@ -30,6 +31,8 @@ def prune(tx: PostgresTransaction, op: Prune) -> Pruned:
     A tree is locked before it is checked, because a replay may revive one of its runs meanwhile.
     """
     prune_of(tx, op)
+    prune_definitions(tx)
+    tx.change("delete_old_messages", now=tx.now)
     rows = tx.rows(
         "prunable",
         before=op.before,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.retention import RetentionRule
+from holdfast.core.status import Status
 from holdfast.errors import BadOption, RetentionNotFound
 from holdfast.store.database import Row, SettingsChanged, Transaction
 from holdfast.store.payloads.apply import forget_history
@@ -65,9 +66,18 @@ def _forget(tx: Transaction, kind: str, run_id: str) -> bool:
 
 
 def retention_from(row: Row) -> RetentionRule:
-    """Return the retention rule of a row."""
+    """Return the retention rule of a row. Raises ValueError if it names an unknown status."""
     statuses = tuple(row["statuses"].split(",")) if row["statuses"] else ()
+    for status in statuses:
+        Status(status)
     return RetentionRule(**{**dict(row), "statuses": statuses})
+
+
+def _readable(rows: list[Row]) -> RetentionRule | None:
+    try:
+        return retention_from(rows[0]) if rows else None
+    except ValueError:
+        return None  # a damaged rule is replaced
 
 
 def save_retention(tx: Transaction, op: SaveRetention) -> SettingsChanged | None:
@@ -75,7 +85,7 @@ def save_retention(tx: Transaction, op: SaveRetention) -> SettingsChanged | None
     replaces = True
     if op.merges:
         rows, damaged = tx.sound_rows("retention_to_change", name=op.rule.name)
-        stored = retention_from(rows[0]) if rows else None
+        stored = _readable(rows)
         if stored != op.expected:
             return SettingsChanged()
         replaces = bool(rows or damaged)

@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.core.retention import RUNS as RUNS
 from holdfast.core.retention import RetentionRule
 from holdfast.core.status import FINAL
-from holdfast.store.retention.operations import Forget, PrunableRun
+from holdfast.store.retention.operations import Forget, PrunableRun, PruneFilter
 from holdfast.store.retention.queries import RetentionQueries
 from holdfast.store.runs.operations import Prune
 
-RUNS = "runs"
-
-
-PAGE = 200
+PAGE = 1000
 """How many trees one query reads."""
+
+
+SAMPLE = 200
+"""From so many trees, a preview estimates the bytes of all."""
 
 
 EVER = 1 << 62
@@ -112,15 +114,29 @@ def _trees(
 
 
 def preview(queries: RetentionQueries, rule: RetentionRule) -> RetentionPreview:
-    """Return how much a rule would delete now."""
+    """Return how much a rule would delete now. Trees and runs are counted by indexes; the bytes of
+    more than a sample of trees are estimated from it."""
     totals = RetentionPreview(rule.name, rule.target, 0, 0, 0)
     for portion in portions(queries, rule):
-        for tree in _trees(queries, portion, statuses_of(rule)):
-            if tree.runs:
-                totals.trees += 1
-                totals.runs += tree.runs
-                totals.bytes += tree.bytes
+        which = PruneFilter(
+            before=portion.before,
+            statuses=statuses_of(rule),
+            namespace=None,
+            workflow=portion.workflow,
+        )
+        prunable = queries.count_prunable(which)
+        totals.trees += prunable.trees
+        totals.runs += prunable.runs
+        totals.bytes += _bytes_of(queries.sample(which, SAMPLE), prunable.runs)
     return totals
+
+
+def _bytes_of(sample: Sequence[PrunableRun], runs: int) -> int:
+    """Return about how many bytes so many runs take; exactly, if the sample has all of them."""
+    sampled = sum(tree.runs for tree in sample)
+    if not sampled:
+        return 0
+    return sum(tree.bytes for tree in sample) * runs // sampled
 
 
 def batch_of(

@@ -10,26 +10,60 @@ SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE
        + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0) FROM holdfast.signal) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(stored), 0) FROM holdfast.payload) AS BIGINT) AS bytes;
 
+-- name: workflow_bytes
+-- The bytes of the runs of each workflow with their histories, and of the runs that were created since
+-- an instant. All runs and events are read. A payload counts for each workflow that uses it.
+SELECT sized.namespace, sized.workflow, CAST(SUM(sized.runs) AS BIGINT) AS runs, CAST(SUM(sized.events) AS BIGINT) AS events,
+       CAST(SUM(sized.bytes) AS BIGINT) AS bytes, CAST(SUM(sized.recent) AS BIGINT) AS recent
+  FROM (SELECT route.namespace, route.workflow, COUNT(*) AS runs, 0 AS events,
+               SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(run.result), 0) + COALESCE(LENGTH(run.error), 0)) AS bytes,
+               SUM(CASE WHEN run.created_at < :since THEN 0
+                        ELSE 200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(run.result), 0) + COALESCE(LENGTH(run.error), 0) END) AS recent
+          FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+         GROUP BY route.namespace, route.workflow
+         UNION ALL
+        SELECT route.namespace, route.workflow, 0 AS runs, COUNT(*) AS events,
+               SUM(100 + COALESCE(LENGTH(event.data), 0) + COALESCE(LENGTH(event.error), 0)) AS bytes,
+               SUM(CASE WHEN event.at < :since THEN 0
+                        ELSE 100 + COALESCE(LENGTH(event.data), 0) + COALESCE(LENGTH(event.error), 0) END) AS recent
+          FROM holdfast.event AS event JOIN holdfast.run AS run ON run.id = event.run_id
+          JOIN holdfast.route AS route ON route.id = run.route_id
+         GROUP BY route.namespace, route.workflow
+         UNION ALL
+        SELECT used.namespace, used.workflow, 0 AS runs, 0 AS events, SUM(payload.stored) AS bytes,
+               SUM(CASE WHEN used.created_at < :since THEN 0 ELSE payload.stored END) AS recent
+          FROM (SELECT route.namespace, route.workflow, payload_use.digest, MIN(run.created_at) AS created_at
+                  FROM holdfast.payload_use AS payload_use JOIN holdfast.run AS run ON run.id = payload_use.run_id
+                  JOIN holdfast.route AS route ON route.id = run.route_id
+                 GROUP BY route.namespace, route.workflow, payload_use.digest) AS used
+          JOIN holdfast.payload AS payload ON payload.digest = used.digest
+         GROUP BY used.namespace, used.workflow) AS sized
+ GROUP BY sized.namespace, sized.workflow
+ ORDER BY bytes DESC, sized.namespace, sized.workflow;
+
 -- name: tree_bytes
--- The bytes of a tree of runs; of its payloads, those to which no other run refers.
+-- The bytes of a tree of runs; of its payloads, those to which no other run refers. The ids come
+-- first: with OR, PostgreSQL would read all events.
+WITH tree AS (
+    SELECT id FROM holdfast.run WHERE id = :run_id
+     UNION ALL
+    SELECT id FROM holdfast.run WHERE root_id = :run_id
+)
 SELECT COUNT(*) AS runs,
        CAST(COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)), 0) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(event.data), 0) + COALESCE(LENGTH(event.error), 0)), 0)
-                 FROM holdfast.event AS event JOIN holdfast.run AS owner ON owner.id = event.run_id
-                WHERE owner.id = :run_id OR owner.root_id = :run_id) AS BIGINT)
+                 FROM holdfast.event AS event WHERE event.run_id IN (SELECT id FROM tree)) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + LENGTH(signal.payload)), 0)
-                 FROM holdfast.signal AS signal JOIN holdfast.run AS owner ON owner.id = signal.run_id
-                WHERE owner.id = :run_id OR owner.root_id = :run_id) AS BIGINT)
+                 FROM holdfast.signal AS signal WHERE signal.run_id IN (SELECT id FROM tree)) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(payload.stored), 0) FROM holdfast.payload AS payload
                 WHERE payload.digest IN (SELECT used.digest FROM holdfast.payload_use AS used
-                                           JOIN holdfast.run AS owner ON owner.id = used.run_id
-                                          WHERE owner.id = :run_id OR owner.root_id = :run_id)
+                                          WHERE used.run_id IN (SELECT id FROM tree))
                   AND NOT EXISTS (SELECT 1 FROM holdfast.payload_use AS other
                                     JOIN holdfast.run AS holder ON holder.id = other.run_id
                                    WHERE other.digest = payload.digest
                                      AND holder.id <> :run_id AND COALESCE(holder.root_id, '') <> :run_id)) AS BIGINT) AS bytes
   FROM holdfast.run AS run
- WHERE id = :run_id OR root_id = :run_id;
+ WHERE run.id IN (SELECT id FROM tree);
 
 -- name: save_retention
 INSERT INTO holdfast.retention (name, target, workflow, statuses, older_than, keep_last, max_bytes)

@@ -1,6 +1,6 @@
 """Build the queries that count the runs which pruning would delete, without reading all of them.
 
-Most finished runs have no children. They are counted in the index ``run_list`` alone, and only
+Most finished runs have no children. They are counted in the index ``run_finished`` alone, and only
 trees and members of graphs are read.
 """
 
@@ -11,9 +11,14 @@ from collections.abc import Sequence
 from holdfast.core.status import Status
 from holdfast.store.retention.operations import PruneFilter
 
+NEVER = (1 << 63) - 1
+"""Stands for the end of a run that has not ended: later than all others."""
+
+_ROUTES = "SELECT named.id FROM holdfast.route AS named WHERE {routed}"
+
 _ROOT = (
     "root.parent_id IS NULL AND root.finished_at < :before AND root.status IN ({statuses})"
-    " AND root.route_id IN (SELECT named.id FROM holdfast.route AS named WHERE {routed})"
+    " AND root.route_id IN (" + _ROUTES + ")"
 )
 _LATE = (
     "EXISTS (SELECT 1 FROM holdfast.run AS below WHERE below.root_id = root.id"
@@ -24,38 +29,33 @@ _IN_LIVE_GRAPH = (
     " ON graph.id = member.graph_id WHERE member.run_id = root.id AND graph.finished_at IS NULL)"
 )
 _TREES = (
-    "(SELECT root_id, COUNT(*) AS runs FROM holdfast.run WHERE root_id IS NOT NULL"
-    " GROUP BY root_id) AS tree"
+    f"(SELECT root_id, COUNT(*) AS runs, MAX(COALESCE(finished_at, {NEVER})) AS ended_at"
+    " FROM holdfast.run WHERE root_id IS NOT NULL GROUP BY root_id) AS tree"
 )
 
 ROOTS = (
-    "SELECT CAST(COALESCE(SUM((SELECT COUNT(*) FROM holdfast.run AS run holdfast.using(run_list)"
-    " WHERE run.route_id + 0 = +named.id AND run.status = word.status AND run.root_id IS NULL"
-    " AND run.finished_at < :before)), 0) AS BIGINT) AS runs"
-    " FROM holdfast.route AS named CROSS JOIN ({words}) AS word WHERE {routed}"
+    "SELECT COUNT(*) AS roots FROM holdfast.run AS run holdfast.using(run_finished)"
+    " WHERE run.status IN ({statuses}) AND run.root_id IS NULL"
+    " AND run.finished_at IS NOT NULL AND run.finished_at < :before{in_route}"
 )
 """The finished roots, including the roots of trees that are kept."""
 
-KEPT = (
-    "SELECT COUNT(*) AS runs FROM (SELECT root.id FROM " + _TREES + " JOIN holdfast.run AS root"
-    " ON root.id = tree.root_id WHERE " + _ROOT + " AND " + _LATE + " UNION"
-    # CROSS JOIN: SQLite must begin with the graphs, which are few.
-    " SELECT root.id FROM holdfast.graph AS open CROSS JOIN holdfast.graph_member AS part"
-    " CROSS JOIN holdfast.run AS root WHERE open.finished_at IS NULL AND part.graph_id = open.id"
-    " AND root.id = part.run_id AND " + _ROOT + ") AS kept"
+TREES = (
+    "SELECT COUNT(CASE WHEN tree.ended_at >= :before THEN 1 END) AS kept,"
+    " CAST(COALESCE(SUM(CASE WHEN tree.ended_at < :before AND NOT " + _IN_LIVE_GRAPH + " THEN"
+    " tree.runs END), 0) AS BIGINT) AS runs FROM " + _TREES + " JOIN holdfast.run AS root"
+    " ON root.id = tree.root_id WHERE " + _ROOT
 )
-"""The roots of these that are kept: a descendant has not ended, or their graph."""
+"""The roots with a descendant that keeps them, and the runs below the roots that are deleted."""
 
-BELOW = (
-    "SELECT CAST(COALESCE(SUM(tree.runs), 0) AS BIGINT) AS runs FROM " + _TREES + " JOIN"
-    " holdfast.run AS root ON root.id = tree.root_id WHERE "
-    + _ROOT
-    + " AND NOT "
-    + _LATE
-    + " AND NOT "
-    + _IN_LIVE_GRAPH
+MEMBERS = (
+    "SELECT COUNT(DISTINCT root.id) AS kept"
+    # CROSS JOIN: SQLite must begin with the graphs, which are few.
+    " FROM holdfast.graph AS open CROSS JOIN holdfast.graph_member AS part"
+    " CROSS JOIN holdfast.run AS root WHERE open.finished_at IS NULL AND part.graph_id = open.id"
+    " AND root.id = part.run_id AND " + _ROOT + " AND NOT " + _LATE
 )
-"""The runs below the roots that are deleted."""
+"""The other roots that are kept: members of a graph that has not ended."""
 
 
 def composed(query: str, which: PruneFilter) -> tuple[str, dict[str, object]]:
@@ -64,17 +64,11 @@ def composed(query: str, which: PruneFilter) -> tuple[str, dict[str, object]]:
     values: dict[str, object] = {name: getattr(which, name) for name in names}
     values["before"] = which.before
     routed = " AND ".join(f"named.{name} = :{name}" for name in names) or "1 = 1"
-    sql = query.format(
-        statuses=_listed(which.statuses), words=_words(which.statuses), routed=routed
-    )
-    return sql, values
+    # Without a condition on routes, PostgreSQL reads the index with several processes.
+    in_route = f" AND run.route_id + 0 IN ({_ROUTES.format(routed=routed)})" if names else ""
+    statuses = _listed(which.statuses)
+    return query.format(statuses=statuses, routed=routed, in_route=in_route), values
 
 
 def _listed(statuses: Sequence[str]) -> str:
     return ", ".join(f"'{Status(status).value}'" for status in statuses)
-
-
-def _words(statuses: Sequence[str]) -> str:
-    return " UNION ALL ".join(
-        f"SELECT CAST('{Status(status).value}' AS TEXT) AS status" for status in statuses
-    )

@@ -108,3 +108,22 @@ class PrunableRun(msgspec.Struct):
     finished_at: int
     runs: int
     bytes: int
+
+
+class PrunableCount(msgspec.Struct, frozen=True):
+    """How many finished trees pruning would delete, and how many runs they have together."""
+
+    trees: int
+    runs: int
+
+
+class WorkflowBytes(msgspec.Struct, frozen=True):
+    """The approximate bytes of the runs of a workflow; ``recent`` is the part that was written
+    lately."""
+
+    namespace: str
+    workflow: str
+    runs: int
+    events: int
+    bytes: int
+    recent: int

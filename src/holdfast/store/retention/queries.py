@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from holdfast.core.retention import RetentionRule
 from holdfast.store.reader import Reader
 from holdfast.store.retention import count_query
 from holdfast.store.retention.apply import retention_from
-from holdfast.store.retention.operations import MaintenanceLock, PrunableRun, PruneFilter
+from holdfast.store.retention.operations import (
+    MaintenanceLock,
+    PrunableCount,
+    PrunableRun,
+    PruneFilter,
+    WorkflowBytes,
+)
+from holdfast.store.runs import list_query
+from holdfast.store.runs.list_query import RunFilter
 
 
 class RetentionQueries:
@@ -32,6 +41,12 @@ class RetentionQueries:
         return self._reader.first(
             lambda row: MaintenanceLock(**dict(row)), "maintenance_lock", name=name
         )
+
+    def by_workflow(self, since: int) -> list[WorkflowBytes]:
+        """Return the approximate bytes of the runs of each workflow, the largest first, and of what
+        was written since an instant. Every run and event is read."""
+        rows = self._reader.rows("workflow_bytes", since=since)
+        return [WorkflowBytes(**dict(row)) for row in rows]
 
     def used_bytes(self) -> int:
         """Return the approximate bytes of the data: the figure that deleting reduces."""
@@ -64,17 +79,41 @@ class RetentionQueries:
         )
         return [self._prunable(row["id"], row["finished_at"]) for row in rows]
 
-    def count_prunable(self, which: PruneFilter) -> int:
-        """Return the number of runs that pruning would delete: whole trees of finished runs."""
-        return (
-            self._count(count_query.ROOTS, which)
-            - self._count(count_query.KEPT, which)
-            + self._count(count_query.BELOW, which)
-        )
+    def count_prunable(self, which: PruneFilter) -> PrunableCount:
+        """Return how many trees of finished runs pruning would delete, and how many runs."""
+        roots = self._count(count_query.ROOTS, which)["roots"]
+        trees = self._count(count_query.TREES, which)
+        members = self._count(count_query.MEMBERS, which)
+        deleted = roots - trees["kept"] - members["kept"]
+        return PrunableCount(trees=deleted, runs=deleted + trees["runs"])
 
-    def _count(self, query: str, which: PruneFilter) -> int:
+    def sample(self, which: PruneFilter, limit: int) -> list[PrunableRun]:
+        """Return the size of some of the trees that pruning would delete: of the newest, at most
+        *limit*."""
+        chosen = RunFilter(
+            workflow=which.workflow,
+            statuses=which.statuses,
+            until=which.before,
+            roots=True,
+            limit=limit,
+        )
+        sql, values = list_query.list_runs(
+            chosen, lambda sql, values: int(self._fetch(sql, values)[0]["runs"])
+        )
+        trees = [
+            self._prunable(row["id"], row["finished_at"])
+            for row in self._fetch(sql, values)
+            if isinstance(row["finished_at"], int) and row["finished_at"] < which.before
+        ]
+        return [tree for tree in trees if tree.runs]
+
+    def _fetch(self, sql: str, values: dict[str, object]) -> list[Any]:
+        return self._reader.fetch(self._reader.spelled(sql), values)
+
+    def _count(self, query: str, which: PruneFilter) -> Mapping[str, int]:
         sql, values = count_query.composed(query, which)
-        return int(self._reader.fetch(self._reader.spelled(sql), values)[0]["runs"])
+        counts: Mapping[str, int] = self._fetch(sql, values)[0]
+        return counts
 
     def _prunable(self, run_id: str, finished_at: int) -> PrunableRun:
         """Return the size of a finished tree; 0 if a part of it has not ended."""

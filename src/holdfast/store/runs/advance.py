@@ -25,6 +25,7 @@ from holdfast.store.runs.cancel import PORTION, cancel_children, children_to_sto
 from holdfast.store.runs.effects import why_children_stop
 from holdfast.store.runs.ending import RunEnd, end_runs
 from holdfast.store.runs.operations import Advance, Advanced, Body, EndRun
+from holdfast.store.user_code import shielded
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
@@ -52,6 +53,7 @@ def advance(tx: BatchTransaction, op: Advance) -> Advanced | RevisionChanged | B
         return changed
     answer = Advanced(now=tx.now, data=data)
     if commit is not None:
+        commit.graph_id = op.graph_id  # the write may have found another one
         commit.apply(tx, answer)
     if op.status in FINAL and not (commit is not None and commit.of(EndRun)):
         end_runs(tx, [plain_end(op)])
@@ -101,7 +103,7 @@ def _stop_first(tx: Transaction, op: Advance, descendants: Sequence[str]) -> Adv
 
 def _call(tx: BatchTransaction, op: Advance, body: Body) -> bytes:
     """Call the transactional body. Its result becomes the data of the first event."""
-    data = tx.call(body.call)
+    data = tx.call(shielded(body.call))
     offloaded: list[Payload] = []
     op.events[0].data = data if body.seal is None else body.seal(data, offloaded)
     op.payloads = offloaded
@@ -156,7 +158,8 @@ def is_end(op: Operation) -> TypeGuard[Advance]:
 
 
 def end_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced] | None:
-    """End these runs. Return None if a lease was lost: the caller must then roll back."""
+    """End these runs. Return None if a lease was lost, or a run has joined a graph: the caller must
+    then roll back, and apply them one by one."""
     if tx.many("finish_run", [end_row(op, tx.now) for op in ops]) < len(ops):
         return None
     tx.many("append", [event_row(op, event, tx.now) for op in ops for event in op.events])
@@ -173,6 +176,7 @@ def end_row(op: Advance, now: int) -> dict[str, object]:
         "result": op.result,
         "error": op.error,
         "now": now,
+        "graph_id": op.graph_id or "",
     }
 
 
@@ -253,8 +257,13 @@ def _move(tx: Transaction, op: Advance, status: Status) -> RevisionChanged | Non
 
 def _finish(tx: Transaction, op: Advance) -> None:
     # The guard on the generation is part of the write, which saves a read.
-    if not tx.change("finish_run", **end_row(op, tx.now)):
+    if tx.change("finish_run", **end_row(op, tx.now)):
+        return
+    graph_id = check_lease(tx, op.run_id, op.generation)["graph_id"]
+    if graph_id == op.graph_id:
         raise LeaseLost(run=op.run_id, generation=op.generation)
+    op.graph_id = graph_id  # the run has joined a graph that its holder does not know of yet
+    tx.change("finish_run", **end_row(op, tx.now))
 
 
 def _place(

@@ -44,10 +44,12 @@ INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, start
 VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, :role);
 
 -- name: finish_run
+-- Also guarded by the graph: a run may have joined one since its holder has read it.
 UPDATE holdfast.run
    SET status = :status, result = :result, error = :error, finished_at = :now,
        session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
- WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '';
+ WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> ''
+   AND COALESCE(graph_id, '') = :graph_id;
 
 -- name: move_run
 -- The new status of a run whose holder keeps it in memory. It does not overwrite a status that the
@@ -66,7 +68,7 @@ UPDATE holdfast.run
    AND (revision = :revision OR :revision < 0);
 
 -- name: lease_of
-SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id;
+SELECT generation, revision, session_id, graph_id FROM holdfast.run WHERE id = :run_id;
 
 -- name: load_state
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
@@ -78,6 +80,17 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, revision = revision + 1
  WHERE id = :run_id;
+
+-- name: number_ended_child
+-- After the parent was notified: its revision tells which children have ended since another one.
+UPDATE holdfast.run
+   SET ended_revision = (SELECT parent.revision FROM holdfast.run AS parent WHERE parent.id = :parent_id)
+ WHERE id = :run_id;
+
+-- name: children_ended_since
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
+  FROM holdfast.run
+ WHERE parent_id = :run_id AND ended_revision > :revision AND finished_at IS NOT NULL;
 
 -- name: bump_revision
 UPDATE holdfast.run SET revision = revision + 1 WHERE id = :run_id;
@@ -163,7 +176,7 @@ DELETE FROM holdfast.run_notification WHERE session_id = :session_id;
 -- Inserts nothing if the key was used before, or if the run has reached its limit of signals.
 INSERT INTO holdfast.signal (run_id, name, payload, key, at, wait_id, source, step, effect, number)
 SELECT :run_id, :name, :payload, :key, :at, :wait_id, :source, :step, :effect, last.number + 1
-  FROM (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY id DESC LIMIT 1), 0) AS number) AS last
+  FROM (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY number DESC LIMIT 1), 0) AS number) AS last
  WHERE last.number < :limit
     ON CONFLICT DO NOTHING
 RETURNING number;
@@ -180,7 +193,7 @@ SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal
 -- name: run_update
 -- What the holder of a run reads after a notification, with the signals that no wait has consumed:
 -- at least one row if the run exists.
-SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name, signal.payload,
+SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, run.graph_id, signal.id, signal.name, signal.payload,
        signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id = :run_id
@@ -339,7 +352,12 @@ DELETE FROM holdfast.fanout WHERE run_id = :run_id AND step = :step;
 
 -- name: has_late_descendant
 -- A run below that has not ended, or that ended too late for the tree to be deleted.
-SELECT 1 AS late FROM holdfast.run WHERE root_id = :run_id AND (finished_at IS NULL OR finished_at >= :before) LIMIT 1;
+-- The order is that of the index: without it, PostgreSQL reads all runs once some tree is large.
+SELECT 1 AS late
+  FROM holdfast.run
+ WHERE root_id = :run_id AND (finished_at IS NULL OR finished_at >= :before)
+ ORDER BY root_id, created_at, id
+ LIMIT 1;
 
 -- name: descendants
 SELECT id FROM holdfast.run WHERE root_id = :run_id;
@@ -467,12 +485,27 @@ SELECT seq, kind, step, attempt, data, error, started_at, at, role
  WHERE run_id = :run_id AND seq > :after
  ORDER BY seq;
 
+-- name: events_of_kind
+SELECT seq, kind, step, attempt, data, error, started_at, at, role
+  FROM holdfast.event
+ WHERE run_id = :run_id AND kind = :kind
+ ORDER BY seq;
+
 -- name: history_page
 SELECT seq, kind, step, attempt, data, error, started_at, at, role
   FROM holdfast.event
  WHERE run_id = :run_id AND seq > :after
  ORDER BY seq
  LIMIT :limit;
+
+-- name: history_outline
+-- The shape of a history without its values, which may be large: only events whose data tell how to
+-- draw them keep theirs.
+SELECT seq, kind, step, attempt, started_at, at, role, error IS NOT NULL AS has_error,
+       CASE WHEN kind IN ('run_replayed', 'child_started', 'map_started', 'gate_opened') THEN data END AS data
+  FROM holdfast.event
+ WHERE run_id = :run_id AND seq >= :first
+ ORDER BY seq;
 
 -- name: replays
 SELECT seq, kind, step, attempt, data, error, started_at, at, role
@@ -498,6 +531,62 @@ SELECT id, parent_step, parent_index, status, result, error, finished_at, on_par
  WHERE parent_id = :run_id AND parent_step = :step
  ORDER BY parent_index, id;
 
+-- name: children_page
+SELECT id
+  FROM holdfast.run
+ WHERE parent_id = :run_id AND parent_step = :step AND parent_index >= :first
+ ORDER BY parent_index
+ LIMIT :limit;
+
+-- name: oldest_ready
+-- The run that is claimed next on each route, and when it became ready: its rank without the bonus for its priority.
+SELECT route.namespace, route.lane, run.id AS run_id, run.rank + run.priority * :priority_step AS since
+  FROM holdfast.route AS route
+  JOIN holdfast.run AS run
+    ON run.id = (SELECT next.id
+                   FROM holdfast.run AS next
+                  WHERE next.route_id = route.id AND next.rank IS NOT NULL AND next.crashes < 2
+                  ORDER BY next.rank
+                  LIMIT 1);
+
+-- name: live_counts
+-- Each live run is either idle or held; both indexes have live runs only.
+SELECT route.namespace, live.status, CAST(SUM(live.runs) AS BIGINT) AS runs
+  FROM (SELECT route_id + 0 AS route_id, status, COUNT(*) AS runs
+          FROM holdfast.run
+         WHERE finished_at IS NULL AND session_id IS NULL
+         GROUP BY route_id + 0, status
+         UNION ALL
+        SELECT route_id, status, COUNT(*) AS runs
+          FROM holdfast.run
+         WHERE session_id IS NOT NULL
+         GROUP BY route_id, status) AS live
+  JOIN holdfast.route AS route ON route.id = live.route_id
+ GROUP BY route.namespace, live.status;
+
+-- name: recent_outcomes
+-- Only the newest events are read, so that the cost grows neither with finished runs nor with their history.
+SELECT event.kind, event.at / 60000000 AS minute, COUNT(*) AS runs
+  FROM (SELECT newest.kind, newest.at, newest.run_id
+          FROM holdfast.event AS newest
+         ORDER BY newest.id DESC
+         LIMIT :limit) AS event
+ WHERE event.at >= :since
+   AND event.kind IN ('run_completed', 'run_failed', 'run_cancelled', 'run_expired')
+   AND (CAST(:namespace AS text) IS NULL
+        OR EXISTS (SELECT 1
+                     FROM holdfast.run AS run
+                     JOIN holdfast.route AS route ON route.id = run.route_id
+                    WHERE run.id = event.run_id AND route.namespace = :namespace))
+ GROUP BY event.kind, event.at / 60000000;
+
+-- name: event_before_newest
+-- The first event that `recent_outcomes` does not read.
+SELECT at FROM holdfast.event ORDER BY id DESC LIMIT 1 OFFSET :limit;
+
+-- name: applied_migrations
+SELECT number FROM holdfast.migration ORDER BY number;
+
 -- name: tags
 SELECT name, value FROM holdfast.tag WHERE run_id = :run_id ORDER BY name;
 
@@ -521,19 +610,6 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
        (SELECT MIN(due_at) FROM holdfast.operation WHERE due_at IS NOT NULL) AS operation_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
-
--- name: counts
--- By `run_list`, one route and status after the other: a GROUP BY would sort all runs.
-SELECT counted.status, CAST(SUM(counted.runs) AS BIGINT) AS runs
-  FROM (SELECT word.status, (SELECT COUNT(*) FROM holdfast.run AS run holdfast.using(run_list)
-                              WHERE run.route_id + 0 = +route.id AND run.status = word.status) AS runs
-          FROM holdfast.route AS route
-         CROSS JOIN (SELECT 'pending' AS status UNION ALL SELECT 'blocked' UNION ALL SELECT 'running' UNION ALL SELECT 'waiting'
-                     UNION ALL SELECT 'cancelling' UNION ALL SELECT 'stuck' UNION ALL SELECT 'completed' UNION ALL SELECT 'failed'
-                     UNION ALL SELECT 'cancelled' UNION ALL SELECT 'expired' UNION ALL SELECT 'skipped') AS word) AS counted
- WHERE counted.runs > 0
- GROUP BY counted.status
- ORDER BY counted.status;
 
 -- name: setting
 SELECT value FROM holdfast.setting WHERE name = :name;
@@ -560,3 +636,11 @@ UPDATE holdfast.run
 
 -- name: forget_damaged_notification
 DELETE FROM holdfast.run_notification WHERE id = :id;
+
+-- name: change_route
+UPDATE holdfast.run SET route_id = :route_id WHERE id = :run_id;
+
+-- name: route_of_run
+SELECT namespace, workflow, version, lane, capabilities
+  FROM holdfast.route AS route JOIN holdfast.run AS run ON run.route_id = route.id
+ WHERE run.id = :run_id;

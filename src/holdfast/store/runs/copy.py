@@ -6,20 +6,21 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.core import claiming
+from holdfast.core import claiming, typed_json
 from holdfast.core.envelope import digests_of
 from holdfast.core.payload import Seal
 from holdfast.core.runs import Cell, Route, RunRecord, RunSnapshot
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StageGone, StoreInUse, StoreNotEmpty
 from holdfast.store.database import BatchTransaction, Row, Transaction
+from holdfast.store.definitions.apply import import_definitions
 from holdfast.store.history import append_each, last_seq
 from holdfast.store.installation import HALF_COPIED, SEALED
 from holdfast.store.lanes.apply import set_lane
 from holdfast.store.lanes.operations import SetLane
 from holdfast.store.payloads.apply import insert_payload, refer
 from holdfast.store.payloads.encrypt import clear_values_accepted
-from holdfast.store.runs.operations import (
+from holdfast.store.runs.copy_operations import (
     STAGE_TTL,
     BeginCopy,
     BeginImport,
@@ -67,6 +68,7 @@ def import_run(tx: Transaction, op: ImportRun) -> None:
         _write(tx, [snapshot])
     for payload in op.payloads:
         insert_payload(tx, payload)
+    import_definitions(tx, op.definitions)
     # After the run is written: it must exist when its references are recorded.
     if not refer(
         tx, op.run.id, _referred(snapshot).union(staged.digests if staged is not None else ())
@@ -193,7 +195,7 @@ def unseal_store(tx: BatchTransaction, op: UnsealStore) -> Seal | None:
     tx.unseal()
     tx.change("delete_setting", name=SEALED)
     tx.hints.ready = True
-    return msgspec.json.decode(rows[0]["value"], type=Seal)
+    return typed_json.decode(rows[0]["value"], Seal)
 
 
 def _write(tx: Transaction, runs: Sequence[RunSnapshot]) -> None:

@@ -36,6 +36,8 @@ class RunEnd(NamedTuple):
     """The parent to notify: its run id, the step, and the index in a map."""
     session_id: str | None = None
     """The holder that is to be notified, because it did not end the run itself."""
+    is_from_outside: bool = False
+    """Whether its holder has not ended the run: what it waits for is deleted."""
     closes: bool = False
     """Whether the run may have open streams."""
     releases: bool = False
@@ -54,6 +56,7 @@ def end_from_outside(state: Row, status: Status) -> RunEnd:
         status,
         parent=parent_of(state),
         session_id=state["session_id"],
+        is_from_outside=True,
         closes=True,
         releases=True,
         scheduled=True,
@@ -73,6 +76,9 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
     tx.hints.finished.update(end.run_id for end in ends)
     _close_streams(tx, [end for end in ends if end.closes])
     for end in ends:
+        if end.is_from_outside:
+            tx.change("delete_message_subscription", run_id=end.run_id)
+            tx.change("delete_resting_token", run_id=end.run_id)
         if end.scheduled:
             release_schedule(tx, end.run_id)
         if end.session_id is not None:
@@ -104,10 +110,10 @@ def _close_streams(tx: Transaction, ends: Sequence[RunEnd]) -> None:
 def _notify_parents(tx: Transaction, ends: Sequence[RunEnd]) -> None:
     """Notify parents in the order of their ids, because that locks them. A parent of several of
     these runs is woken once."""
-    notices = [(end.parent, end.status) for end in ends if end.parent is not None]
-    for parent, status in sorted(notices, key=_parent_id):
-        notify_parent(tx, parent, completed=status is Status.COMPLETED)
+    notices = [(end.parent, end) for end in ends if end.parent is not None]
+    for parent, end in sorted(notices, key=_parent_id):
+        notify_parent(tx, end.run_id, parent, completed=end.status is Status.COMPLETED)
 
 
-def _parent_id(notice: tuple[Parent, Status]) -> str:
+def _parent_id(notice: tuple[Parent, RunEnd]) -> str:
     return notice[0][0]

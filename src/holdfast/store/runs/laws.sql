@@ -136,3 +136,8 @@ SELECT run.id FROM holdfast.run AS run JOIN holdfast.event AS event ON event.run
 
 -- name: a_pending_run_has_no_waits
 SELECT id FROM holdfast.run WHERE status = 'pending' AND waits IS NOT NULL;
+
+-- name: the_role_of_an_event_is_known
+-- A compensation may name the step that it undoes, so that the column is not one of a few words.
+SELECT run_id AS id FROM holdfast.event
+ WHERE role NOT IN ('compensation', 'key_missing', 'repeated', 'superseded') AND role NOT LIKE 'compensation of _%';

@@ -3,7 +3,8 @@
 A query reads one source of runs in the order of their creation, and checks the rest of the filter
 for each of them. So its cost depends on the source, not on the number of finished runs. A source is
 an index: of a key, a worker, a parent, a tag, a share, or of routes and statuses, each of which has
-its newest runs at its end.
+its newest runs at its end. A source of several indexes reads each of them: finished runs are found
+by route and status, live runs too unless a session holds them, and held runs by their session.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.core.runs import RunRecord
-from holdfast.core.status import Status
+from holdfast.core.status import FINAL, Status
 from holdfast.store.sql_files import common
 
 
@@ -75,7 +76,7 @@ FEW = 1000
 FEW_IDS = 10_000
 """So many runs are sorted that are found by the beginning of their ids."""
 
-PROBED = 5000
+PROBED = 1000
 """So many runs of a source are counted, at most, to find the source with the fewest."""
 
 _LAST_CHARACTER = "\U0010ffff"
@@ -101,6 +102,9 @@ _STORED_KEYS = (
 
 _SESSIONS = "SELECT id FROM holdfast.session WHERE worker = :worker OR id = :worker"
 _TREE = "SELECT COALESCE(top.root_id, top.id) FROM holdfast.run AS top WHERE top.id = :parent_id"
+_TAG = "holdfast.tag AS tag"
+_TAGGED = f"{_TAG} CROSS JOIN holdfast.run AS run"
+_OF_TAG = " AND run.id = tag.run_id"
 _ROUTES = "SELECT named.id FROM holdfast.route AS named WHERE {}"
 
 
@@ -144,11 +148,20 @@ _BY_STATUS = Source(
     "run.status = word.status AND {notable}",
     ("statuses",),
 )
-_BY_ROUTE = Source(
-    "holdfast.run AS run holdfast.using(run_list)",
-    "run.route_id + 0 = +route.id AND run.status = word.status",
+_FINISHED = Source(
+    "holdfast.run AS run holdfast.using(run_finished)",
+    "run.route_id + 0 = +route.id AND run.status = word.status AND run.finished_at IS NOT NULL",
     ("statuses", *_OF_ROUTE),
 )
+_IDLE = Source(
+    "holdfast.run AS run holdfast.using(run_idle)",
+    "run.route_id + 0 = +route.id AND run.status = word.status AND run.finished_at IS NULL"
+    " AND run.session_id IS NULL",
+    ("statuses", *_OF_ROUTE),
+)
+_HELD = Source("holdfast.run AS run holdfast.using(run_held)", "run.session_id = holder.id", ())
+_BY_ROUTE = Source("", "", ())
+"""Finished, idle and held runs, as far as the statuses of the filter ask for them."""
 
 
 def list_runs(which: RunFilter, probe: Probe) -> tuple[str, Values]:
@@ -177,15 +190,16 @@ def count_runs(which: RunFilter, probe: Probe) -> tuple[str, Values]:
     values = values_of(which)
     if which.is_unrestricted():
         return "SELECT COUNT(*) AS runs FROM holdfast.run", values
-    source = choose(which, probe)
-    counted = " + ".join(
-        f"(SELECT COUNT(*) FROM {part.tables} WHERE {_where(which, part)})"
-        for part in _parts(which, source)
-    )
-    outer = _branches(which, source)
+    parts = _parts(which, choose(which, probe))
+    return f"SELECT {' + '.join(_counted(which, part) for part in parts)} AS runs", values
+
+
+def _counted(which: RunFilter, part: Source) -> str:
+    counted = f"(SELECT COUNT(*) FROM {part.tables} WHERE {_where(which, part)})"
+    outer = _branches(which, part)
     if outer is None:
-        return f"SELECT {counted} AS runs", values
-    return f"SELECT CAST(COALESCE(SUM({counted}), 0) AS BIGINT) AS runs FROM {outer}", values
+        return counted
+    return f"(SELECT CAST(COALESCE(SUM({counted}), 0) AS BIGINT) FROM {outer})"
 
 
 def choose(which: RunFilter, probe: Probe) -> Source:
@@ -202,7 +216,13 @@ def choose(which: RunFilter, probe: Probe) -> Source:
     sources = _ordered_sources(which)
     if len(sources) == 1:
         return sources[0]
-    sizes = [_size(source, values, probe, PROBED, _branches(which, source)) for source in sources]
+    sizes = [
+        sum(
+            _size(part, values, probe, PROBED, _branches(which, part))
+            for part in _parts(which, source)
+        )
+        for source in sources
+    ]
     return sources[sizes.index(min(sizes))]
 
 
@@ -227,9 +247,7 @@ def _ordered_sources(which: RunFilter) -> list[Source]:
 
 def _tag_source(index: int) -> Source:
     return Source(
-        "holdfast.tag AS tag CROSS JOIN holdfast.run AS run",
-        f"tag.name = :tag{index} AND tag.value = :value{index} AND run.id = tag.run_id",
-        (f"tag{index}",),
+        _TAGGED, f"tag.name = :tag{index} AND tag.value = :value{index}{_OF_TAG}", (f"tag{index}",)
     )
 
 
@@ -237,6 +255,9 @@ def _size(source: Source, values: Values, probe: Probe, most: int, outer: str | 
     """Return how many runs a source has, at most *most*."""
     tables = source.tables if outer is None else f"{outer} CROSS JOIN {source.tables}"
     condition = source.condition.format(notable=_IS_NOTABLE)
+    if tables.startswith(_TAGGED):
+        tables = _TAG
+        condition = condition.removesuffix(_OF_TAG)
     return probe(
         f"SELECT COUNT(*) AS runs FROM (SELECT 1 AS one FROM {tables} WHERE {condition}"
         f" LIMIT {most}) AS counted",
@@ -252,40 +273,53 @@ def _candidates(which: RunFilter, source: Source) -> str:
     page holds."""
     if not source.is_ordered:
         return f"SELECT run.created_at, run.id FROM {source.tables} WHERE {_where(which, source)}"
-    outer = _branches(which, source)
+    return " UNION ALL ".join(_newest_of_each(which, part) for part in _parts(which, source))
+
+
+def _newest_of_each(which: RunFilter, part: Source) -> str:
+    outer = _branches(which, part)
     if outer is None:
-        return " UNION ALL ".join(
-            f"SELECT part.created_at, part.id FROM ({_newest(which, part)}) AS part"
-            for part in _parts(which, source)
-        )
-    each = f"holdfast.each({_newest(which, source)}holdfast.end_of_each()"
+        return f"SELECT part.created_at, part.id FROM ({_newest(which, part)}) AS part"
+    each = f"holdfast.each({_newest(which, part)}holdfast.end_of_each()"
     return f"SELECT holdfast.found() FROM {outer} CROSS JOIN {each}"
 
 
 def _parts(which: RunFilter, source: Source) -> list[Source]:
-    """Return the indexes of a source: roots and children have one each."""
+    """Return the indexes of a source: roots and children have one each, and so have finished, idle
+    and held runs."""
     if source is _ROOTS and not which.roots:
         return [_ROOTS, _CHILDREN]
-    return [source]
+    if source is not _BY_ROUTE:
+        return [source]
+    parts = [_FINISHED] if _statuses(which, _FINISHED) else []
+    return [*parts, _IDLE, _HELD] if _statuses(which, _IDLE) else parts
+
+
+def _statuses(which: RunFilter, part: Source) -> list[str]:
+    """Return the wanted statuses of finished runs, or of live ones."""
+    wanted = [Status(status) for status in which.statuses or Status]
+    return [status.value for status in wanted if (status in FINAL) == (part is _FINISHED)]
 
 
 def _newest(which: RunFilter, source: Source) -> str:
     """Return the query for the newest runs of a source."""
     order = _ORDER.format("run", "id")
     columns = "run.created_at, run.id"
-    if source.tables.startswith("holdfast.tag"):
+    if source.tables.startswith(_TAG):
         order = _ORDER.format("tag", "run_id")
     return f"SELECT {columns} FROM {source.tables} WHERE {_where(which, source)} {order}"
 
 
 def _branches(which: RunFilter, source: Source) -> str | None:
     """Return the tables with a row for each part of a source that has an order of its own: each
-    status, in each route; None if the source has one order."""
+    status, in each route, or each session; None if the source has one order."""
     if source is _BY_STATUS:
         return f"({_words(which.statuses)}) AS word"
-    if source is not _BY_ROUTE:
+    if source is _HELD:
+        return "holdfast.session AS holder"
+    if source not in (_FINISHED, _IDLE):
         return None
-    words = f"({_words(which.statuses or list(Status))}) AS word"
+    words = f"({_words(_statuses(which, source))}) AS word"
     routed = [f"named.{name} = :{name}" for name in _OF_ROUTE if getattr(which, name) is not None]
     routes = _ROUTES.format(" AND ".join(routed)) if routed else "SELECT id FROM holdfast.route"
     return f"({routes}) AS route CROSS JOIN {words}"
@@ -299,9 +333,13 @@ def _words(statuses: Sequence[str]) -> str:
 
 def _where(which: RunFilter, source: Source) -> str:
     """Return the condition of a source, and what it leaves to check of the filter."""
-    is_tag = source.tables.startswith("holdfast.tag")
+    is_tag = source.tables.startswith(_TAG)
     times = ("tag.created_at", "tag.run_id") if is_tag else ("run.created_at", "run.id")
-    clauses = {**_conditions(which), **_time_conditions(which, *times)}
+    clauses = {
+        **_conditions(which),
+        **_tag_conditions(which, *times),
+        **_time_conditions(which, *times),
+    }
     left = [clause for name, clause in clauses.items() if name not in source.answers]
     return " AND ".join([source.condition.format(notable=_IS_NOTABLE), *left])
 
@@ -325,13 +363,17 @@ def _conditions(which: RunFilter) -> dict[str, str]:
         clauses["worker"] = _WORKER.condition
     if which.id_prefix is not None:
         clauses["id_prefix"] = _ID.condition
-    for index in range(len(which.tags)):
-        clauses[f"tag{index}"] = (
-            f"EXISTS (SELECT 1 FROM holdfast.tag AS other WHERE other.name = :tag{index} AND"
-            f" other.value = :value{index} AND other.created_at = run.created_at AND"
-            " other.run_id = run.id)"
-        )
     return clauses
+
+
+def _tag_conditions(which: RunFilter, created_at: str, run_id: str) -> dict[str, str]:
+    # OFFSET: PostgreSQL would otherwise join all runs of both tags to show the newest of them.
+    return {
+        f"tag{index}": f"EXISTS (SELECT 1 FROM holdfast.tag AS other WHERE other.name = :tag{index}"
+        f" AND other.value = :value{index} AND other.created_at = {created_at}"
+        f" AND other.run_id = {run_id} LIMIT 1 OFFSET 0)"
+        for index in range(len(which.tags))
+    }
 
 
 def _time_conditions(which: RunFilter, created_at: str, run_id: str) -> dict[str, str]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import claiming
+from holdfast.core import claiming, typed_json
 from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import Route
 from holdfast.core.status import Move, Status, after
 from holdfast.core.tasks import policy as task_policy
 from holdfast.errors import (
@@ -38,12 +39,25 @@ def resume_run(tx: Transaction, op: ResumeRun) -> Status:
         raise IllegalMove(run=op.run_id, status=state["status"], move="resume") from None
     if state["cancel_reason"] is not None:
         status = after(status, Move.CANCEL)
-    _note(tx, op.run_id, EventKind.RUN_RESUMED)
+    _note(tx, op.run_id, EventKind.RUN_RESUMED, None if op.by is None else {"by": op.by})
     tx.change(
         "resume_run", run_id=op.run_id, status=status, rank=claiming.rank(tx.now, state["priority"])
     )
     tx.hints.ready = True
     return status
+
+
+def change_version(tx: Transaction, run_id: str, version: str) -> None:
+    """Give a run the route of another version."""
+    row = tx.rows("route_of_run", run_id=run_id)[0]
+    route = Route(
+        row["namespace"],
+        row["workflow"],
+        version,
+        row["lane"],
+        tuple(row["capabilities"].split(",")) if row["capabilities"] else (),
+    )
+    tx.change("change_route", run_id=run_id, route_id=tx.route_id(route))
 
 
 def set_tags(tx: Transaction, op: SetTags) -> dict[str, str]:
@@ -147,6 +161,11 @@ def _put_back(tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Ro
         again = [*op.replayed, *_replay_children(tx, op.children)]
         if again:
             data["children"] = again
+        if op.by is not None:
+            data["by"] = op.by
+        if op.version is not None:
+            data["version"] = op.version
+            change_version(tx, op.run_id, op.version)
         lines.append(
             (op.run_id, Event(kind=EventKind.RUN_REPLAYED, seq=seq, data=msgspec.json.encode(data)))
         )
@@ -201,7 +220,7 @@ def _used_up_replays(tx: Transaction, run_ids: Sequence[str]) -> dict[str, NotRe
     for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)):
         if facts["policy"] is None:
             continue
-        limit = msgspec.json.decode(bytes(facts["policy"]), type=task_policy.TaskPolicy).replays
+        limit = typed_json.decode(bytes(facts["policy"]), task_policy.TaskPolicy).replays
         history = [
             Event(kind=row["kind"]) for row in tx.rows("history", run_id=facts["run_id"], after=0)
         ]

@@ -1,31 +1,28 @@
 """Operations on runs and sessions, and the answers to them.
 
-Also here: replay, pruning, import from another store, and sealing a store against writes. Instants
-and durations are microseconds.
+Also here: replay and pruning; ``copy_operations.py`` has import and copy. Instants and durations
+are microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from holdfast.core.budgets.model import Breach
 from holdfast.core.events import Event
-from holdfast.core.payload import Fetch, Payload, Seal
+from holdfast.core.payload import Fetch, Payload
 from holdfast.core.runs import (
     CancelCause,
     Cancellation,
-    Cell,
     Fanout,
     NewRun,
     RunRecord,
-    RunSnapshot,
 )
-from holdfast.core.sessions import Lane, Session
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
-from holdfast.core.waits import Signal
 from holdfast.errors import RowDamaged
 from holdfast.store.database import Operation, Started
 from holdfast.store.effects import E, Effect, Phase
@@ -355,6 +352,7 @@ class ResumeRun(Operation):
     """
 
     run_id: str
+    by: str | None = None
 
 
 class SetTags(Operation):
@@ -375,7 +373,8 @@ class ReplayRun(Operation):
 
     ``void`` are the numbers of the events that no longer count, ``seen`` is the last event on which
     the caller based this decision, ``detach`` are the steps whose children no longer belong to
-    them.
+    them. ``version`` is the version that the run had where the replay begins, if it has changed
+    since.
 
     Answers:
         Status          the new status
@@ -395,6 +394,8 @@ class ReplayRun(Operation):
     detach: Sequence[str] = ()
     replayed: Sequence[str] = ()
     """The children that ReplayRuns has already made pending; the history names them."""
+    by: str | None = None
+    version: str | None = None
 
     def runs(self) -> Iterator[str]:
         """Yield the ids of the runs that are replayed, this one first."""
@@ -452,138 +453,3 @@ class SetAside(Operation):
     """
 
     damages: Sequence[RowDamaged]
-
-
-STAGE_TTL = 600_000_000
-"""Microseconds after the last write until a stage is discarded: its writer has died."""
-
-
-class StageEvents(Operation):
-    """Write the next events of a stage: a history that no reader sees until ImportRun copies it to
-    a run. Events that the stage already has are not written again.
-
-    Answers:
-        None
-    Raises:
-        StageGone  the stage was discarded
-    """
-
-    may_refuse_late: ClassVar[bool] = True
-
-    stage_id: str
-    events: Sequence[Event]
-
-
-class StagedEvents(msgspec.Struct):
-    """The first events of a history, which earlier transactions have staged: their number, and the
-    digests of their payloads."""
-
-    stage_id: str
-    count: int
-    digests: Collection[bytes] = ()
-
-
-class ImportRun(Operation):
-    """Write a run and its history as they were in another store. A run that had a holder there is
-    claimable here.
-
-    Answers:
-        None
-    Raises:
-        RunExists    the id or key is in use
-        RunNotFound  a payload does not exist any more
-        StageGone    the staged events are not complete
-    """
-
-    may_refuse_late: ClassVar[bool] = True
-
-    run: RunRecord
-    tags: dict[str, str]
-    events: Sequence[Event]
-    signals: Sequence[Signal] = ()
-    below: dict[str, list[list[Cell]]] = msgspec.field(default_factory=dict)
-    payloads: Sequence[Payload] = ()
-    touched: bool = False
-    """Whether something reached the run in the other store that its holder had not seen when it
-    parked the run: then the run is woken here."""
-    staged: StagedEvents | None = None
-    """The events before ``events``, if all of them are too many for one transaction."""
-
-
-class BeginCopy(Operation):
-    """Prepare the store for the whole content of another store.
-
-    Delete the rows of an unfinished copy, replace the lanes and the rows that belong to the
-    installation, and mark the store as half-copied until EndCopy.
-
-    Answers:
-        None
-    Raises:
-        StoreNotEmpty  the store has runs and is not half-copied
-        StoreInUse     a session is open
-    """
-
-    lanes: Sequence[Lane]
-    standing: dict[str, list[list[Cell]]] = msgspec.field(default_factory=dict)
-    copy_id: str = ""
-    """The id of this copy in the seal of the source."""
-
-
-class BeginImport(Operation):
-    """Prepare an empty store for some runs of another store: mark it as half-copied until EndCopy.
-
-    Answers:
-        None
-    Raises:
-        StoreNotEmpty  the store has runs
-        StoreInUse     a session is open
-    """
-
-
-class CopyRuns(Operation):
-    """Write runs as they are in another store, with all rows that belong to them.
-
-    Answers:
-        None
-    Raises:
-        RunExists  one of the runs exists
-    """
-
-    may_refuse_late: ClassVar[bool] = True
-
-    runs: Sequence[RunSnapshot]
-
-
-class EndCopy(Operation):
-    """Remove the mark of a half-copied store; with a ``seal``, refuse all further writes.
-
-    Answers:
-        None
-    """
-
-    seal: Seal | None = None
-
-
-class SealStore(Operation):
-    """Refuse all further writes, of every process, if ``check`` returns true. While ``check`` runs,
-    no other transaction can write, and all can read.
-
-    Answers:
-        bool  what ``check`` returned
-    """
-
-    may_refuse_late: ClassVar[bool] = True
-
-    seal: Seal
-    check: Callable[[], bool]
-
-
-class UnsealStore(Operation):
-    """Accept writes again.
-
-    Answers:
-        Seal  the seal that was removed
-        None  the store was not sealed
-    """
-
-    may_refuse_late: ClassVar[bool] = True

@@ -40,14 +40,14 @@ SELECT id FROM leased;
 -- name: finish_runs
 -- `finish_run` for many runs, with their last events.
 WITH wanted AS (
-    SELECT run_id, generation, status, result, error, finished_at
+    SELECT run_id, generation, status, result, error, finished_at, graph_id
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:result AS BYTEA[]),
-                  CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]))
-        AS wanted (run_id, generation, status, result, error, finished_at)
+                  CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]), CAST(:graph_id AS TEXT[]))
+        AS wanted (run_id, generation, status, result, error, finished_at, graph_id)
 ), leased AS (
     SELECT run.id, wanted.*
       FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
-     WHERE COALESCE(run.session_id, '') <> ''
+     WHERE COALESCE(run.session_id, '') <> '' AND COALESCE(run.graph_id, '') = wanted.graph_id
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
 ), finished AS (
@@ -248,7 +248,7 @@ SELECT id FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) ORDER BY id FOR
 
 -- name: lease_of
 -- Differs from SQLite: the row is locked.
-SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id FOR NO KEY UPDATE;
+SELECT generation, revision, session_id, graph_id FROM holdfast.run WHERE id = :run_id FOR NO KEY UPDATE;
 
 -- name: load_state
 -- Differs from SQLite: the row is locked.
@@ -257,6 +257,13 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
   FROM holdfast.run
  WHERE id = :run_id
    FOR NO KEY UPDATE;
+
+-- name: number_ended_children
+-- `number_ended_child` for many children.
+UPDATE holdfast.run AS child
+   SET ended_revision = parent.revision
+  FROM holdfast.run AS parent
+ WHERE child.id = ANY(CAST(:ids AS TEXT[])) AND parent.id = child.parent_id;
 
 -- name: load_states
 -- `load_state` for many runs.
@@ -437,11 +444,18 @@ SELECT run_id, name, value
 
 -- name: run_updates
 -- `run_update` for many runs. Differs from SQLite: lists are passed as arrays.
-SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, run.graph_id, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id = ANY(CAST(:ids AS TEXT[]))
  ORDER BY signal.id;
+
+-- name: events_by_seq
+-- Differs from SQLite: lists are passed as arrays.
+SELECT seq, kind, step, attempt, data, error, started_at, at, role
+  FROM holdfast.event
+ WHERE run_id = :run_id AND seq = ANY(CAST(:seqs AS BIGINT[]))
+ ORDER BY seq;
 
 -- name: histories
 -- Differs from SQLite: lists are passed as arrays.
@@ -466,7 +480,7 @@ SELECT run.id
    AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
    AND (run.graph_id IS NULL
         OR NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
-                        WHERE member.run_id = run.id AND graph.finished_at IS NULL))
+                        WHERE (member.run_id = run.id OR member.joined = run.id) AND graph.finished_at IS NULL))
    AND run.id > :after
  ORDER BY run.id
  LIMIT :limit
@@ -563,3 +577,15 @@ SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, shar
   FROM holdfast.lane
  WHERE name = :name
    FOR NO KEY UPDATE;
+
+-- name: counts
+-- Differs from SQLite: a count of all finished runs is shared by parallel workers. Each condition is
+-- the one of an index, which is smaller than the table.
+SELECT counted.status, CAST(SUM(counted.runs) AS BIGINT) AS runs
+  FROM (SELECT status, COUNT(*) AS runs FROM holdfast.run WHERE finished_at IS NOT NULL GROUP BY status
+         UNION ALL
+        SELECT status, COUNT(*) AS runs FROM holdfast.run WHERE finished_at IS NULL AND session_id IS NULL GROUP BY status
+         UNION ALL
+        SELECT status, COUNT(*) AS runs FROM holdfast.run WHERE session_id IS NOT NULL GROUP BY status) AS counted
+ GROUP BY counted.status
+ ORDER BY counted.status;

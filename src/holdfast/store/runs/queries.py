@@ -55,6 +55,8 @@ class RunUpdate(msgspec.Struct):
     """When the run was asked to stop; the instant of its deadline, if that was the reason."""
     signals: list[Signal]
     """The signals that no wait has consumed, oldest first."""
+    graph_id: str | None = None
+    """The graph that the run is a member of, and may have joined meanwhile."""
 
 
 class NextDue(msgspec.Struct):
@@ -96,7 +98,10 @@ class RunQueries:
         """Return the run, or None."""
         run = self._reader.first(run_from, "run", run_id=run_id)
         if run is None and (unrouted := self._reader.rows("run_identity", id=run_id)):
-            raise without_route(run_id, unrouted[0]["route_id"])
+            # The run may have been started between the two reads.
+            run = self._reader.first(run_from, "run", run_id=run_id)
+            if run is None:
+                raise without_route(run_id, unrouted[0]["route_id"])
         return run
 
     def find(self, which: RunFilter) -> list[RunRecord]:
@@ -143,9 +148,25 @@ class RunQueries:
             return self._reader.all(_event, "history", run_id=run_id, after=after)
         return self._reader.all(_event, "history_page", run_id=run_id, after=after, limit=limit)
 
+    def outline(self, run_id: str, first: int = 0) -> list[Event]:
+        """Return the events of a run in order, from the number *first* on, without their values: an
+        error is empty, and only replays and the starts of children and gates keep their data."""
+        return self._reader.all(_outlined, "history_outline", run_id=run_id, first=first)
+
+    def events(self, run_id: str, seqs: Sequence[int]) -> list[Event]:
+        """Return the events of a run with these numbers, in order."""
+        if not seqs:
+            return []
+        numbers = self._reader.as_list(seqs)
+        return self._reader.all(_event, "events_by_seq", run_id=run_id, seqs=numbers)
+
     def replays(self, run_id: str, after: int) -> list[Event]:
         """Return the events of replays of a run whose ``seq`` is above *after*."""
         return self._reader.all(_event, "replays", run_id=run_id, after=after)
+
+    def events_of_kind(self, run_id: str, kind: str) -> list[Event]:
+        """Return the events of one kind of a run, in order."""
+        return self._reader.all(_event, "events_of_kind", run_id=run_id, kind=kind)
 
     def last_checkpoint(self, run_id: str) -> int:
         """Return the ``seq`` of the last checkpoint of a run; 0 if it has none, or was replayed
@@ -191,8 +212,20 @@ class RunQueries:
             for child in self._reader.all(_child, "children_of_step", run_id=run_id, step=step)
         ]
 
-    def ended_children(self, run_id: str, steps: Sequence[str]) -> list[ChildRecord]:
-        """Return the children of these steps that have ended, in any order."""
+    def children_page(self, run_id: str, step: str, first: int, limit: int) -> list[str]:
+        """Return the ids of children of a ``map``, in order, from the index *first* on."""
+        rows = self._reader.rows(
+            "children_page", run_id=run_id, step=step, first=first, limit=limit
+        )
+        return [row["id"] for row in rows]
+
+    def ended_children(
+        self, run_id: str, steps: Sequence[str] | None = None, *, since: int = 0
+    ) -> list[ChildRecord]:
+        """Return the children of these steps that have ended, in any order; without *steps*, the
+        children that ended after the run had the revision *since*, apart from those of maps."""
+        if steps is None:
+            return self._reader.all(_child, "children_ended_since", run_id=run_id, revision=since)
         if not steps:
             return []
         return self._reader.all(
@@ -390,6 +423,20 @@ def _event(row: Any) -> Event:
     )
 
 
+def _outlined(row: Any) -> Event:
+    return Event(
+        kind=row["kind"],
+        step=row["step"],
+        data=_bytes(row["data"]),
+        error=b"" if row["has_error"] else None,
+        attempt=row["attempt"],
+        started_at=row["started_at"],
+        at=row["at"],
+        seq=row["seq"],
+        role=row["role"],
+    )
+
+
 def _update(rows: Sequence[Any]) -> RunUpdate:
     """Return the state of a run from its join with the signals; without any, ``id`` is NULL."""
     first = rows[0]
@@ -402,6 +449,7 @@ def _update(rows: Sequence[Any]) -> RunUpdate:
         first["cancel_cause"],
         first["cancelled_at"],
         signals,
+        first["graph_id"],
     )
 
 

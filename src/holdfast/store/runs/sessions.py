@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.core import claiming
+from holdfast.core import claiming, typed_json
 from holdfast.core.events import Event, EventKind
 from holdfast.core.streams.model import CloseReason
 from holdfast.errors import StoreHalfCopied
@@ -65,6 +65,7 @@ def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
     tx.change("forget_notifications", session_id=op.session_id)
+    tx.change("forget_claims", session_id=op.session_id)
     # One more than a portion tells whether there are more.
     held = tx.rows("held_states", session_id=op.session_id, limit=PORTION + 1)
     rest = None
@@ -132,7 +133,7 @@ def _crash_limit(sessions: Sequence[Row]) -> int:
     """Return the crash limit that the session was opened with, or the default."""
     for row in sessions:
         with suppress(msgspec.DecodeError, TypeError):  # a damaged row must not keep its runs
-            return msgspec.json.decode(bytes(row["serves"]), type=_Limited).crash_limit
+            return typed_json.decode(bytes(row["serves"]), _Limited).crash_limit
     return claiming.CRASH_LIMIT
 
 

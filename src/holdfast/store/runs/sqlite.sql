@@ -45,11 +45,18 @@ INSERT INTO holdfast.large_input (run_id, input) VALUES (:run_id, :input);
 
 -- name: run_updates
 -- `run_update` for many runs. Differs from Postgres: lists are passed as JSON.
-SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, signal.id, signal.name,
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancel_cause, run.cancelled_at, run.graph_id, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id IN (SELECT value FROM json_each(:ids))
  ORDER BY signal.id;
+
+-- name: events_by_seq
+-- Differs from Postgres: lists are passed as JSON.
+SELECT seq, kind, step, attempt, data, error, started_at, at, role
+  FROM holdfast.event
+ WHERE run_id = :run_id AND seq IN (SELECT value FROM json_each(:seqs))
+ ORDER BY seq;
 
 -- name: histories
 -- Differs from Postgres: lists are passed as JSON.
@@ -73,7 +80,7 @@ SELECT run.id
    AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
    AND (run.graph_id IS NULL
         OR NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
-                        WHERE member.run_id = run.id AND graph.finished_at IS NULL))
+                        WHERE (member.run_id = run.id OR member.joined = run.id) AND graph.finished_at IS NULL))
    AND run.id > :after
  ORDER BY run.id
  LIMIT :limit;
@@ -112,3 +119,27 @@ SELECT root_id, COUNT(*) AS runs,
 SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancel_cause, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step IN (SELECT value FROM json_each(:steps)) AND finished_at IS NOT NULL;
+
+-- name: counts
+-- Differs from Postgres: one route and status after the other, because a GROUP BY would sort all runs.
+SELECT counted.status, CAST(SUM(counted.runs) AS BIGINT) AS runs
+  FROM (SELECT word.status, (SELECT COUNT(*) FROM holdfast.run AS run holdfast.using(run_finished)
+                              WHERE run.route_id + 0 = +route.id AND run.status = word.status
+                                AND run.finished_at IS NOT NULL) AS runs
+          FROM holdfast.route AS route
+         CROSS JOIN (SELECT 'completed' AS status UNION ALL SELECT 'failed' UNION ALL SELECT 'cancelled'
+                     UNION ALL SELECT 'expired' UNION ALL SELECT 'skipped') AS word
+         UNION ALL
+        SELECT word.status, (SELECT COUNT(*) FROM holdfast.run AS run holdfast.using(run_idle)
+                              WHERE run.route_id + 0 = +route.id AND run.status = word.status
+                                AND run.finished_at IS NULL AND run.session_id IS NULL) AS runs
+          FROM holdfast.route AS route
+         CROSS JOIN (SELECT 'pending' AS status UNION ALL SELECT 'blocked' UNION ALL SELECT 'running'
+                     UNION ALL SELECT 'waiting' UNION ALL SELECT 'cancelling' UNION ALL SELECT 'stuck') AS word
+         UNION ALL
+        SELECT run.status, COUNT(*) AS runs FROM holdfast.run AS run holdfast.using(run_held)
+         WHERE run.session_id IS NOT NULL
+         GROUP BY run.status) AS counted
+ GROUP BY counted.status
+HAVING SUM(counted.runs) > 0
+ ORDER BY counted.status;

@@ -9,6 +9,7 @@ from holdfast.core.runs import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
 from holdfast.store.budgets.apply import check_names, open_trees
 from holdfast.store.database import Row, Started, Transaction
+from holdfast.store.definitions.apply import keep_definitions
 from holdfast.store.lanes.fair_queue import rank_fairly, set_clocks
 from holdfast.store.payloads.apply import fetch, keep
 from holdfast.store.runs.operations import StartRuns
@@ -36,6 +37,9 @@ def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
     for run in op.runs:
         if run.payloads and run.id in new:
             keep(tx, run.id, run.payloads)
+    frozen = [run.definition for run in op.runs if run.definition is not None and run.id in new]
+    if frozen:
+        keep_definitions(tx, frozen)
     _tag(tx, [run for run in op.runs if run.id in new])
     with_policy = [run for run in op.runs if run.policy is not None and run.id in new]
     if with_policy:

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.runs import CancelCause, NewRun
 from holdfast.core.schedules import plan, rules
-from holdfast.core.schedules.model import CALL, CODE, GONE, Overlap, Schedule, Tick, key_of
+from holdfast.core.schedules.model import CALL, CODE, GONE, MODEL, Overlap, Schedule, Tick, key_of
 from holdfast.errors import (
     BadSchedule,
     RunExists,
@@ -22,6 +23,7 @@ from holdfast.errors import (
     ScheduleNotFound,
 )
 from holdfast.store.database import Row, SettingsChanged, Transaction
+from holdfast.store.definitions.apply import keep_definitions
 from holdfast.store.payloads.encrypt import clear_values_accepted
 from holdfast.store.runs.cancel import request_cancel
 from holdfast.store.runs.operations import RequestCancel, StartRuns
@@ -67,8 +69,8 @@ def schedule_from(row: Row) -> Schedule:
     values["capabilities"] = (
         tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
     )
-    values["tags"] = msgspec.json.decode(values["tags"], type=dict[str, str])
-    values["queued"] = msgspec.json.decode(values["queued"] or "[]", type=list[int])
+    values["tags"] = typed_json.decode(values["tags"], dict[str, str])
+    values["queued"] = typed_json.decode(values["queued"] or "[]", list[int])
     values["input"] = bytes(values["input"])
     return Schedule(**values)
 
@@ -101,6 +103,8 @@ def set_schedule(tx: Transaction, op: SetSchedule) -> str | SettingsChanged:
     old = schedule_from(rows[0]) if rows else None
     if op.merges and _definition(old) != _definition(op.expected):
         return SettingsChanged()
+    if op.definition is not None:
+        keep_definitions(tx, [op.definition])
     new = _fresh(tx, op.schedule) if old is None else _changed(tx, old, op)
     new.wake_at = _wake(tx, new)
     if new == old:
@@ -137,6 +141,9 @@ def _changed(tx: Transaction, old: Schedule, op: SetSchedule) -> Schedule:
     wanted = op.schedule
     if old.origin == CODE and wanted.origin == CALL:
         why = "a decorator in the code defines it: change the decorator, or use another name"
+        raise BadSchedule(schedule=old.name, why=why)
+    if (old.origin == MODEL) != (wanted.origin == MODEL):
+        why = "a model and a schedule of your own have the same name: use another one"
         raise BadSchedule(schedule=old.name, why=why)
     new = msgspec.structs.replace(wanted, **{name: getattr(old, name) for name in _KEPT})
     if op.sets_pause or old.paused == GONE or old.paused is None:
@@ -183,6 +190,9 @@ def remove_schedule(tx: Transaction, op: RemoveSchedule) -> None:
             "a decorator in the code would create it again: remove the decorator, or pause the"
             " schedule"
         )
+        raise BadSchedule(schedule=op.name, why=why)
+    if schedule.origin == MODEL:
+        why = "a start event of a model defines it: pause the schedule, or deprecate the model"
         raise BadSchedule(schedule=op.name, why=why)
     tx.change("delete_schedule", namespace=op.namespace, name=op.name)
 
@@ -333,10 +343,13 @@ def _start(
 
 
 def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
-    """Start a run now, as if the schedule ticked. Raises ScheduleBusy."""
+    """Start a run now, as if the schedule ticked. Raises ScheduleBusy, RunExists."""
     schedule = _load(tx, op.namespace, op.name)
+    earlier = _triggered_before(tx, op) if op.is_chosen else None
+    if earlier is not None:
+        return earlier
     live = [] if schedule.overlap == Overlap.ALLOW else _live(tx, schedule)
-    if live and schedule.overlap == Overlap.SKIP:
+    if live and (schedule.overlap == Overlap.SKIP or op.is_chosen):
         raise ScheduleBusy(schedule=op.name, run=live[0])
     last = schedule.last_at
     if live:
@@ -349,6 +362,16 @@ def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
     schedule.last_at = last  # a trigger does not count as a tick
     _save(tx, schedule)
     return Tick(tx.now, run, run is not None)
+
+
+def _triggered_before(tx: Transaction, op: TriggerSchedule) -> Tick | None:
+    """Return the tick that an equal trigger has made; None if there is none. Raises RunExists."""
+    rows = tx.rows("tick", run_id=op.run_id)
+    if rows and (rows[0]["namespace"], rows[0]["schedule"]) == (op.namespace, op.name):
+        return Tick(rows[0]["at"], op.run_id, False)
+    if tx.rows("run_identity", id=op.run_id):
+        raise RunExists(run=op.run_id)
+    return None
 
 
 def _wait_in_line(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> None:

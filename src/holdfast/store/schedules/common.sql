@@ -42,6 +42,9 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
   FROM holdfast.schedule
  ORDER BY namespace, name;
 
+-- name: schedules_of_model
+SELECT name FROM holdfast.schedule WHERE namespace = :namespace AND workflow = :workflow AND origin = :origin ORDER BY name;
+
 -- name: due_schedules
 SELECT namespace, name, workflow, version, lane, capabilities, input, priority, tags, deadline, rule, zone, overlap, queue_limit,
        misfire, catch_up, grace, jitter, origin, paused, anchor, next_at, wake_at, last_at, queued, started, skipped, note,

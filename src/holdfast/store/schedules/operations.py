@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from holdfast.core.definitions import StoredDefinition
 from holdfast.core.schedules.model import Schedule
 from holdfast.store.database import Operation
 
@@ -26,6 +27,8 @@ class SetSchedule(Operation):
     merges: bool = False
     expected: Schedule | None = None
     """The schedule as the caller has read it; None if there was none."""
+    definition: StoredDefinition | None = None
+    """The definition that its runs keep; None if that is code, or is stored already."""
 
 
 class PauseSchedule(Operation):
@@ -88,12 +91,16 @@ class TriggerSchedule(Operation):
         Tick              its run is None if it must wait for the end of another run
     Raises:
         ScheduleNotFound  there is no such schedule
-        ScheduleBusy      a run of the schedule is live, and the tick would be skipped
+        ScheduleBusy      a run of the schedule is live, and the tick would be skipped or, with a
+                          chosen id, queued: a queued tick has no id by which it is recognised
+        RunExists         the chosen id belongs to a run that this schedule has not started
     """
 
     namespace: str
     name: str
     run_id: str
+    is_chosen: bool = False
+    """Whether the caller has chosen the id: then a repeated trigger starts no other run."""
 
 
 class BackfillSchedule(Operation):

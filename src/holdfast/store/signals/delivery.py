@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions.model import Condition, OnTimeout, SignalEffect
 from holdfast.core.payload import Payload
@@ -157,7 +158,7 @@ def _has_timed_out(wait: Mapping[str, Any], signal: StoredSignal, now: int) -> b
     gives_up = wait.get("gives_up")
     is_over = gives_up is not None and gives_up < now
     return is_over and signal.wait_id in conditions.issued_waits(
-        msgspec.convert(wait["condition"], Condition)
+        typed_json.convert(wait["condition"], Condition)
     )
 
 
@@ -169,7 +170,7 @@ def conditional_waits(state: Row) -> list[dict[str, Any]]:
 
 def close_issued_waits(tx: Transaction, run_id: str, wait: Mapping[str, Any], by: str) -> None:
     """Close the waits that were handed out for a condition that has ended."""
-    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    condition: Condition = typed_json.convert(wait["condition"], Condition)
     for issued_wait in conditions.issued_waits(condition).values():
         tx.change("close_wait", run_id=run_id, step=issued_wait.step, now=tx.now, by=by)
 
@@ -186,7 +187,7 @@ def _effect(
         return (SignalEffect.SATISFIED, True) if mine else (None, False)
     if wait.get("kind") != WaitKind.CONDITION:
         return None, False
-    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    condition: Condition = typed_json.convert(wait["condition"], Condition)
     new = UntakenSignal(signal.name, signal.wait_id, signal.source, signal.payload)
     if not conditions.concerns(condition, new):
         return None, False

@@ -8,11 +8,9 @@ from typing import ClassVar
 import msgspec
 
 from holdfast.core.payload import Payload
+from holdfast.core.waits import MOST_SIGNALS
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect, Phase
-
-MOST_SIGNALS = 10_000
-"""The default limit of signals that a run may have had."""
 
 
 class WaitDelivery(msgspec.Struct):

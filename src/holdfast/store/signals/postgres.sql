@@ -29,7 +29,7 @@ WITH seen AS MATERIALIZED (
 ), written AS (
     INSERT INTO holdfast.signal (run_id, name, payload, key, at, source, effect, number)
     SELECT judged.id, :name, :payload, :key, :at, :source, CASE WHEN judged.met THEN :satisfied ELSE :kept END, last.number + 1
-      FROM judged, (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY id DESC LIMIT 1), 0)
+      FROM judged, (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY number DESC LIMIT 1), 0)
                            AS number) AS last
      WHERE last.number < :limit
         ON CONFLICT DO NOTHING

@@ -25,7 +25,6 @@ def spelled(sql: str) -> str:
 _PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 SQL = {name: spelled(text) for name, text in sql_files.load("sqlite").items()}
-LAWS = {name: spelled(text) for name, text in sql_files.laws().items()}
 
 
 @cache

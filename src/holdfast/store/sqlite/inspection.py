@@ -66,6 +66,14 @@ def info(fetch: Fetch, path: str, driver: Driver) -> dict[str, object]:
         "sqlite": driver.version,
         **settings,
         "schema": max(row["number"] for row in fetch("SELECT number FROM holdfast_migration")),
-        "bytes": os.path.getsize(path),
+        "bytes": os.path.getsize(path) + _size(path + "-wal"),
         **({"warnings": warnings} if warnings else {}),
     }
+
+
+def _size(path: str) -> int:
+    """Return the bytes of a file; 0 if there is none."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0

@@ -8,16 +8,21 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.subscriptions import (
     ATTEMPTS,
     BEGINNING,
     CURSOR,
+    FLOWS,
+    GRAPHS,
+    RUNS,
     WEBHOOK,
     EventCursor,
     EventFilter,
     RunEvent,
     Subscription,
     cursor_of,
+    order_of,
 )
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
 from holdfast.store.database import BatchTransaction, Row, Transaction
@@ -34,6 +39,12 @@ from holdfast.store.subscriptions.operations import (
     ResealWebhook,
     SetWebhook,
 )
+from holdfast.store.user_code import shielded
+
+_EDGE = {RUNS: "events_edge", GRAPHS: "graph_events_edge", FLOWS: "flow_events_edge"}
+_BETWEEN = {RUNS: "events_between", GRAPHS: "graph_events_between", FLOWS: "flow_events_between"}
+_LAST = {RUNS: "last_place", GRAPHS: "last_graph_place", FLOWS: "last_flow_place"}
+"""The queries by the source of the events."""
 
 
 def add_cursor(tx: Transaction, op: AddCursor) -> Subscription:
@@ -64,6 +75,8 @@ def set_webhook(tx: Transaction, op: SetWebhook) -> Subscription:
         )
     if stored.kind != WEBHOOK:
         raise SubscriptionExists(subscription=op.name, kind=stored.kind)
+    if "source" in op.conditions and op.which.source != stored.which.source:
+        raise SubscriptionExists(subscription=op.name, source=stored.which.source)
     # Also after an insert: another process may have inserted the webhook with other settings.
     changed = _merged(stored, op)
     if changed != stored:
@@ -115,12 +128,13 @@ def _inserted(
     attempt_limit: int = 0,
 ) -> Subscription:
     """Insert a subscription if it does not exist, and return the stored one."""
-    place = place_for(tx, start)
+    place = place_for(tx, start, which.source)
     tx.change(
         "insert_subscription",
         name=name,
         kind=kind,
         which=msgspec.json.encode(which),
+        source=which.source,
         after_tx=place.tx,
         after_id=place.id,
         created_at=tx.now,
@@ -132,11 +146,12 @@ def _inserted(
     return subscription_from(tx.rows("lock_subscription", name=name)[0])
 
 
-def place_for(tx: Transaction, start: EventCursor | str) -> EventCursor:
-    """Return the cursor that ``beginning`` or ``now`` means."""
+def place_for(tx: Any, start: EventCursor | str, source: str) -> EventCursor:
+    """Return the cursor that ``beginning`` or ``now`` means. *tx* is any object that runs named
+    queries."""
     if isinstance(start, EventCursor):
         return start
-    row = tx.rows("first_place" if start == BEGINNING else "last_place")[0]
+    row = tx.rows("first_place" if start == BEGINNING else _LAST[source])[0]
     return EventCursor(row["tx"], row["id"])
 
 
@@ -167,7 +182,7 @@ def consume(tx: BatchTransaction, op: Consume) -> Consumed:
     if events:
         if op.open is not None:
             events = [op.open(event, partial(fetch, tx.rows)) for event in events]
-        tx.call(lambda connection: _run_body(op, connection, events))
+        tx.call(shielded(lambda connection: _run_body(op, connection, events)))
     tx.change("move_cursor", name=op.name, after_tx=edge.tx, after_id=edge.id, now=tx.now)
     return Consumed(len(events), more=True)
 
@@ -184,7 +199,7 @@ def page(
 
     *tx* is any object that runs named queries.
     """
-    edges = tx.rows("events_edge", after_tx=after.tx, after_id=after.id, window=window)
+    edges = tx.rows(_EDGE[which.source], after_tx=after.tx, after_id=after.id, window=window)
     if not edges:
         return [], after
     edge = EventCursor(edges[0]["tx"], edges[0]["id"])
@@ -204,9 +219,28 @@ def page(
             "tagged_events_between", **span, tags=msgspec.json.encode(which.tags).decode()
         )
     else:
-        rows = tx.rows("events_between", **span)
+        rows = tx.rows(_BETWEEN[which.source], **span)
     installation = installation or str(tx.rows("setting", name="installation")[0]["value"])
+    if which.source != RUNS:
+        order = order_of(installation, which.source)
+        return [_audit_event(row, order, which.source) for row in rows], edge
     return [event_from(row, installation) for row in rows], edge
+
+
+def _audit_event(row: Row, order: str, source: str) -> RunEvent:
+    """Return the event of a graph or flow of a row."""
+    return RunEvent(
+        run_id=row["run_id"],
+        namespace=row["namespace"],
+        workflow=row["workflow"],
+        seq=row["seq"],
+        kind=row["kind"],
+        step=row["step"],
+        data=_bytes(row["data"]),
+        at=row["at"],
+        cursor=cursor_of(EventCursor(row["tx"], row["number"]), order),
+        source=source,
+    )
 
 
 def event_from(row: Row, installation: str) -> RunEvent:
@@ -232,7 +266,7 @@ def subscription_from(row: Row) -> Subscription:
     """Return the subscription of a row."""
     values = dict(row)
     place = EventCursor(values.pop("after_tx"), values.pop("after_id"))
-    which = msgspec.json.decode(bytes(values.pop("which")), type=EventFilter)
+    which = typed_json.decode(bytes(values.pop("which")), EventFilter)
     return Subscription(**values, place=place, which=which)
 
 

@@ -28,8 +28,8 @@ SELECT 1 AS tx, 0 AS id;
 SELECT 1 AS tx, COALESCE(MAX(id), 0) AS id FROM holdfast.event;
 
 -- name: insert_subscription
-INSERT INTO holdfast.subscription (name, kind, which, after_tx, after_id, created_at, url, secret, attempt_limit)
-VALUES (:name, :kind, :which, :after_tx, :after_id, :created_at, :url, :secret, :attempt_limit)
+INSERT INTO holdfast.subscription (name, kind, which, source, after_tx, after_id, created_at, url, secret, attempt_limit)
+VALUES (:name, :kind, :which, :source, :after_tx, :after_id, :created_at, :url, :secret, :attempt_limit)
     ON CONFLICT DO NOTHING;
 
 -- name: subscription
@@ -105,6 +105,11 @@ DELETE FROM holdfast.dead_letter WHERE subscription = :subscription AND run_id =
 
 -- name: replay_letters
 UPDATE holdfast.dead_letter SET again = 1 WHERE subscription = :name;
+
+-- name: count_letters
+SELECT subscription, COUNT(*) AS letters
+  FROM holdfast.dead_letter
+ GROUP BY subscription;
 
 -- name: letters
 SELECT subscription, run_id, seq, body, attempts, error, at, again

@@ -15,4 +15,4 @@ SELECT name FROM holdfast.subscription WHERE (attempts > 0) <> (next_at IS NOT N
 SELECT run_id FROM holdfast.event WHERE run_id = '' GROUP BY run_id HAVING COUNT(*) > 1;
 
 -- name: the_position_of_a_subscription_is_not_beyond_the_last_event
-SELECT name FROM holdfast.subscription AS subscription WHERE holdfast.is_beyond(subscription);
+SELECT name FROM holdfast.subscription AS subscription WHERE source = 'runs' AND holdfast.is_beyond(subscription);

@@ -100,11 +100,13 @@ SELECT name, kind, which, after_tx, after_id, created_at, moved_at, url, secret,
 
 -- name: all_subscription
 -- The places from which another store, in which events have only numbers, must continue so that no
--- event is skipped.
-SELECT name, kind, which, 1 AS after_tx,
+-- event is skipped. Readers of graphs and flows begin again.
+SELECT name, kind, which, source, 1 AS after_tx,
+       CASE source WHEN 'runs' THEN
        COALESCE((SELECT MIN(id) - 1 FROM holdfast.event AS event
                   WHERE (event.tx, event.id) > (CAST(CAST(after_tx AS TEXT) AS xid8), after_id)),
-                (SELECT MAX(id) FROM holdfast.event), 0) AS after_id,
+                (SELECT MAX(id) FROM holdfast.event), 0)
+       ELSE 0 END AS after_id,
        created_at, moved_at, url, secret, attempts, attempt_limit, next_at, error
   FROM holdfast.subscription
  ORDER BY name;
@@ -112,19 +114,102 @@ SELECT name, kind, which, 1 AS after_tx,
 -- name: is_numbered_ahead
 -- Whether there are events of transactions that this server has not begun yet.
 SELECT 1 AS ahead
-  FROM (SELECT tx FROM holdfast.event ORDER BY tx DESC, id DESC LIMIT 1) AS last
- WHERE last.tx >= pg_snapshot_xmax(pg_current_snapshot());
+  FROM ((SELECT tx FROM holdfast.event ORDER BY tx DESC, id DESC LIMIT 1)
+        UNION ALL (SELECT tx FROM holdfast.graph_event ORDER BY tx DESC, number DESC LIMIT 1)
+        UNION ALL (SELECT tx FROM holdfast.flow_event ORDER BY tx DESC, number DESC LIMIT 1)) AS last
+ WHERE last.tx >= pg_snapshot_xmax(pg_current_snapshot())
+ LIMIT 1;
 
 -- name: translate_cursors
 UPDATE holdfast.subscription AS subscription
    SET after_tx = 1,
-       after_id = COALESCE((SELECT MIN(id) - 1 FROM holdfast.event AS event
+       after_id = CASE source WHEN 'runs' THEN
+                  COALESCE((SELECT MIN(id) - 1 FROM holdfast.event AS event
                              WHERE (event.tx, event.id) > (CAST(CAST(after_tx AS TEXT) AS xid8), after_id)),
-                           (SELECT MAX(id) FROM holdfast.event), 0);
+                           (SELECT MAX(id) FROM holdfast.event), 0)
+                  ELSE 0 END;
 
 -- name: reset_event_transactions
 UPDATE holdfast.event SET tx = CAST('1' AS xid8);
 
+-- name: reset_graph_transactions
+UPDATE holdfast.graph_event SET tx = CAST('1' AS xid8);
+
+-- name: reset_flow_transactions
+UPDATE holdfast.flow_event SET tx = CAST('1' AS xid8);
+
 -- name: rename_installation
 UPDATE holdfast.setting SET value = SUBSTR(REPLACE(CAST(gen_random_uuid() AS TEXT), '-', ''), 1, 16)
  WHERE name = 'installation';
+
+-- name: graph_events_edge
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, number AS id
+  FROM (SELECT tx, number
+          FROM holdfast.graph_event
+         WHERE (tx, number) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+           AND tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx, number LIMIT :window) AS page
+ ORDER BY page.tx DESC, page.number DESC
+ LIMIT 1;
+
+-- name: graph_events_between
+-- `events_between` for the audit trails of graphs.
+WITH page AS MATERIALIZED (
+    SELECT tx, number, graph_id, seq, kind, member AS step, data AS data, at
+      FROM holdfast.graph_event
+     WHERE (tx, number) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+       AND (tx, number) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
+     ORDER BY tx, number LIMIT :window
+)
+SELECT CAST(CAST(event.tx AS TEXT) AS BIGINT) AS tx, event.number, owner.id AS run_id, owner.namespace, owner.name AS workflow,
+       event.seq, event.kind, event.step, event.data, event.at
+  FROM page AS event
+  JOIN holdfast.graph AS owner ON owner.id = event.graph_id
+ WHERE (CAST(:workflow AS TEXT) IS NULL OR owner.name = :workflow)
+   AND (CAST(:namespace AS TEXT) IS NULL OR owner.namespace = :namespace)
+   AND (CAST(:run_id AS TEXT) IS NULL OR owner.id = :run_id)
+   AND (CAST(:kinds AS TEXT[]) IS NULL OR event.kind = ANY(CAST(:kinds AS TEXT[])))
+ ORDER BY event.tx, event.number;
+
+-- name: last_graph_place
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
+  FROM (SELECT tx, number AS id FROM holdfast.graph_event WHERE tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx DESC, number DESC LIMIT 1) AS last
+ UNION ALL SELECT 1, 0
+ LIMIT 1;
+
+-- name: flow_events_edge
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, number AS id
+  FROM (SELECT tx, number
+          FROM holdfast.flow_event
+         WHERE (tx, number) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+           AND tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx, number LIMIT :window) AS page
+ ORDER BY page.tx DESC, page.number DESC
+ LIMIT 1;
+
+-- name: flow_events_between
+-- `events_between` for the audit trails of flows.
+WITH page AS MATERIALIZED (
+    SELECT tx, number, flow_id, seq, kind, CAST(NULL AS TEXT) AS step, payload AS data, at
+      FROM holdfast.flow_event
+     WHERE (tx, number) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+       AND (tx, number) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
+     ORDER BY tx, number LIMIT :window
+)
+SELECT CAST(CAST(event.tx AS TEXT) AS BIGINT) AS tx, event.number, owner.id AS run_id, owner.namespace, owner.controller AS workflow,
+       event.seq, event.kind, event.step, event.data, event.at
+  FROM page AS event
+  JOIN holdfast.flow AS owner ON owner.id = event.flow_id
+ WHERE (CAST(:workflow AS TEXT) IS NULL OR owner.controller = :workflow)
+   AND (CAST(:namespace AS TEXT) IS NULL OR owner.namespace = :namespace)
+   AND (CAST(:run_id AS TEXT) IS NULL OR owner.id = :run_id)
+   AND (CAST(:kinds AS TEXT[]) IS NULL OR event.kind = ANY(CAST(:kinds AS TEXT[])))
+ ORDER BY event.tx, event.number;
+
+-- name: last_flow_place
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
+  FROM (SELECT tx, number AS id FROM holdfast.flow_event WHERE tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx DESC, number DESC LIMIT 1) AS last
+ UNION ALL SELECT 1, 0
+ LIMIT 1;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.subscriptions import (
-    BEGINNING,
+    RUNS,
     DeadLetter,
     EventCursor,
     EventFilter,
@@ -14,7 +14,7 @@ from holdfast.core.subscriptions import (
 )
 from holdfast.store.installation import InstallationQueries
 from holdfast.store.reader import Reader
-from holdfast.store.subscriptions.apply import page, subscription_from
+from holdfast.store.subscriptions.apply import page, place_for, subscription_from
 
 
 class SubscriptionQueries:
@@ -24,12 +24,10 @@ class SubscriptionQueries:
         self._reader: Reader = reader
         self._installation: InstallationQueries = installation
 
-    def place(self, start: EventCursor | str) -> EventCursor:
-        """Return the cursor that ``beginning`` or ``now`` stands for."""
-        if isinstance(start, EventCursor):
-            return start
-        row = self._reader.rows("first_place" if start == BEGINNING else "last_place")[0]
-        return EventCursor(row["tx"], row["id"])
+    def place(self, start: EventCursor | str, source: str = RUNS) -> EventCursor:
+        """Return the cursor that ``beginning`` or ``now`` stands for, among the events of a
+        source."""
+        return place_for(self._reader, start, source)
 
     def events(
         self, after: EventCursor, which: EventFilter, window: int = 500
@@ -51,6 +49,10 @@ class SubscriptionQueries:
     def all(self) -> list[Subscription]:
         """Return all subscriptions."""
         return self._reader.listed(subscription_from, "subscriptions")
+
+    def count_dead_letters(self) -> dict[str, int]:
+        """Return the number of dead letters of each webhook that has some."""
+        return {row["subscription"]: row["letters"] for row in self._reader.rows("count_letters")}
 
     def dead_letters(
         self, name: str, *, again: bool = False, limit: int = 1000

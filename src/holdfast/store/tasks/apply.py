@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import ChildRecord, RunRecord
 from holdfast.core.status import Status
@@ -31,6 +32,7 @@ from holdfast.store.tasks.operations import (
     SetAttemptDeadline,
     TaskCompletion,
 )
+from holdfast.store.tasks.queries import leases_from
 
 
 class LeasedRun(NamedTuple):
@@ -39,6 +41,10 @@ class LeasedRun(NamedTuple):
     leased: LeasedTask
     history: Sequence[Event]
     signals: Callable[[], list[Signal]]
+
+
+CLAIM_KEPT = 600_000_000
+"""Microseconds for which the leases of a named claim are recorded."""
 
 
 class ClaimStrategy(NamedTuple):
@@ -60,7 +66,29 @@ def claim_leases(
             _set_attempt_end(tx, leased_run.leased)
     if op.judge is not None:
         _judge(tx, leased_runs, op.judge, strategy.write)
+    if op.key is not None and leased_runs:
+        _record_claim(tx, op.session_id, op.key, leased_runs)
     return [leased_run.leased for leased_run in leased_runs]
+
+
+def _record_claim(
+    tx: Transaction, session_id: str, key: str, leased_runs: Sequence[LeasedRun]
+) -> None:
+    """Record the leases of a named claim, in addition to those of an equal claim that was made at
+    the same time."""
+    known = _claimed_before(tx, session_id, key)
+    runs = [leased_run.leased.run for leased_run in leased_runs]
+    leases = msgspec.json.encode([*known, *([run.id, run.generation] for run in runs)])
+    tx.change("forget_old_claims", session_id=session_id, before=tx.now - CLAIM_KEPT)
+    tx.change("save_claim_request", session_id=session_id, key=key, leases=leases, at=tx.now)
+
+
+def _claimed_before(tx: Transaction, session_id: str, key: str) -> list[tuple[str, int]]:
+    rows, _ = tx.sound_rows("claim_request", session_id=session_id, key=key)
+    try:
+        return leases_from(rows[0]) if rows else []
+    except msgspec.MsgspecError:
+        return []  # a damaged record is replaced: it must not fail the claim
 
 
 def lease_each(
@@ -157,27 +185,47 @@ def _judge(
 def complete_leases(tx: Transaction, op: CompleteLeases) -> list[bool]:
     """Complete leased runs. Return for each whether its lease was still valid."""
     # The guard on the generation is part of the write, which saves a read per run.
-    end: dict[str, Any] = {"status": Status.COMPLETED, "error": None, "now": tx.now}
-    valid = [
-        bool(
-            tx.change(
-                "finish_run",
-                run_id=completion.run_id,
-                generation=completion.generation,
-                result=completion.result,
-                **end,
-            )
-        )
-        for completion in op.done
-    ]
-    done = [completion for completion, written in zip(op.done, valid, strict=True) if written]
+    done = [completion for completion in op.done if _finish(tx, completion)]
     if done:
         _record_completions(tx, done)
-    return valid
+    valid = {completion.run_id for completion in done}
+    valid |= complete_joined(tx, [item for item in op.done if item.run_id not in valid])
+    return [completion.run_id in valid for completion in op.done]
 
 
-def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None:
-    """Append the last event of each run, and report their ends."""
+def complete_joined(tx: Transaction, refused: Sequence[TaskCompletion]) -> set[str]:
+    """Complete the ones of these leased runs that were refused because they have joined a graph
+    since they were leased. Return their ids."""
+    graphs: dict[str, str] = {}
+    for completion in refused:
+        leases = tx.rows("lease_of", run_id=completion.run_id)
+        graph_id = leases[0]["graph_id"] if leases else None
+        if graph_id is not None and _finish(tx, completion, graph_id):
+            graphs[completion.run_id] = graph_id
+    if graphs:
+        joined = [completion for completion in refused if completion.run_id in graphs]
+        _record_completions(tx, joined, graphs)
+    return set(graphs)
+
+
+def _finish(tx: Transaction, completion: TaskCompletion, graph_id: str = "") -> bool:
+    written = tx.change(
+        "finish_run",
+        run_id=completion.run_id,
+        generation=completion.generation,
+        result=completion.result,
+        status=Status.COMPLETED,
+        error=None,
+        now=tx.now,
+        graph_id=graph_id,
+    )
+    return bool(written)
+
+
+def _record_completions(
+    tx: Transaction, done: Sequence[TaskCompletion], graphs: Mapping[str, str] | None = None
+) -> None:
+    """Append the last event of each run, and report their ends, also to *graphs* by run."""
     columns: dict[str, object] = {
         "kind": EventKind.RUN_COMPLETED,
         "step": None,
@@ -199,15 +247,25 @@ def _record_completions(tx: Transaction, done: Sequence[TaskCompletion]) -> None
             for completion in done
         ],
     )
-    end_runs(tx, [RunEnd(completion.run_id, Status.COMPLETED, closes=True) for completion in done])
+    graph_of = {} if graphs is None else graphs
+    end_runs(
+        tx,
+        [
+            RunEnd(
+                completion.run_id,
+                Status.COMPLETED,
+                closes=True,
+                graph_id=graph_of.get(completion.run_id),
+            )
+            for completion in done
+        ],
+    )
 
 
 def _set_attempt_end(tx: Transaction, leased: LeasedTask) -> None:
     """Set the time at which the lease is revoked: the attempt's timeout or the run's deadline."""
     policy = (
-        None
-        if leased.policy is None
-        else msgspec.json.decode(leased.policy, type=task_policy.TaskPolicy)
+        None if leased.policy is None else typed_json.decode(leased.policy, task_policy.TaskPolicy)
     )
     timeout = None if policy is None else policy.timeout
     ends = [

@@ -56,3 +56,16 @@ UPDATE holdfast.run
 
 -- name: set_task_aside
 UPDATE holdfast.task SET attempt_until = NULL WHERE run_id = :run_id AND attempt_until IS NOT NULL;
+
+-- name: claim_request
+SELECT leases FROM holdfast.claim_request WHERE session_id = :session_id AND key = :key;
+
+-- name: save_claim_request
+INSERT INTO holdfast.claim_request (session_id, key, leases, at) VALUES (:session_id, :key, :leases, :at)
+    ON CONFLICT (session_id, key) DO UPDATE SET leases = excluded.leases, at = excluded.at;
+
+-- name: forget_old_claims
+DELETE FROM holdfast.claim_request WHERE session_id = :session_id AND at < :before;
+
+-- name: forget_claims
+DELETE FROM holdfast.claim_request WHERE session_id = :session_id;

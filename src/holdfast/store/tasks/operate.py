@@ -40,7 +40,7 @@ def revoke_lease(tx: Transaction, op: RevokeLease) -> bool:
         tx,
         op.run_id,
         EventKind.LEASE_REVOKED,
-        {"reason": op.reason, "session": session_id, "worker": worker},
+        {"reason": op.reason, "session": session_id, "worker": worker, **_by(op.by)},
     )
     end_lease(tx, state, wake_at=None)
     return True
@@ -69,7 +69,8 @@ def set_priority(tx: Transaction, op: SetPriority) -> int:
     if old != op.priority:
         # Only the holder may append to the history of a leased run.
         if state["session_id"] is None:
-            _note(tx, op.run_id, EventKind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
+            data = {"old": old, "new": op.priority, **_by(op.by)}
+            _note(tx, op.run_id, EventKind.PRIORITY_CHANGED, data)
         tx.change(
             "save_priority",
             run_id=op.run_id,
@@ -83,7 +84,8 @@ def set_priority(tx: Transaction, op: SetPriority) -> int:
 def override_run(tx: Transaction, op: OverrideRun) -> Status:
     """End a run with the status and result that an operator gives."""
     state = load_lease(tx, op.run_id, op.namespace)
-    _note(tx, op.run_id, EventKind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
+    data = {"reason": op.reason, "status": op.status, **_by(op.by)}
+    _note(tx, op.run_id, EventKind.RUN_OVERRIDDEN, data)
     kind = EventKind.RUN_COMPLETED if op.status is Status.COMPLETED else EventKind.RUN_FAILED
     # Gates close with their run: a decision after the end would reach no program.
     seq = withdraw_all(
@@ -115,6 +117,11 @@ def load_lease(tx: Transaction, run_id: str, namespace: str | None = None) -> Ro
     if states[0]["finished_at"] is not None:
         raise RunFinished(run=run_id, status=states[0]["status"])
     return states[0]
+
+
+def _by(person: str | None) -> dict[str, str]:
+    """Return the field of an event that names the person or program that asked for it."""
+    return {} if person is None else {"by": person}
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: Mapping[str, object]) -> None:

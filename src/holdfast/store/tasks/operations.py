@@ -52,6 +52,9 @@ class ClaimLeases(Operation):
     judge: Judge | None = None
     """Called for each leased run that has a history, or a budget that is used up. It must not
     raise, and may be called again."""
+    key: str | None = None
+    """The name that a remote worker gave this claim: the leases are recorded under it, so that a
+    repeated claim gets them again."""
 
 
 class LeasedTask(msgspec.Struct):
@@ -135,6 +138,7 @@ class RevokeLease(Operation, kw_only=True):
     namespace: str
     reason: str
     session_id: str | None = None
+    by: str | None = None
 
 
 class SetPriority(Operation, kw_only=True):
@@ -150,6 +154,7 @@ class SetPriority(Operation, kw_only=True):
     run_id: str
     namespace: str
     priority: int
+    by: str | None = None
 
 
 class OverrideRun(Operation, kw_only=True):
@@ -169,3 +174,4 @@ class OverrideRun(Operation, kw_only=True):
     result: bytes | None = None
     error: bytes | None = None
     payloads: Sequence[Payload] = ()
+    by: str | None = None

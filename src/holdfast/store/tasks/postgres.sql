@@ -132,7 +132,7 @@ WITH finished AS (
                   CAST(:data AS BYTEA[]), CAST(:started_at AS BIGINT[]))
         AS wanted (run_id, generation, seq, result, data, started_at)
      WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || '' AND run.generation = wanted.generation
-       AND COALESCE(run.session_id, '') <> ''
+       AND COALESCE(run.session_id, '') <> '' AND run.graph_id IS NULL
     RETURNING run.id, wanted.seq, wanted.data, wanted.started_at
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, attempt, data, started_at, at)
@@ -149,15 +149,17 @@ SELECT id FROM finished;
 -- `finish_runs` for explicit leases; also closes the streams of their attempts. The rows are found
 -- one by one: a table without statistics must not be read completely.
 WITH wanted AS (
-    SELECT run_id, generation, status, result, error, finished_at, reason, closed_at
+    SELECT run_id, generation, status, result, error, finished_at, graph_id, reason, closed_at
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:result AS BYTEA[]),
-                  CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]), CAST(:reason AS TEXT[]), CAST(:closed_at AS BIGINT[]))
-        AS wanted (run_id, generation, status, result, error, finished_at, reason, closed_at)
+                  CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]), CAST(:graph_id AS TEXT[]), CAST(:reason AS TEXT[]),
+                  CAST(:closed_at AS BIGINT[]))
+        AS wanted (run_id, generation, status, result, error, finished_at, graph_id, reason, closed_at)
 ), leased AS (
     SELECT run.id
-      FROM (SELECT run_id, generation FROM wanted ORDER BY run_id COLLATE "C") AS wanted
+      FROM (SELECT run_id, generation, graph_id FROM wanted ORDER BY run_id COLLATE "C") AS wanted
      CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
                           WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND COALESCE(run.session_id, '') <> ''
+                            AND COALESCE(run.graph_id, '') = wanted.graph_id
                             FOR NO KEY UPDATE) AS run
 ), finished AS (
     UPDATE holdfast.run AS run

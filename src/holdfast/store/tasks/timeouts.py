@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.conditions import evaluation as conditions
 from holdfast.core.conditions.model import Condition, OnTimeout
 from holdfast.core.events import Event, EventKind
@@ -56,7 +57,7 @@ def _wake_or_end(tx: Transaction, run_id: str) -> None:
 
 def _time_out(tx: Transaction, row: Row, dice: float) -> None:
     run_id = row["run_id"]
-    policy = msgspec.json.decode(bytes(row["policy"]), type=task_policy.TaskPolicy)
+    policy = typed_json.decode(bytes(row["policy"]), task_policy.TaskPolicy)
     state = load_lease(tx, run_id)
     seq = last_seq(tx, run_id)
     if state["deadline"] is not None and state["deadline"] <= tx.now:
@@ -105,7 +106,7 @@ def _resolve_overdue(tx: Transaction, state: Row) -> Status | None:
     wait = _wait_of(state)
     if wait is None:
         return None
-    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    condition: Condition = typed_json.convert(wait["condition"], Condition)
     tally = condition_progress(tx, state["id"], wait, condition)
     over = wait["gives_up"] is not None and wait["gives_up"] <= tx.now
     if tally is None and not over:
@@ -176,7 +177,7 @@ def _timeout_error(waits: bytes | None) -> bytes:
     """Return the error of a run whose wait has timed out, as JSON."""
     waits_of_run = msgspec.json.decode(waits or b"[]")
     label = (
-        conditions.show(msgspec.convert(waits_of_run[0]["condition"], Condition))
+        conditions.show(typed_json.convert(waits_of_run[0]["condition"], Condition))
         if waits_of_run
         else "unknown condition"
     )

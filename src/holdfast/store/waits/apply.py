@@ -8,6 +8,7 @@ from holdfast.core import tokens
 from holdfast.core.conditions.model import SignalEffect
 from holdfast.core.events import Event, EventKind
 from holdfast.core.tokens import WAIT_TOKEN
+from holdfast.core.waits import WaitKind
 from holdfast.errors import (
     BadOption,
     RunFinished,
@@ -70,7 +71,7 @@ def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
     if op.step == BEFORE:
         return _begin_now(tx, op, state)
     waits_of_step = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
-    if not _sleeps(state, op.step) and (
+    if not _sleeps(tx, state, op.step) and (
         not waits_of_step
         or waits_of_step[0]["id"] is not None
         or waits_of_step[0]["closed_at"] is not None
@@ -112,8 +113,14 @@ def _begin_now(tx: Transaction, op: ReleaseWait, state: Row) -> WaitDelivery:
     return WaitDelivery(0, SignalEffect.SATISFIED.value)
 
 
-def _sleeps(state: Row, step: str) -> bool:
+def _sleeps(tx: Transaction, state: Row, step: str) -> bool:
     """Return whether the run is parked at that step on a wait that has no row of its own and can be
     released."""
     waits = [] if state["waits"] is None else msgspec.json.decode(state["waits"])
-    return any(wait.get("kind") in RELEASABLE and wait.get("step") == step for wait in waits)
+    if any(wait.get("kind") in RELEASABLE and wait.get("step") == step for wait in waits):
+        return True
+    if not any(wait.get("of") == WaitKind.TIMER for wait in waits):
+        return False
+    # The row lists only the first of very many timers; the history has all.
+    kinds = [row["kind"] for row in tx.rows("kinds_of_step", run_id=state["id"], step=step)]
+    return kinds[-1:] == [EventKind.TIMER_SET]

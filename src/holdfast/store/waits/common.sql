@@ -22,6 +22,10 @@ UPDATE holdfast.wait SET escalated_at = :now, until = NULL WHERE run_id = :run_i
 -- name: close_wait
 UPDATE holdfast.wait SET closed_at = :now, closed_by = :by WHERE run_id = :run_id AND step = :step AND closed_at IS NULL;
 
+-- name: rename_incident
+-- The run has moved to a version in which the failed element has another name.
+UPDATE holdfast.wait SET reason = :element WHERE run_id = :run_id AND step = :step AND name = 'incident';
+
 -- name: wait_by_id
 SELECT run_id, step, id, name, kid, opened_at, until, escalated_at, closed_at, closed_by, reason, asked_by
   FROM holdfast.wait
@@ -57,6 +61,25 @@ SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, cl
    AND (CAST(:namespace AS TEXT) IS NULL
         OR EXISTS (SELECT 1 FROM holdfast.route AS route WHERE route.id = run.route_id AND route.namespace = :namespace))
  ORDER BY escalated_at, opened_at, wait.run_id, step LIMIT :limit;
+
+-- name: incidents
+SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, closed_at, closed_by, reason, asked_by
+  FROM holdfast.wait AS wait JOIN holdfast.run AS run ON run.id = wait.run_id
+ WHERE name = 'incident' AND escalated_at IS NOT NULL AND closed_at IS NULL AND run.finished_at IS NULL
+   AND (escalated_at, opened_at, wait.run_id, step) > (:due, :opened_at, :after_run, :step)
+   AND (CAST(:namespace AS TEXT) IS NULL
+        OR EXISTS (SELECT 1 FROM holdfast.route AS route WHERE route.id = run.route_id AND route.namespace = :namespace))
+ ORDER BY escalated_at, opened_at, wait.run_id, step LIMIT :limit;
+
+-- name: incidents_of_run
+SELECT run_id, step, id, name, kid, opened_at, until, escalated_at, closed_at, closed_by, reason, asked_by
+  FROM holdfast.wait
+ WHERE run_id = :run_id AND name = 'incident' AND escalated_at IS NOT NULL AND closed_at IS NULL
+   AND (escalated_at, opened_at, run_id, step) > (:due, :opened_at, :after_run, :step)
+ ORDER BY escalated_at, opened_at, run_id, step LIMIT :limit;
+
+-- name: kinds_of_step
+SELECT kind FROM holdfast.event WHERE run_id = :run_id AND step = :step ORDER BY seq;
 
 -- name: signals_by_kind
 -- Without payloads and order, which most conditions do not need.

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from holdfast.core.payload import Payload
 from holdfast.core.tokens import Reveal, in_clear
-from holdfast.core.waits import WaitKind, WaitRecord
+from holdfast.core.waits import MOST_SIGNALS, WaitKind, WaitRecord
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
-from holdfast.store.signals.operations import MOST_SIGNALS
 
 
 class DeliverSignal(Operation, kw_only=True):

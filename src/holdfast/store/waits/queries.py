@@ -49,6 +49,31 @@ class WaitQueries:
             _wait, query, due=after.due, after_run=after.run_id, namespace=namespace, **place
         )
 
+    def incidents(
+        self,
+        run_id: str | None = None,
+        *,
+        after: WaitCursor = FIRST,
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> list[WaitRecord]:
+        """Return the open incidents of a run, of all runs, or of the runs of a namespace, oldest
+        first. *after* is the place of the last incident of the previous page."""
+        place = {
+            "due": after.due,
+            "opened_at": after.opened_at,
+            "after_run": after.run_id,
+            "step": after.step,
+            "limit": limit,
+        }
+        if run_id is not None:
+            return self._reader.listed(_wait, "incidents_of_run", run_id=run_id, **place)
+        return self._reader.listed(_wait, "incidents", namespace=namespace, **place)
+
+    def of_step(self, run_id: str, step: str) -> WaitRecord | None:
+        """Return the wait of a step, open or closed, or None."""
+        return self._reader.first(_wait, "wait_of_step", run_id=run_id, step=step)
+
     def get(self, wait_id: str) -> WaitRecord | None:
         """Return the wait that was issued under this id, or None."""
         return self._reader.first(_wait, "wait_by_id", wait_id=wait_id)

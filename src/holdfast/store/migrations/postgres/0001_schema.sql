@@ -56,7 +56,8 @@ CREATE TABLE holdfast.run (
     schedule TEXT COLLATE "C",  -- the schedule that started it
     tick_at BIGINT,  -- the instant for which the schedule started it
     cancel_cause TEXT COLLATE "C",  -- who or what asked it to stop
-    stuck_cause TEXT COLLATE "C"
+    stuck_cause TEXT COLLATE "C",
+    ended_revision BIGINT  -- that its parent has because it ended
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
 
 -- Partial indexes over live runs, so that finished runs cost live ones nothing.
@@ -64,23 +65,29 @@ CREATE INDEX run_ready ON holdfast.run (route_id, rank, id) WHERE rank IS NOT NU
 CREATE INDEX run_suspect ON holdfast.run (route_id, rank, id)
     WHERE rank IS NOT NULL AND crashes >= 2;
 CREATE INDEX run_wake ON holdfast.run (wake_at) WHERE wake_at IS NOT NULL AND session_id IS NULL;
-CREATE INDEX run_held ON holdfast.run (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX run_held ON holdfast.run (session_id, created_at) WHERE session_id IS NOT NULL;
 CREATE INDEX run_deadline ON holdfast.run (deadline)
     WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL
       AND status <> 'cancelling';
 CREATE INDEX run_child ON holdfast.run (parent_id, parent_step, parent_index)
     WHERE parent_id IS NOT NULL;
+CREATE INDEX run_ended_child ON holdfast.run (parent_id, ended_revision) WHERE ended_revision IS NOT NULL;
 CREATE INDEX run_root ON holdfast.run (root_id, created_at, id) WHERE root_id IS NOT NULL;
 CREATE UNIQUE INDEX run_key ON holdfast.run (key) WHERE key IS NOT NULL;
 
--- Lists of runs, from new to old by creation. Each run is in one of the first two indexes, and in
--- run_list, by which it is found in a route and status; its last columns let retention count without
--- reading runs, and its first is an expression, so that only the queries that name it use it: a claim
--- must not read the finished runs of a route. The others hold few runs, or runs with something rare.
+-- Lists of runs, from new to old by creation. Each run is in one of the first two indexes. A finished
+-- run is also in run_finished, by which it is found in a route and status: it enters once, when it
+-- ends. A live run is in run_held while a session holds it and in run_idle otherwise, so that a run
+-- which changes its status in the hands of its holder changes no index of a list. The last columns of
+-- run_finished let retention count without reading runs. Its first is an expression, so that only the
+-- queries that name it use it: a claim must not read the finished runs of a route. The others hold
+-- few runs, or runs with something rare.
 CREATE INDEX run_newest_root ON holdfast.run (created_at, id) WHERE parent_id IS NULL;
 CREATE INDEX run_newest_child ON holdfast.run (created_at, id) WHERE parent_id IS NOT NULL;
-CREATE INDEX run_list ON holdfast.run ((route_id + 0), status, created_at, id)
-    INCLUDE (finished_at, root_id, route_id);
+CREATE INDEX run_finished ON holdfast.run ((route_id + 0), status, created_at, id)
+    INCLUDE (finished_at, root_id, route_id) WHERE finished_at IS NOT NULL;
+CREATE INDEX run_idle ON holdfast.run ((route_id + 0), status, created_at, id)
+    WHERE finished_at IS NULL AND session_id IS NULL;
 CREATE INDEX run_notable ON holdfast.run (status, created_at, id)
     WHERE status IN ('blocked', 'stuck', 'failed', 'cancelled', 'expired', 'skipped', 'cancelling');
 CREATE INDEX run_of_share ON holdfast.run (share, created_at, id) WHERE share IS NOT NULL;
@@ -99,7 +106,7 @@ CREATE TABLE holdfast.event (
     error BYTEA,
     started_at BIGINT,
     at BIGINT NOT NULL,
-    role TEXT COLLATE "C",  -- 'compensation' if the step undoes another
+    role TEXT COLLATE "C",  -- 'compensation' or 'compensation of STEP' if the step undoes another
     tx xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (tx, id)
 );
@@ -119,7 +126,9 @@ CREATE TABLE holdfast.signal (
     step TEXT,  -- the step that an operator releases
     effect TEXT  -- the answer to the sender
 );
-CREATE INDEX signal_run ON holdfast.signal (run_id, id);
+CREATE INDEX signal_run ON holdfast.signal (run_id, number);
+-- A run that lives for months consumes many signals; its holder reads only the others.
+CREATE INDEX signal_untaken ON holdfast.signal (run_id, id) WHERE taken = 0;
 CREATE UNIQUE INDEX signal_key ON holdfast.signal (run_id, key) WHERE key IS NOT NULL;
 
 CREATE TABLE holdfast.tag (
@@ -188,6 +197,64 @@ CREATE TABLE holdfast.key (
 -- At most one key is current, even if several processes create the first one at once.
 CREATE UNIQUE INDEX key_current ON holdfast.key ((expires_at IS NULL)) WHERE expires_at IS NULL;
 
+-- The leases of claims that remote workers have named, so that a repeated claim gets them again.
+CREATE TABLE holdfast.claim_request (
+    session_id TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    leases BYTEA NOT NULL,  -- JSON: pairs of a run and its generation
+    at BIGINT NOT NULL,
+    PRIMARY KEY (session_id, key)
+);
+
+-- Credentials of programs and people for the server. Only the digest of a secret is stored.
+CREATE TABLE holdfast.api_key (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    digest BYTEA NOT NULL,
+    name TEXT NOT NULL,
+    roles TEXT NOT NULL,  -- separated by commas
+    namespace TEXT,  -- NULL: all namespaces
+    gate_roles TEXT NOT NULL,  -- separated by line breaks
+    sees_values INTEGER NOT NULL,
+    created_at BIGINT NOT NULL,
+    created_by TEXT,
+    expires_at BIGINT,
+    used_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- Actions are recorded under the name of a key, so that at most one usable key has it.
+CREATE UNIQUE INDEX api_key_name ON holdfast.api_key (name) WHERE revoked_at IS NULL;
+
+-- Browsers that have logged in, and one-time links that let them.
+CREATE TABLE holdfast.login (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    digest BYTEA NOT NULL,
+    is_link INTEGER NOT NULL,
+    api_key_id TEXT,  -- the API key that it ends with
+    name TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    namespace TEXT,
+    gate_roles TEXT NOT NULL,
+    sees_values INTEGER NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+
+CREATE INDEX login_expiry ON holdfast.login (expires_at);
+
+-- The audit log: the actions of operators. Only actions that name a person or program are recorded.
+CREATE TABLE holdfast.audit_entry (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    at BIGINT NOT NULL,
+    asked_by TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    namespace TEXT,  -- NULL: the action concerns the installation
+    details BYTEA NOT NULL
+);
+
+CREATE INDEX audit_entry_at ON holdfast.audit_entry (at);
+
 -- Decisions asked of people. `terms` holds the settings of the opening; the other columns change.
 CREATE TABLE holdfast.gate (
     id TEXT COLLATE "C" PRIMARY KEY,
@@ -207,10 +274,12 @@ CREATE TABLE holdfast.gate (
     escalated BIGINT NOT NULL DEFAULT 0,
     closed_at BIGINT,
     choice TEXT COLLATE "C",
-    reason TEXT COLLATE "C"
+    reason TEXT COLLATE "C",
+    closed_revision BIGINT  -- that its run has because of that
 );
 CREATE INDEX gate_run ON holdfast.gate (run_id, id);
 CREATE INDEX gate_open ON holdfast.gate (id) WHERE closed_at IS NULL;
+CREATE INDEX gate_closed ON holdfast.gate (run_id, closed_revision) WHERE closed_revision IS NOT NULL;
 
 -- The audit trail of a gate: decisions, delegations, reminders.
 CREATE TABLE holdfast.gate_entry (
@@ -258,6 +327,8 @@ CREATE INDEX wait_open ON holdfast.wait (COALESCE(until, 4611686018427387904), o
     WHERE closed_at IS NULL;
 CREATE INDEX wait_escalated ON holdfast.wait (escalated_at)
     WHERE escalated_at IS NOT NULL AND closed_at IS NULL;
+CREATE INDEX wait_incident ON holdfast.wait (escalated_at, opened_at, run_id, step)
+    WHERE name = 'incident' AND escalated_at IS NOT NULL AND closed_at IS NULL;
 
 -- Counts the signals that no wait has consumed, at each delivery.
 CREATE INDEX signal_kind ON holdfast.signal (run_id, name, wait_id, source)
@@ -282,7 +353,7 @@ CREATE TABLE holdfast.schedule (
     catch_up BIGINT NOT NULL,
     grace BIGINT NOT NULL,
     jitter BIGINT NOT NULL,
-    origin TEXT COLLATE "C" NOT NULL,  -- created by a decorator in the code or by a call
+    origin TEXT COLLATE "C" NOT NULL,  -- created by a decorator in the code, by a call, or with a model
     paused TEXT COLLATE "C",  -- the reason, if paused
     anchor BIGINT NOT NULL,  -- the origin of intervals
     next_at BIGINT,  -- the next tick to process
@@ -447,6 +518,7 @@ CREATE TABLE holdfast.subscription (
     name TEXT COLLATE "C" PRIMARY KEY,
     kind TEXT COLLATE "C" NOT NULL,  -- cursor or webhook
     which BYTEA NOT NULL,  -- the filter
+    source TEXT COLLATE "C" NOT NULL DEFAULT 'runs',  -- the events that it reads: of runs, graphs or flows
     after_tx BIGINT NOT NULL,  -- the last event read
     after_id BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
@@ -595,8 +667,11 @@ CREATE TABLE holdfast.graph_member (
     started_at BIGINT,
     finished_at BIGINT,
     asked_at BIGINT,  -- when its cancellation was requested
-    note TEXT COLLATE "C"
+    note TEXT COLLATE "C",
+    joined TEXT COLLATE "C"  -- the id of the run, if it existed before it became a member
 ) WITH (fillfactor = 85);
+CREATE UNIQUE INDEX graph_member_joined ON holdfast.graph_member (joined)
+    WHERE joined IS NOT NULL;
 CREATE INDEX graph_member_graph ON holdfast.graph_member (graph_id);
 
 CREATE TABLE holdfast.graph_group (
@@ -638,8 +713,11 @@ CREATE TABLE holdfast.graph_event (
     member TEXT COLLATE "C",
     data BYTEA,
     at BIGINT NOT NULL,
+    number BIGINT NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    tx xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- as in `event`
     PRIMARY KEY (graph_id, seq)
 );
+CREATE UNIQUE INDEX graph_event_number ON holdfast.graph_event (tx, number);
 
 -- Managed flows: work that another program drives.
 CREATE TABLE holdfast.flow (
@@ -686,8 +764,11 @@ CREATE TABLE holdfast.flow_event (
     payload BYTEA NOT NULL,
     at BIGINT NOT NULL,
     own INTEGER NOT NULL DEFAULT 0,  -- 1: a program has appended it
+    number BIGINT NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    tx xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- as in `event`
     PRIMARY KEY (flow_id, seq)
 );
+CREATE UNIQUE INDEX flow_event_number ON holdfast.flow_event (tx, number);
 
 -- Sliding windows of rate limits: the recent starts in a lane (the share '') and in its shares.
 CREATE TABLE holdfast.rate_admission (
@@ -722,3 +803,89 @@ CREATE INDEX graph_stage_due ON holdfast.graph_stage (due_at);
 -- Members without missing dependencies, until a portion of the next transaction starts them.
 CREATE INDEX graph_member_ready ON holdfast.graph_member (graph_id, run_id)
     WHERE state = 'waiting' AND missing = 0;
+
+-- Definitions whose source is data: texts that runs were started with, and deployed models.
+CREATE TABLE holdfast.definition (
+    namespace TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,  -- the front end that reads the content
+    name TEXT COLLATE "C" NOT NULL,
+    version TEXT COLLATE "C" NOT NULL,  -- that runs name; a number if it was deployed
+    digest TEXT COLLATE "C" NOT NULL,  -- SHA-256 of the content
+    state TEXT COLLATE "C" NOT NULL,  -- frozen by its runs, or deployed: active or deprecated
+    deployed_at BIGINT NOT NULL,
+    deployed_by TEXT,
+    used_at BIGINT NOT NULL,
+    PRIMARY KEY (namespace, name, version, kind)
+);
+CREATE INDEX definition_digest ON holdfast.definition (digest);
+CREATE INDEX definition_used ON holdfast.definition (used_at);
+
+-- The contents, each once, however many definitions have it.
+CREATE TABLE holdfast.definition_content (
+    digest TEXT COLLATE "C" PRIMARY KEY,
+    content BYTEA NOT NULL
+);
+
+-- The steps of runs that wait for a message or a broadcast.
+CREATE TABLE holdfast.message_subscription (
+    run_id TEXT COLLATE "C" NOT NULL,
+    step TEXT COLLATE "C" NOT NULL,
+    namespace TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,  -- message: one receiver gets it; signal: all get it
+    name TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C",  -- NULL: any message of the name
+    element TEXT COLLATE "C" NOT NULL,  -- of the model that waits
+    since BIGINT NOT NULL,
+    PRIMARY KEY (run_id, step)
+);
+CREATE INDEX message_subscription_name ON holdfast.message_subscription (namespace, kind, name, key, since);
+CREATE INDEX message_subscription_broadcast ON holdfast.message_subscription (namespace, name, run_id, step)
+    WHERE kind = 'signal';
+
+-- The start events of deployed definitions; those of the version that new runs use receive messages.
+CREATE TABLE holdfast.start_subscription (
+    namespace TEXT COLLATE "C" NOT NULL,
+    process TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    element TEXT COLLATE "C" NOT NULL,
+    version TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, process, version, kind, name, element)
+);
+CREATE INDEX start_subscription_name ON holdfast.start_subscription (namespace, kind, name);
+
+-- Messages that are kept until a receiver comes, and the ids of messages, to recognise repetitions.
+CREATE TABLE holdfast.message (
+    namespace TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C",
+    payload BYTEA NOT NULL,
+    at BIGINT NOT NULL,
+    until BIGINT NOT NULL,
+    effect TEXT COLLATE "C" NOT NULL,
+    run_id TEXT COLLATE "C",  -- the receiver
+    element TEXT COLLATE "C",
+    PRIMARY KEY (namespace, id)
+);
+CREATE INDEX message_kept ON holdfast.message (namespace, name, key, at) WHERE effect = 'kept';
+CREATE INDEX message_until ON holdfast.message (until);
+CREATE INDEX message_started ON holdfast.message (namespace, name, key) WHERE effect = 'started';
+
+-- The tokens of models that rest: a projection of the histories of their runs.
+CREATE TABLE holdfast.resting_token (
+    run_id TEXT COLLATE "C" NOT NULL,
+    token TEXT COLLATE "C" NOT NULL,
+    element TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    scope TEXT COLLATE "C" NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    mode TEXT COLLATE "C" NOT NULL,
+    attempt BIGINT NOT NULL,
+    waits_for TEXT COLLATE "C",
+    until BIGINT,
+    since BIGINT NOT NULL,
+    version BIGINT NOT NULL,  -- the event that moved it last
+    PRIMARY KEY (run_id, token)
+);
+CREATE INDEX resting_token_element ON holdfast.resting_token (element, run_id);

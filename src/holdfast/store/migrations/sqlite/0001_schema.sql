@@ -55,7 +55,8 @@ CREATE TABLE holdfast.run (
     schedule TEXT,  -- the schedule that started it
     tick_at INTEGER,  -- the instant for which the schedule started it
     cancel_cause TEXT,  -- who or what asked it to stop
-    stuck_cause TEXT
+    stuck_cause TEXT,
+    ended_revision INTEGER  -- that its parent has because it ended
 ) WITHOUT ROWID;
 
 -- Partial indexes over live runs, so that finished runs cost live ones nothing.
@@ -65,22 +66,29 @@ CREATE INDEX holdfast.run_suspect ON holdfast.run (route_id, rank)
     WHERE rank IS NOT NULL AND crashes >= 2;
 CREATE INDEX holdfast.run_wake ON holdfast.run (wake_at)
     WHERE wake_at IS NOT NULL AND session_id IS NULL;
-CREATE INDEX holdfast.run_held ON holdfast.run (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX holdfast.run_held ON holdfast.run (session_id, created_at) WHERE session_id IS NOT NULL;
 CREATE INDEX holdfast.run_deadline ON holdfast.run (deadline)
     WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL
       AND status <> 'cancelling';
 CREATE INDEX holdfast.run_child ON holdfast.run (parent_id, parent_step, parent_index)
     WHERE parent_id IS NOT NULL;
+CREATE INDEX holdfast.run_ended_child ON holdfast.run (parent_id, ended_revision) WHERE ended_revision IS NOT NULL;
 CREATE INDEX holdfast.run_root ON holdfast.run (root_id, created_at, id) WHERE root_id IS NOT NULL;
 CREATE UNIQUE INDEX holdfast.run_key ON holdfast.run (key) WHERE key IS NOT NULL;
 
--- Lists of runs, from new to old by creation. Each run is in one of the first two indexes, and in
--- run_list, by which it is found in a route and status; its last columns let retention count without
--- reading runs, and its first is an expression, so that only the queries that name it use it: a claim
--- must not read the finished runs of a route. The others hold few runs, or runs with something rare.
+-- Lists of runs, from new to old by creation. Each run is in one of the first two indexes. A finished
+-- run is also in run_finished, by which it is found in a route and status: it enters once, when it
+-- ends. A live run is in run_held while a session holds it and in run_idle otherwise, so that a run
+-- which changes its status in the hands of its holder changes no index of a list. The last columns of
+-- run_finished let retention count without reading runs. Its first is an expression, so that only the
+-- queries that name it use it: a claim must not read the finished runs of a route. The others hold
+-- few runs, or runs with something rare.
 CREATE INDEX holdfast.run_newest_root ON holdfast.run (created_at, id) WHERE parent_id IS NULL;
 CREATE INDEX holdfast.run_newest_child ON holdfast.run (created_at, id) WHERE parent_id IS NOT NULL;
-CREATE INDEX holdfast.run_list ON holdfast.run ((route_id + 0), status, created_at, id, finished_at, root_id, route_id);
+CREATE INDEX holdfast.run_finished ON holdfast.run ((route_id + 0), status, created_at, id, finished_at, root_id, route_id)
+    WHERE finished_at IS NOT NULL;
+CREATE INDEX holdfast.run_idle ON holdfast.run ((route_id + 0), status, created_at, id)
+    WHERE finished_at IS NULL AND session_id IS NULL;
 CREATE INDEX holdfast.run_notable ON holdfast.run (status, created_at, id)
     WHERE status IN ('blocked', 'stuck', 'failed', 'cancelled', 'expired', 'skipped', 'cancelling');
 CREATE INDEX holdfast.run_of_share ON holdfast.run (share, created_at, id) WHERE share IS NOT NULL;
@@ -96,7 +104,7 @@ CREATE TABLE holdfast.event (
     error BLOB,
     started_at INTEGER,
     at INTEGER NOT NULL,
-    role TEXT  -- 'compensation' if the step undoes another
+    role TEXT  -- 'compensation' or 'compensation of STEP' if the step undoes another
 );
 CREATE UNIQUE INDEX holdfast.event_run ON holdfast.event (run_id, seq);
 
@@ -114,7 +122,9 @@ CREATE TABLE holdfast.signal (
     step TEXT,  -- the step that an operator releases
     effect TEXT  -- the answer to the sender
 );
-CREATE INDEX holdfast.signal_run ON holdfast.signal (run_id, id);
+CREATE INDEX holdfast.signal_run ON holdfast.signal (run_id, number);
+-- A run that lives for months consumes many signals; its holder reads only the others.
+CREATE INDEX holdfast.signal_untaken ON holdfast.signal (run_id, id) WHERE taken = 0;
 CREATE UNIQUE INDEX holdfast.signal_key ON holdfast.signal (run_id, key) WHERE key IS NOT NULL;
 
 CREATE TABLE holdfast.tag (
@@ -181,6 +191,64 @@ CREATE TABLE holdfast.key (
 CREATE UNIQUE INDEX holdfast.key_current ON holdfast.key ((expires_at IS NULL))
     WHERE expires_at IS NULL;
 
+-- The leases of claims that remote workers have named, so that a repeated claim gets them again.
+CREATE TABLE holdfast.claim_request (
+    session_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    leases BLOB NOT NULL,  -- JSON: pairs of a run and its generation
+    at INTEGER NOT NULL,
+    PRIMARY KEY (session_id, key)
+) WITHOUT ROWID;
+
+-- Credentials of programs and people for the server. Only the digest of a secret is stored.
+CREATE TABLE holdfast.api_key (
+    id TEXT PRIMARY KEY,
+    digest BLOB NOT NULL,
+    name TEXT NOT NULL,
+    roles TEXT NOT NULL,  -- separated by commas
+    namespace TEXT,  -- NULL: all namespaces
+    gate_roles TEXT NOT NULL,  -- separated by line breaks
+    sees_values INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    created_by TEXT,
+    expires_at INTEGER,
+    used_at INTEGER,
+    revoked_at INTEGER
+) WITHOUT ROWID;
+
+-- Actions are recorded under the name of a key, so that at most one usable key has it.
+CREATE UNIQUE INDEX holdfast.api_key_name ON holdfast.api_key (name) WHERE revoked_at IS NULL;
+
+-- Browsers that have logged in, and one-time links that let them.
+CREATE TABLE holdfast.login (
+    id TEXT PRIMARY KEY,
+    digest BLOB NOT NULL,
+    is_link INTEGER NOT NULL,
+    api_key_id TEXT,  -- the API key that it ends with
+    name TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    namespace TEXT,
+    gate_roles TEXT NOT NULL,
+    sees_values INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast.login_expiry ON holdfast.login (expires_at);
+
+-- The audit log: the actions of operators. Only actions that name a person or program are recorded.
+CREATE TABLE holdfast.audit_entry (
+    id TEXT PRIMARY KEY,
+    at INTEGER NOT NULL,
+    asked_by TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    namespace TEXT,  -- NULL: the action concerns the installation
+    details BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast.audit_entry_at ON holdfast.audit_entry (at);
+
 -- Decisions asked of people. `terms` holds the settings of the opening; the other columns change.
 CREATE TABLE holdfast.gate (
     id TEXT PRIMARY KEY,
@@ -200,10 +268,12 @@ CREATE TABLE holdfast.gate (
     escalated INTEGER NOT NULL DEFAULT 0,
     closed_at INTEGER,
     choice TEXT,
-    reason TEXT
+    reason TEXT,
+    closed_revision INTEGER  -- that its run has because of that
 ) WITHOUT ROWID;
 CREATE INDEX holdfast.gate_run ON holdfast.gate (run_id, id);
 CREATE INDEX holdfast.gate_open ON holdfast.gate (id) WHERE closed_at IS NULL;
+CREATE INDEX holdfast.gate_closed ON holdfast.gate (run_id, closed_revision) WHERE closed_revision IS NOT NULL;
 
 -- The audit trail of a gate: decisions, delegations, reminders.
 CREATE TABLE holdfast.gate_entry (
@@ -251,6 +321,8 @@ CREATE INDEX holdfast.wait_open ON holdfast.wait (COALESCE(until, 46116860184273
     WHERE closed_at IS NULL;
 CREATE INDEX holdfast.wait_escalated ON holdfast.wait (escalated_at)
     WHERE escalated_at IS NOT NULL AND closed_at IS NULL;
+CREATE INDEX holdfast.wait_incident ON holdfast.wait (escalated_at, opened_at, run_id, step)
+    WHERE name = 'incident' AND escalated_at IS NOT NULL AND closed_at IS NULL;
 
 -- Counts the signals that no wait has consumed, at each delivery.
 CREATE INDEX holdfast.signal_kind ON holdfast.signal (run_id, name, wait_id, source)
@@ -275,7 +347,7 @@ CREATE TABLE holdfast.schedule (
     catch_up INTEGER NOT NULL,
     grace INTEGER NOT NULL,
     jitter INTEGER NOT NULL,
-    origin TEXT NOT NULL,  -- created by a decorator in the code or by a call
+    origin TEXT NOT NULL,  -- created by a decorator in the code, by a call, or with a model
     paused TEXT,  -- the reason, if paused
     anchor INTEGER NOT NULL,  -- the origin of intervals
     next_at INTEGER,  -- the next tick to process
@@ -452,6 +524,7 @@ CREATE TABLE holdfast.subscription (
     name TEXT PRIMARY KEY,
     kind TEXT NOT NULL,  -- cursor or webhook
     which BLOB NOT NULL,  -- the filter
+    source TEXT NOT NULL DEFAULT 'runs',  -- the events that it reads: of runs, graphs or flows
     after_tx INTEGER NOT NULL,  -- the last event read; see `event` of Postgres
     after_id INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
@@ -597,8 +670,11 @@ CREATE TABLE holdfast.graph_member (
     started_at INTEGER,
     finished_at INTEGER,
     asked_at INTEGER,  -- when its cancellation was requested
-    note TEXT
+    note TEXT,
+    joined TEXT  -- the id of the run, if it existed before it became a member
 ) WITHOUT ROWID;
+CREATE UNIQUE INDEX holdfast.graph_member_joined ON holdfast.graph_member (joined)
+    WHERE joined IS NOT NULL;
 CREATE INDEX holdfast.graph_member_graph ON holdfast.graph_member (graph_id);
 
 CREATE TABLE holdfast.graph_group (
@@ -640,8 +716,25 @@ CREATE TABLE holdfast.graph_event (
     member TEXT,
     data BLOB,
     at INTEGER NOT NULL,
+    number INTEGER,  -- its place in the order of all of them
     PRIMARY KEY (graph_id, seq)
 ) WITHOUT ROWID;
+CREATE UNIQUE INDEX holdfast.graph_event_number ON holdfast.graph_event (number);
+
+CREATE TRIGGER holdfast.graph_event_written AFTER INSERT ON holdfast.graph_event
+BEGIN
+    UPDATE holdfast.graph_event
+       SET number = 1 + MAX(COALESCE((SELECT MAX(number) FROM holdfast.graph_event), 0),
+                            COALESCE((SELECT CAST(value AS INTEGER) FROM holdfast.setting WHERE name = 'graph_event'), 0))
+     WHERE graph_id = NEW.graph_id AND seq = NEW.seq;
+END;
+
+-- No number is used twice: the cursors of subscribers may be behind a deleted one.
+CREATE TRIGGER holdfast.graph_event_numbered AFTER DELETE ON holdfast.graph_event
+WHEN OLD.number > COALESCE((SELECT MAX(number) FROM holdfast.graph_event), 0)
+BEGIN
+    INSERT OR REPLACE INTO holdfast.setting (name, value) VALUES ('graph_event', OLD.number);
+END;
 
 -- Managed flows: work that another program drives.
 CREATE TABLE holdfast.flow (
@@ -688,8 +781,25 @@ CREATE TABLE holdfast.flow_event (
     payload BLOB NOT NULL,
     at INTEGER NOT NULL,
     own INTEGER NOT NULL DEFAULT 0,  -- 1: a program has appended it
+    number INTEGER,  -- its place in the order of all of them
     PRIMARY KEY (flow_id, seq)
 ) WITHOUT ROWID;
+CREATE UNIQUE INDEX holdfast.flow_event_number ON holdfast.flow_event (number);
+
+CREATE TRIGGER holdfast.flow_event_written AFTER INSERT ON holdfast.flow_event
+BEGIN
+    UPDATE holdfast.flow_event
+       SET number = 1 + MAX(COALESCE((SELECT MAX(number) FROM holdfast.flow_event), 0),
+                            COALESCE((SELECT CAST(value AS INTEGER) FROM holdfast.setting WHERE name = 'flow_event'), 0))
+     WHERE flow_id = NEW.flow_id AND seq = NEW.seq;
+END;
+
+-- No number is used twice: the cursors of subscribers may be behind a deleted one.
+CREATE TRIGGER holdfast.flow_event_numbered AFTER DELETE ON holdfast.flow_event
+WHEN OLD.number > COALESCE((SELECT MAX(number) FROM holdfast.flow_event), 0)
+BEGIN
+    INSERT OR REPLACE INTO holdfast.setting (name, value) VALUES ('flow_event', OLD.number);
+END;
 
 -- Sliding windows of rate limits: the recent starts in a lane (the share '') and in its shares.
 CREATE TABLE holdfast.rate_admission (
@@ -734,3 +844,89 @@ CREATE INDEX holdfast.graph_stage_due ON holdfast.graph_stage (due_at);
 -- Members without missing dependencies, until a portion of the next transaction starts them.
 CREATE INDEX holdfast.graph_member_ready ON holdfast.graph_member (graph_id, run_id)
     WHERE state = 'waiting' AND missing = 0;
+
+-- Definitions whose source is data: texts that runs were started with, and deployed models.
+CREATE TABLE holdfast.definition (
+    namespace TEXT NOT NULL,
+    kind TEXT NOT NULL,  -- the front end that reads the content
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,  -- that runs name; a number if it was deployed
+    digest TEXT NOT NULL,  -- SHA-256 of the content
+    state TEXT NOT NULL,  -- frozen by its runs, or deployed: active or deprecated
+    deployed_at INTEGER NOT NULL,
+    deployed_by TEXT,
+    used_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name, version, kind)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.definition_digest ON holdfast.definition (digest);
+CREATE INDEX holdfast.definition_used ON holdfast.definition (used_at);
+
+-- The contents, each once, however many definitions have it.
+CREATE TABLE holdfast.definition_content (
+    digest TEXT PRIMARY KEY,
+    content BLOB NOT NULL
+);
+
+-- The steps of runs that wait for a message or a broadcast.
+CREATE TABLE holdfast.message_subscription (
+    run_id TEXT NOT NULL,
+    step TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    kind TEXT NOT NULL,  -- message: one receiver gets it; signal: all get it
+    name TEXT NOT NULL,
+    key TEXT,  -- NULL: any message of the name
+    element TEXT NOT NULL,  -- of the model that waits
+    since INTEGER NOT NULL,
+    PRIMARY KEY (run_id, step)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.message_subscription_name ON holdfast.message_subscription (namespace, kind, name, key, since);
+CREATE INDEX holdfast.message_subscription_broadcast ON holdfast.message_subscription (namespace, name, run_id, step)
+    WHERE kind = 'signal';
+
+-- The start events of deployed definitions; those of the version that new runs use receive messages.
+CREATE TABLE holdfast.start_subscription (
+    namespace TEXT NOT NULL,
+    process TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    element TEXT NOT NULL,
+    version TEXT NOT NULL,
+    PRIMARY KEY (namespace, process, version, kind, name, element)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.start_subscription_name ON holdfast.start_subscription (namespace, kind, name);
+
+-- Messages that are kept until a receiver comes, and the ids of messages, to recognise repetitions.
+CREATE TABLE holdfast.message (
+    namespace TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    key TEXT,
+    payload BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    effect TEXT NOT NULL,
+    run_id TEXT,  -- the receiver
+    element TEXT,
+    PRIMARY KEY (namespace, id)
+);
+CREATE INDEX holdfast.message_kept ON holdfast.message (namespace, name, key, at) WHERE effect = 'kept';
+CREATE INDEX holdfast.message_until ON holdfast.message (until);
+CREATE INDEX holdfast.message_started ON holdfast.message (namespace, name, key) WHERE effect = 'started';
+
+-- The tokens of models that rest: a projection of the histories of their runs.
+CREATE TABLE holdfast.resting_token (
+    run_id TEXT NOT NULL,
+    token TEXT NOT NULL,
+    element TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    status TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    waits_for TEXT,
+    until INTEGER,
+    since INTEGER NOT NULL,
+    version INTEGER NOT NULL,  -- the event that moved it last
+    PRIMARY KEY (run_id, token)
+) WITHOUT ROWID;
+CREATE INDEX holdfast.resting_token_element ON holdfast.resting_token (element, run_id);

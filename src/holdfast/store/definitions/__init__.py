@@ -1,0 +1,1 @@
+"""Stored definitions: texts and models that runs keep, or that were deployed."""

@@ -1,0 +1,1 @@
+"""Login sessions of browsers, and the one-time links that open them."""

@@ -1,0 +1,1 @@
+"""Messages and broadcasts between runs: subscriptions, kept messages, start events."""
