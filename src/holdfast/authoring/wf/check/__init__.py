@@ -1,0 +1,1 @@
+"""Static checks of documents: names, sub-workflows, fan-out, gates, files."""
