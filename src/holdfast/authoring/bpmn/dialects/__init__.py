@@ -1,0 +1,1 @@
+"""The extensions of other engines to BPMN: one file per dialect."""
