@@ -1,0 +1,1 @@
+"""DMN decisions: reading of files, boxed expressions, decision tables, evaluation."""
