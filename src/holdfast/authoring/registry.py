@@ -4,6 +4,9 @@ A front end registers each definition together with its source. If two sources d
 the same name, the worker of the process refuses to start: runs are stored by name, so it could
 execute the one with the code of the other.
 
+A front end whose source is data also registers its kind of definition: how a source becomes content
+that is stored, and how stored content becomes a definition. It knows no store.
+
 A test process is the exception, because pytest imports test modules that never run together. There
 such a name is ambiguous: a lookup by name finds neither of them, but a caller that has the
 definition itself can start it.
@@ -13,9 +16,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
 
+from holdfast.core.definitions import CompiledDefinition, StoredDefinition
 from holdfast.core.program import Definition
 from holdfast.errors import WorkflowExists
 
@@ -39,6 +44,49 @@ class DefinitionSource(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+class LoadContext(NamedTuple):
+    """What an engine provides when stored content becomes a definition."""
+
+    handlers: Mapping[str, Any]
+    """The functions that were passed to the engine, by name; they precede those of the process."""
+    find: Callable[..., StoredDefinition | None]
+    """Returns the deployed definition of a name and a version, of any kind or of the kind that is
+    the third argument; without a version, the one that new runs use."""
+    now: Callable[[], int] = lambda: 0
+    """Returns the time of the store, in microseconds since 1970."""
+
+    def time(self) -> datetime:
+        """Return the time of the store."""
+        return datetime.fromtimestamp(self.now() / 1_000_000, UTC)
+
+
+class DefinitionKind(Protocol):
+    """A kind of definition whose source is data: how it is read, stored and loaded.
+
+    The module ``holdfast.authoring.KIND.kind`` registers it when it is imported.
+    """
+
+    kind: str
+
+    def accepts(self, source: Any) -> bool:
+        """Return whether this front end reads sources like this: by its suffix, its type or its
+        first bytes."""
+
+    def compile(
+        self, sources: Sequence[Any], options: Mapping[str, Any], context: LoadContext
+    ) -> list[CompiledDefinition]:
+        """Return the definitions of sources that are deployed together. Raises ModelUnreadable, and
+        ModelRefused with all problems of all sources."""
+
+    def load(self, stored: StoredDefinition, context: LoadContext) -> Definition | None:
+        """Return the definition that executes runs of *stored*; None if nothing is executed, as of
+        a decision. Raises HoldfastError if this process cannot execute it."""
+
+    def describe(self, stored: StoredDefinition) -> Mapping[str, Any]:
+        """Return the facts about stored content that ``engine.models`` shows, such as ``xml`` and
+        ``problems``."""
+
+
 class _Registration(NamedTuple):
     definition: Definition
     source: DefinitionSource
@@ -51,6 +99,25 @@ _registered: dict[str, list[_Registration]] = {}
 """All definitions by name. It is replaced, never changed, because other threads may be reading."""
 _unambiguous: tuple[dict[str, list[_Registration]], dict[str, Definition]] = ({}, {})
 """A cache of ``unique_definitions``: the registrations it was made from, and the definitions."""
+
+
+_kinds: dict[str, DefinitionKind] = {}
+"""The kinds of definitions whose source is data, by name."""
+
+
+def register_kind(kind: DefinitionKind) -> None:
+    """Add a kind of definition, in place of another one of that name."""
+    _kinds[kind.kind] = kind
+
+
+def find_kind(name: str) -> DefinitionKind | None:
+    """Return a kind of definition, or None."""
+    return _kinds.get(name)
+
+
+def kinds() -> list[DefinitionKind]:
+    """Return the registered kinds of definitions."""
+    return list(_kinds.values())
 
 
 def register(definition: Definition, source: DefinitionSource) -> None:
@@ -98,10 +165,15 @@ def check_name(name: str) -> None:
         raise WorkflowExists(name=name, first=str(first.source), second=str(second.source))
 
 
+def is_test_process() -> bool:
+    """Return whether pytest runs this process, with modules that never run together elsewhere."""
+    return PYTEST_PLUGIN in sys.modules
+
+
 def require_unique(name: str | None = None) -> None:
     """Raise WorkflowExists if several definitions have this name, or any name if None is given;
     never in a test process."""
-    if PYTEST_PLUGIN in sys.modules:
+    if is_test_process():
         return
     for checked in ambiguous() if name is None else (name,):
         check_name(checked)

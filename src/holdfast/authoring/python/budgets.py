@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Generator
 from contextvars import Token
 from typing import Any
 
-import msgspec
-
 from holdfast.authoring.python.step import current_reservation
 from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.call import Call, resolve
 from holdfast.authoring.replay.replay import Evicted, ReplayProgram, current_program
 from holdfast.authoring.replay.sync_program import SyncProgram
+from holdfast.core import typed_json
 from holdfast.core.budgets.ledger import SpendingSink, current_spending
 from holdfast.core.budgets.rules import Amount, amounts_from
 from holdfast.core.commands import ReleaseReservation, Reserve, Spend
@@ -86,7 +85,7 @@ def _spend_call(
 def _raise_if_refused(event: Event) -> None:
     """Raise UnknownDimension or BudgetExceeded if the outcome is a refusal."""
     if event.error is not None:
-        info = msgspec.json.decode(event.error, type=ErrorInfo)
+        info = typed_json.decode(event.error, ErrorInfo)
         if info.type == UnknownDimension.__name__:
             raise UnknownDimension(**info.facts)
         raise BudgetExceeded(**info.facts)

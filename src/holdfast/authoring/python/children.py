@@ -11,7 +11,7 @@ from holdfast.authoring.replay.async_program import AsyncProgram
 from holdfast.authoring.replay.call import Call, resolve
 from holdfast.authoring.replay.replay import ReplayProgram
 from holdfast.authoring.replay.sync_program import SyncProgram
-from holdfast.core.budgets.rules import read_option
+from holdfast.core import typed_json
 from holdfast.core.commands import AwaitChild, StartChild, StartMap
 from holdfast.core.definitions import ref_to
 from holdfast.core.events import Event
@@ -118,7 +118,10 @@ def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
             value=options["on_parent_end"],
             why='the value must be "cancel" or "leave"',
         )
-    read_option(options.get("budget"))
+    if options.get("budget") is not None:
+        from holdfast.core.budgets.rules import read_option  # on use: saves the import at start-up
+
+        read_option(options["budget"])
     return checked_start(
         {name: value for name, value in options.items() if name not in ("lane", "capabilities")}
     )
@@ -154,7 +157,7 @@ def child_value(
 ) -> Any:
     """Return the result of a child. Raises ChildFailed."""
     if error is not None:
-        info = msgspec.json.decode(error, type=ErrorInfo)
+        info = typed_json.decode(error, ErrorInfo)
         raise _child_failed(workflow, run_id, info)
     return workflow.signature.decode_result(program.codec, data or b"null")
 
@@ -186,7 +189,9 @@ def call_child(
         return _call_child(program, workflow, start_call, start)
     assert isinstance(program, SyncProgram)
     run_id = resolve(program, start_call)
-    return resolve(program, await_child_call(program, workflow, start, run_id, owned=True))
+    result = resolve(program, await_child_call(program, workflow, start, run_id, owned=True))
+    program.note_completed(start)
+    return result
 
 
 # Workflow code may wrap this coroutine in a task. Its name is then part of step identities in
@@ -196,7 +201,9 @@ async def _call_child(
 ) -> Any:
     run_id = start_call.decode(await program.call(start_call.command))
     end_call = await_child_call(program, workflow, start, run_id, owned=True)
-    return end_call.decode(await program.call(end_call.command))
+    result = end_call.decode(await program.call(end_call.command))
+    program.note_completed(start)
+    return result
 
 
 def map_call(
@@ -229,9 +236,7 @@ def map_call(
         program.open_children.add(command.id)
 
     def decode(event: Event) -> list[Any]:
-        ends = msgspec.json.decode(
-            event.data or b"[]", type=list[tuple[str, msgspec.Raw, msgspec.Raw]]
-        )
+        ends = typed_json.decode(event.data or b"[]", list[tuple[str, msgspec.Raw, msgspec.Raw]])
         if len(ends) == len(inputs):
             program.open_children.discard(command.id)
         results = [_value_or_error(program, workflow, end) for end in ends]

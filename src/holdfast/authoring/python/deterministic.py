@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast.authoring.python.step import Step, encode_args, run_step
 from holdfast.authoring.replay.replay import Compensation, ReplayProgram, current_program
 from holdfast.core.commands import RunStep
-from holdfast.core.events import EventRole
+from holdfast.core.events import compensation_of
 from holdfast.core.retry import RetryPolicy
 from holdfast.core.step_info import current_step
 from holdfast.core.validation import checked_name
@@ -45,12 +45,13 @@ def compensate(undo: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
         name = getattr(undo, "__name__", "undo")
         settings = _COMPENSATION
     identity = program.identify(f"undo {name}")
+    role = compensation_of(program.last_completed)
     program.compensations.append(
         Compensation(
             identity,
             lambda identity: _compensation_step(
                 program,
-                run_step(fn, identity, name, args, kwargs, settings, EventRole.COMPENSATION),
+                run_step(fn, identity, name, args, kwargs, settings, role),
                 args,
                 kwargs,
                 settings,

@@ -12,11 +12,12 @@ import msgspec
 
 from holdfast.authoring.replay.call import Call
 from holdfast.authoring.replay.replay import ReplayProgram
-from holdfast.core import duration, pydantic_models
+from holdfast.core import duration, pydantic_models, typed_json
 from holdfast.core.codec import JsonCodec, fit
 from holdfast.core.commands import OpenGate
 from holdfast.core.duration import Duration
 from holdfast.core.events import Event
+from holdfast.core.gates import forms
 from holdfast.core.gates.answer import Answer, DecidedBy, GateOutcome
 from holdfast.core.gates.model import (
     APPROVE,
@@ -84,7 +85,7 @@ def gate_call(
         remind=remind_after,
         remind_every=remind_every,
         escalate=_escalations(escalate),
-        form=None if form is None else _schema(form),
+        form=_checked_schema(form),
     )
     people = _names("assignees", assignees)
     people_roles = _names("roles", roles)
@@ -147,7 +148,7 @@ def _decode_answer(event: Event, form: Any) -> Answer:
     """
     if event.error is not None:
         raise _gate_error(event.error)
-    outcome = msgspec.json.decode(event.data or b"{}", type=GateOutcome)
+    outcome = typed_json.decode(event.data or b"{}", GateOutcome)
     decisions = []
     for decision in outcome.decisions:
         value = decision.value
@@ -293,6 +294,22 @@ def _escalation(escalation: Any) -> Escalation:
     if not assignees and not roles:
         raise BadOption(option="escalate", value=dict(escalation), why=why)
     return Escalation(_positive_duration("escalate", escalation["after"]) or 0, assignees, roles)
+
+
+def _checked_schema(form: Any) -> dict[str, Any] | None:
+    """Return the JSON Schema of a form. Raises BadOption if it has a rule that would not be checked
+    when a person fills the form in."""
+    if form is None:
+        return None
+    schema = _schema(form)
+    place = forms.unchecked(schema)
+    if place is not None:
+        raise BadOption(
+            option="form",
+            value=getattr(form, "__name__", form),
+            why=f"its JSON Schema has a rule that is not checked ({place}): check it in a step",
+        )
+    return schema
 
 
 def _schema(form: Any) -> dict[str, Any]:

@@ -57,10 +57,12 @@ def extend_call(program: ReplayProgram, graph: Graph) -> Call:
     patch, fingerprint = GraphCompiler(route, encode, encode_template).patch(graph, graph_id)
 
     def decode(event: Event) -> dict[str, str]:
-        names = msgspec.json.decode(event.data or b"{}").get("members", [])
-        return {name: run_of(graph_id, name) for name in names}
+        data = msgspec.json.decode(event.data or b"{}")
+        joined: dict[str, str] = data.get("joined", {})
+        return {name: run_of(graph_id, name) for name in data.get("members", [])} | joined
 
-    targets = [ref_to(_find_workflow(member.workflow)) for member in graph.members.values()]
+    new = [member for member in graph.members.values() if member.joins is None]
+    targets = [ref_to(_find_workflow(member.workflow)) for member in new]
     return Call(
         ExtendGraph(program.identify("extend"), graph_id, patch, targets, fingerprint), decode
     )

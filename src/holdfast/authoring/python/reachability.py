@@ -88,6 +88,11 @@ class _Search:
 
     def follow_frame(self, frame: types.FrameType) -> None:
         """Follow the code that the frame can still execute."""
+        if _origin(str(frame.f_globals.get("__name__", ""))) == "standard":
+            # Only its arguments lead back to code of the user. Its module would lead to everything
+            # that the process holds, such as all threads.
+            self._visit_all(frame.f_locals.values())
+            return
         scope = {**frame.f_globals, **frame.f_locals}
         flow = control_flow(frame.f_code)
         for reference in (*flow.ahead_of(frame.f_lasti), *flow.values):

@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import FrameType
 
-from holdfast.authoring.python.reachability import names_ahead
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
 
@@ -38,6 +37,10 @@ class PythonSource:
     ) -> Event | None:
         """Return the first of *outcomes* that the code waiting in *frames* can no longer request;
         None if there is none, or if that cannot be known."""
+        from holdfast.authoring.python.reachability import (
+            names_ahead,  # on use: it is seldom needed
+        )
+
         names = names_ahead(frames)
         if names is None:
             return None

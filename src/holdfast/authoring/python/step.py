@@ -7,20 +7,18 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 from uuid import uuid4
 
-import msgspec
-
-from holdfast.authoring.python.capture import capturing
 from holdfast.authoring.replay.async_program import AsyncProgram
+from holdfast.authoring.replay.identity import current_branch
 from holdfast.authoring.replay.replay import ReplayProgram, current_program
 from holdfast.authoring.replay.sync_program import SyncProgram
-from holdfast.core import duration
+from holdfast.core import duration, typed_json
 from holdfast.core.codec import Codec, same
 from holdfast.core.commands import RunStep
 from holdfast.core.duration import Duration
-from holdfast.core.events import Event, EventKind, EventRole
+from holdfast.core.events import Event, EventKind
 from holdfast.core.retry import RetryPolicy, policy_from
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.signature import Signature
@@ -40,6 +38,16 @@ current_connection: ContextVar[Any] = ContextVar("holdfast_connection", default=
 
 KEPT_BYTES = 1_000_000
 """The largest arguments of a step that are kept."""
+
+
+class _BoundStep(NamedTuple):
+    """The functions of a step that depend on the codec."""
+
+    codec: Codec
+    fits: Callable[[Any, bytes], None]
+    """Raises WrongType if a result, which is also given as stored, does not fit the return type."""
+    read: Callable[[bytes], Any]
+    """Returns a stored result."""
 
 
 class Step(Generic[P, R]):
@@ -74,6 +82,7 @@ class Step(Generic[P, R]):
         self.signature: Signature = Signature(fn)
         self.identity: str | None = None
         """The name of the calls in place of the function's name."""
+        self._bound: _BoundStep | None = None
         if transactional and self.is_async:
             raise BadOption(
                 option="transactional", step=name, why="a transactional step must be a plain def"
@@ -97,7 +106,7 @@ class Step(Generic[P, R]):
                 )
                 raise NotInWorkflow(step=self.name, run=program.run.id, why=why)
             return self.fn(*args, **kwargs)
-        identity = program.identify(self.identity or self.name)
+        identity = current_branch.get(program.root).identify(self.identity or self.name)
         if isinstance(program, AsyncProgram):
             recorded: Any = self._recorded(program, identity, args, kwargs)
             return recorded  # type: ignore[no-any-return]
@@ -115,21 +124,40 @@ class Step(Generic[P, R]):
         """Return the result of the step. Raises StepFailed."""
         if event.kind == EventKind.STEP_FAILED:
             raise failed(event)
-        return program.read(event, functools.partial(self.signature.decode_result, program.codec))
+        current_branch.get(program.root).last = event.step
+        bound = self._bound  # read once: another thread may replace it, for another codec
+        if bound is None or bound.codec is not program.codec:
+            bound = self._bind(program.codec)
+        return program.read(event, bound.read)
+
+    def _bind(self, codec: Codec) -> _BoundStep:
+        """Return the functions that every call needs, and keep them for the next call."""
+        bound = _BoundStep(
+            codec,
+            functools.partial(self._check_result, codec),
+            self.signature.result_decoder(codec),
+        )
+        self._bound = bound
+        return bound
 
     def command(
         self, program: ReplayProgram, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> RunStep:
         """Return the command that makes this call."""
         command = run_step(self.fn, identity, self.name, args, kwargs, self)
-        command.fits = functools.partial(self._check_result, program.codec)
+        bound = self._bound
+        if bound is None or bound.codec is not program.codec:
+            bound = self._bind(program.codec)
+        command.fits = bound.fits
         if self.keep_args or (self.keep_args is None and program.context.keeps_args):
             command.kept_args = functools.partial(encode_args, program.codec, args, kwargs)
         return command
 
     def _check_result(self, codec: Codec, value: Any, data: bytes) -> None:
         """Raise WrongType if *data*, the encoded *value*, cannot be decoded as the return type."""
-        if not same(value, self.signature.return_type):
+        kind = self.signature.return_type
+        is_exact = kind is type(value) and (kind is int or kind is str)  # saves a call per step
+        if not is_exact and not same(value, kind):
             self.signature.decode_result(codec, data)
 
     @overload
@@ -200,7 +228,7 @@ def run_step(
     args: Any,
     kwargs: Any,
     settings: Any,
-    role: EventRole | None = None,
+    role: str | None = None,
 ) -> RunStep:
     """Return the command that calls *fn* as a step."""
     is_async = _is_async(fn)
@@ -256,6 +284,9 @@ def _inside(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, conn
     outer_step = current_step.set(info)
     outer_connection = current_connection.set(connection)
     try:
+        if info.tracing is not None:
+            with info.tracing.attempt(info):
+                return fn(*args, **kwargs)
         return fn(*args, **kwargs)
     finally:
         current_step.reset(outer_step)
@@ -267,6 +298,9 @@ async def _inside_async(
 ) -> Any:
     outer_step = current_step.set(info)
     try:
+        if info.tracing is not None:
+            with info.tracing.attempt(info):
+                return await fn(*args, **kwargs)
         return await fn(*args, **kwargs)
     finally:
         current_step.reset(outer_step)
@@ -275,6 +309,8 @@ async def _inside_async(
 def _captured(
     fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any
 ) -> Any:
+    from holdfast.authoring.python.capture import capturing  # on use: few engines capture
+
     with capturing(info):
         return _inside(fn, args, kwargs, info, connection)
 
@@ -282,13 +318,15 @@ def _captured(
 async def _captured_async(
     fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any
 ) -> Any:
+    from holdfast.authoring.python.capture import capturing  # on use: few engines capture
+
     with capturing(info):
         return await _inside_async(fn, args, kwargs, info, connection)
 
 
 def failed(event: Event) -> StepFailed:
     """Return the error that a workflow gets for a step whose last attempt has failed."""
-    info = msgspec.json.decode(event.error or b"{}", type=ErrorInfo)
+    info = typed_json.decode(event.error or b"{}", ErrorInfo)
     details: dict[str, object] = {"details": info.facts} if info.facts else {}
     if info.cause is not None:
         details["cause"] = info.cause

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.authoring.replay.call import Call
 from holdfast.authoring.replay.replay import ReplayProgram
-from holdfast.core import duration
+from holdfast.core import duration, typed_json
 from holdfast.core.codec import check_type
 from holdfast.core.commands import AwaitCondition, CreateWait
 from holdfast.core.conditions import evaluation as conditions
@@ -270,7 +270,7 @@ def wait_for_call(
     def decode(event: Event) -> Waited:
         for wait_id in waits:
             program.issued_waits[wait_id]._closed = True
-        result = msgspec.json.decode(event.data or b"{}", type=_ConditionResult)
+        result = typed_json.decode(event.data or b"{}", _ConditionResult)
         if event.kind == EventKind.WAIT_TIMED_OUT and on_timeout != OnTimeout.CONTINUE:
             raise WaitTimeout(
                 waited_for=conditions.show(condition), missing=", ".join(result.missing)

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring import registry
 from holdfast.authoring.python.children import call_child
@@ -22,7 +22,6 @@ from holdfast.core.duration import Duration
 from holdfast.core.events import Event
 from holdfast.core.program import ProgramContext, StepRecord, recorded_steps
 from holdfast.core.runs import RunRecord
-from holdfast.core.schedules.model import ScheduleDeclaration
 from holdfast.core.signature import Signature
 from holdfast.core.step_info import current_step
 from holdfast.core.validation import (
@@ -32,6 +31,9 @@ from holdfast.core.validation import (
     checked_versions,
 )
 from holdfast.errors import BadOption
+
+if TYPE_CHECKING:
+    from holdfast.core.schedules.model import ScheduleDeclaration
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -56,6 +58,7 @@ class Workflow(Generic[P, R]):
         capabilities: tuple[str, ...],
         serves: frozenset[str] | None,
         stop_undoing: bool,
+        tool: bool | str = False,
     ) -> None:
         self.fn: Callable[P, R] = fn
         self.name: str = name
@@ -64,6 +67,9 @@ class Workflow(Generic[P, R]):
         self.capabilities: tuple[str, ...] = capabilities
         self.accepts_versions: frozenset[str] | None = serves
         self.stop_undoing: bool = stop_undoing
+        self.tool: bool | str = tool
+        """Whether agents may call it as a tool over MCP: "task" only as a task, "call" never as a
+        task."""
         self.is_async: bool = inspect.iscoroutinefunction(fn)
         self.needs_thread: bool = not self.is_async
         self.signature: Signature = Signature(fn)
@@ -173,6 +179,7 @@ def workflow(
     lane: str = "default",
     capabilities: Iterable[str] = (),
     stop_undoing_on_failure: bool = False,
+    tool: bool | str = False,
 ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
 def workflow(
     fn: Any = None,
@@ -184,15 +191,20 @@ def workflow(
     lane: str = "default",
     capabilities: Iterable[str] = (),
     stop_undoing_on_failure: bool = False,
+    tool: bool | str = False,
 ) -> Any:
     """Make a function a workflow.
 
     By default it also continues runs that other versions of it have started; with ``serves``, only
-    runs of the versions named there."""
+    runs of the versions named there. With ``tool``, agents may call it over MCP. A client that can
+    wait for a task gets one, any other client the result; with "task", only the former may call it,
+    and with "call", each gets the result."""
 
     def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
         if not callable(fn) or isinstance(fn, Step):
             raise BadOption(option="workflow", value=fn, why="@workflow decorates a plain function")
+        if tool not in (True, False, "task", "call"):
+            raise BadOption(option="tool", value=tool, known="True, False, task, call")
         own_version, served_versions = checked_versions(version, serves)
         definition: Workflow[..., Any] = Workflow(
             fn,
@@ -202,6 +214,7 @@ def workflow(
             capabilities=checked_capabilities(capabilities),
             serves=served_versions,
             stop_undoing=checked_flag("stop_undoing_on_failure", stop_undoing_on_failure),
+            tool=tool,
         )
         registry.register(definition, source_of(fn))
         return definition

@@ -107,16 +107,15 @@ class AsyncProgram(ReplayProgram):
 
         If the awaiting task is cancelled meanwhile, the command is dropped.
         """
-        future = self.loop.create_future()
+        future: asyncio.Future[Event] = asyncio.Future(loop=self.loop)
         event = self.request(command, (future, asyncio.current_task(self.loop)))
         if event is not None:
             return event
         try:
-            outcome: Event = await future
+            return await future
         except asyncio.CancelledError:
             self.drop(command.id)  # type: ignore[union-attr]
             raise
-        return outcome
 
     def _set_timer(self, delay: float, fire: Callable[[], None]) -> Callable[[], None]:
         """Set a durable timer of *delay* seconds; return a function that drops it."""

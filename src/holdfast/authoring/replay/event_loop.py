@@ -47,6 +47,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.library_cleanup = False
         """Whether libraries run in this loop: they await during their cleanup, so they get the
         chance to finish it when the run leaves memory."""
+        self._outer_hooks: Any = (None, None)
 
     def run_until_idle(self) -> None:
         """Run the ready callbacks until none is left, including callbacks that become ready."""
@@ -55,10 +56,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             return
         # Private API of asyncio: this loop runs nested, inside a callback of the engine's loop.
         outer_loop = events._get_running_loop()
-        outer_hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)
         if self.library_cleanup:
-            sys.set_asyncgen_hooks(None, _finalize_generator)
+            self._set_hooks()
         try:
             while ready:
                 handle = ready.popleft()
@@ -71,15 +71,18 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(outer_loop)
             if self.library_cleanup:
-                sys.set_asyncgen_hooks(*outer_hooks)
+                sys.set_asyncgen_hooks(*self._outer_hooks)
 
     def enable_library_cleanup(self) -> None:
         """Let libraries finish their asynchronous cleanup in this loop from now on."""
         if not self.library_cleanup:
             self.library_cleanup = True
             if events._get_running_loop() is self:
-                # Until the end of this turn, when run_until_idle restores the outer hooks.
-                sys.set_asyncgen_hooks(None, _finalize_generator)
+                self._set_hooks()  # until the end of this turn: see run_until_idle
+
+    def _set_hooks(self) -> None:
+        self._outer_hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, _finalize_generator)
 
     def unwind(self) -> None:
         """Run until idle, then cancel every task and run until idle again.

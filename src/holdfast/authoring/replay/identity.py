@@ -12,10 +12,13 @@ from contextvars import ContextVar
 class Branch:
     """One line of execution in a workflow: the main one, or a task within it."""
 
-    __slots__ = ("_counts", "path")
+    __slots__ = ("_counts", "last", "path")
 
     def __init__(self, path: str = "") -> None:
         self.path = path
+        self.last: str | None = None
+        """The step or child that has completed last: a compensation that is registered next undoes
+        it."""
         self._counts: dict[str, int] = {}
 
     def identify(self, name: str) -> str:

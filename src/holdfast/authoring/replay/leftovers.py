@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.event_table import REQUESTS, STEP_ENDS
 from holdfast.core.events import Event, EventKind
 
@@ -93,7 +94,7 @@ def _repeated_ranges(history: Iterable[Event]) -> list[range]:
     ranges: list[range] = []
     for event in history:
         if event.kind == EventKind.RUN_REPLAYED:
-            replayed = msgspec.json.decode(event.data or b"{}", type=_Replayed)
+            replayed = typed_json.decode(event.data or b"{}", _Replayed)
             since = replayed.since
             if since is None:
                 since = min(replayed.void, default=event.seq)

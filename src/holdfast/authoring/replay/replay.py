@@ -27,17 +27,20 @@ from holdfast.authoring.replay.source import CodeSource
 from holdfast.core import program as seam
 from holdfast.core.codec import Codec
 from holdfast.core.commands import (
+    ChangeVersion,
     Checkpoint,
     Command,
     Drop,
     EndChildren,
     Finish,
     RecordDecision,
+    RecordElements,
+    Rest,
     RunStep,
     StartMap,
 )
 from holdfast.core.event_table import ANSWERS, OUTCOMES
-from holdfast.core.events import Event, EventKind, EventRole
+from holdfast.core.events import Event, EventKind, is_compensation
 from holdfast.core.program import ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.errors import BadData, Diverged, WrongType
@@ -161,7 +164,7 @@ class ReplayProgram(ABC):
         does not fit.
         """
         required = [
-            event for event in self._leftovers.required() if event.role != EventRole.COMPENSATION
+            event for event in self._leftovers.required() if not is_compensation(event.role)
         ]
         if not required or not self._pending:
             return None
@@ -324,13 +327,15 @@ class ReplayProgram(ABC):
         """Return the first outcome that code which issues *command* can no longer request."""
         if isinstance(command, Finish):
             return required[0]
-        if isinstance(command, Checkpoint | Drop | RecordDecision):
+        if isinstance(
+            command, Checkpoint | Drop | RecordDecision | RecordElements | Rest | ChangeVersion
+        ):
             return None
         if command.id in self._recorded:
             return None
-        ordinary = [event for event in required if event.role != EventRole.COMPENSATION]
-        is_compensation = isinstance(command, RunStep) and command.is_compensation
-        if is_compensation or isinstance(command, EndChildren):
+        ordinary = [event for event in required if not is_compensation(event.role)]
+        undoes = isinstance(command, RunStep) and command.is_compensation
+        if undoes or isinstance(command, EndChildren):
             return next(iter(ordinary), None)
         passed = next((event for event in required if self._leftovers.is_passed(event)), None)
         if passed is not None or not ordinary:
@@ -380,6 +385,15 @@ class ReplayProgram(ABC):
         """Return the identity of the next call of *name* in the current branch."""
         return current_branch.get(self.root).identify(name)
 
+    def note_completed(self, step: str | None) -> None:
+        """Remember the step that has completed last in the current branch."""
+        current_branch.get(self.root).last = step
+
+    @property
+    def last_completed(self) -> str | None:
+        """The step or child that has completed last in the current branch."""
+        return current_branch.get(self.root).last
+
     def replayable_bytes(self, name: str) -> bytes:
         """Return sixteen pseudo-random bytes, the same in every replay of this call.
 
@@ -408,6 +422,12 @@ class ReplayProgram(ABC):
         if not self.replaying:
             self.tell(RecordDecision(name, value))
         return value
+
+    def record_fact(self, command: RecordDecision) -> None:
+        """Record a value that the code has derived, unless history has the same one already."""
+        if command.id not in self._decisions or self._decisions[command.id] != command.value:
+            self._decisions[command.id] = command.value
+            self.tell(command)
 
 
 def frames_of(coroutine: Any, hidden: str) -> Iterator[FrameType]:

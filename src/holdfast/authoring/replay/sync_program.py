@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -33,7 +34,7 @@ from holdfast.core.budgets.ledger import current_spending
 from holdfast.core.commands import Command, EndChildren, Finish, RunStep, SetTimer
 from holdfast.core.events import Event, EventKind
 from holdfast.core.exits import as_exception
-from holdfast.core.program import ProgramContext
+from holdfast.core.program import CodeThreads, Pause, ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.core.step_info import StepInfo
 
@@ -108,16 +109,16 @@ class SyncProgram(ReplayProgram):
         self._lock: threading.RLock = threading.RLock()
         self._active: int = 0
         """How many threads run workflow code: neither wait, nor run a step inline, nor ended."""
-        self._idle: asyncio.Future[None] | None = None
+        self._idle: Pause | None = None
         self._main: _ExecutionLine = _ExecutionLine()
         self._waiters: set[_LineWaiter] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: CodeThreads
         self._cancelled: bool = False
 
     # On the engine's loop
 
     async def _start(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._threads = self.context.code_threads or ThreadPerCall()
         self._start_thread(self._main, self.root, self._run_workflow)
         await self._wait_until_idle()
 
@@ -142,11 +143,10 @@ class SyncProgram(ReplayProgram):
                 self._resume(waiter)
 
     async def _wait_until_idle(self) -> None:
-        assert self._loop is not None
         with self._lock:
             if self._active == 0:
                 return
-            idle = self._loop.create_future()
+            idle = self._threads.new_pause()
             self._idle = idle
         await idle  # not self._idle: the last thread to pause sets that to None
 
@@ -166,6 +166,7 @@ class SyncProgram(ReplayProgram):
         context = copy_context()
 
         def run() -> None:
+            threading.current_thread().name = f"holdfast {self.run.id}"
             current_program.set(self)
             current_branch.set(branch)
             _line.current = line
@@ -174,13 +175,12 @@ class SyncProgram(ReplayProgram):
             except Evicted:
                 return
             finally:
+                del _line.current  # the thread runs code of another workflow next
                 self._pause()
 
         with self._lock:
             self._active += 1
-        threading.Thread(
-            target=context.run, args=(run,), name=f"holdfast {self.run.id}", daemon=True
-        ).start()
+        self._threads.start(partial(context.run, run))
 
     def _run_workflow(self) -> None:
         """Run the workflow function, compensate if it fails, and tell the engine how it ended."""
@@ -301,7 +301,14 @@ class SyncProgram(ReplayProgram):
         life = self.context.step_life(command.id)
         return command.call(
             StepInfo(
-                run.id, run.workflow, command.id, 1, run.generation, self.context.output, life
+                run.id,
+                run.workflow,
+                command.id,
+                1,
+                run.generation,
+                self.context.output,
+                life,
+                tracing=self.context.tracing,
             ),
             None,
         )
@@ -334,11 +341,11 @@ class SyncProgram(ReplayProgram):
         """Count a thread as inactive; the last active one reports to the loop that all are idle."""
         with self._lock:
             self._active -= 1
-            if self._active == 0 and self._idle is not None and self._loop is not None:
+            if self._active == 0 and self._idle is not None:
                 idle = self._idle
                 self._idle = None
                 with suppress(RuntimeError):  # the loop is closed, so no task waits for this
-                    self._loop.call_soon_threadsafe(_set, idle)
+                    self._threads.post(_end, idle)
 
     def _resume(self, waiter: _LineWaiter) -> None:
         with self._lock:
@@ -435,6 +442,21 @@ def _frames_of(thread: int) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _end(pause: Pause) -> None:
+    if not pause.done():
+        pause.set_result(None)
+
+
+class ThreadPerCall:
+    """Threads for a program outside an engine, each used once. It is created in the thread that
+    drives the program."""
+
+    __slots__ = ("_loop", "new_pause", "post")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.new_pause: Callable[[], Pause] = self._loop.create_future
+        self.post: Callable[..., Any] = self._loop.call_soon_threadsafe
+
+    def start(self, call: Callable[[], None]) -> None:
+        threading.Thread(target=call, daemon=True).start()
