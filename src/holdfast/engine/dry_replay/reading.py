@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.core.events import Event
+from holdfast.core.events import Event, EventKind
 from holdfast.core.program import Definition
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
@@ -102,9 +102,10 @@ class RecordedRuns:
             return RecordedRun(run, [], error)
 
     def _from_checkpoint(self, view: View, run: RunRecord, history: list[Event]) -> list[Event]:
-        """Return the part of a history that a worker would read."""
+        """Return the part of a history that a worker would read; without the checkpoints of another
+        definition, if this one begins with the whole history."""
         definition = self._definitions.get(run.workflow)
         if definition is None or not definition.writes_checkpoints:
-            return history
+            return [event for event in history if event.kind != EventKind.CHECKPOINT_WRITTEN]
         checkpoint = view.runs.last_checkpoint(run.id)
         return [event for event in history if event.seq >= checkpoint]

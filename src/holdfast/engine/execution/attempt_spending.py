@@ -17,8 +17,10 @@ import msgspec
 
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import SpendEntry
+from holdfast.core.commands import RunStep
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
+from holdfast.engine.runtime.log_records import of_run
 from holdfast.errors import StoreError
 from holdfast.store.budgets.operations import BudgetRefused, BudgetSpent, ReserveBudget
 
@@ -81,32 +83,20 @@ class AttemptSpending:
     """The spending of one attempt; it implements ``SpendingSink``."""
 
     __slots__ = (
+        "_command",
         "_granted",
         "_guard",
-        "_is_compensation",
         "_open",
-        "_step",
         "_transacts",
-        "_under",
         "entries",
         "reserved",
         "store_error",
     )
 
-    def __init__(
-        self,
-        guard: SpendingGuard,
-        step: str,
-        under: str | None,
-        *,
-        transacts: bool,
-        is_compensation: bool,
-    ) -> None:
+    def __init__(self, guard: SpendingGuard, command: RunStep, transacts: bool) -> None:
         self._guard: SpendingGuard = guard
-        self._step: str = step
-        self._under: str | None = under
+        self._command: RunStep = command
         self._transacts: bool = transacts
-        self._is_compensation: bool = is_compensation
         self._open: tuple[Reservation, ...] = ()
         self._granted: dict[str, int] = {}
         self.entries: list[SpendEntry] = []
@@ -115,7 +105,7 @@ class AttemptSpending:
         """The error of the store that a reservation on a loop has raised in the step."""
 
     def _is_free(self) -> bool:
-        return self._guard.spends_freely(is_compensation=self._is_compensation)
+        return self._guard.spends_freely(is_compensation=self._command.is_compensation)
 
     def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
         """Note an amount. If the budgets seem to have no room for it, ask the store at once;
@@ -123,7 +113,7 @@ class AttemptSpending:
         guard = self._guard
         guard.check_dimensions(amounts)
         fact = fact or not guard.budgets or self._is_free()
-        may_ask = self._under is None and not self._transacts
+        may_ask = self._command.under is None and not self._transacts
         # The program's loop never waits for the store: there the commit of the attempt decides.
         if not fact and may_ask and not guard.is_on_program_loop():
             self._ensure_room(amounts)
@@ -131,7 +121,7 @@ class AttemptSpending:
             (entry for entry in self.entries if entry.key is None and entry.fact == fact), None
         )
         if key is not None or plain is None:
-            self.entries.append(SpendEntry(dict(amounts), key, self._under, fact))
+            self.entries.append(SpendEntry(dict(amounts), key, self._command.under, fact))
         else:
             plain.amounts = budget_rules.sum_amounts((plain.amounts, amounts))
         for reservation in self._open[-1:]:
@@ -156,10 +146,6 @@ class AttemptSpending:
             with suppress(StoreError):
                 self._grant(request, self._guard.context.writer.call(request))
                 self._guard.learn_lines()  # there is room: the known lines were outdated
-
-    def is_empty(self) -> bool:
-        """Return whether the attempt has neither spent nor reserved anything."""
-        return not self.entries and not self.reserved
 
     def counted(self) -> frozenset[str]:
         """Return the dimensions that the budgets of the run count."""
@@ -212,11 +198,16 @@ class AttemptSpending:
         self.store_error = error
         if not self._granted:
             self.reserved = False
-            self._guard.reserved_steps.discard(self._step)
+            self._guard.reserved_steps.discard(self._command.id)
 
     def _log_failure(self, error: StoreError) -> None:
-        run_id = self._guard.state.run.id
-        log.warning("run %s cannot reserve amounts now, will try again: %s", run_id, error)
+        run = self._guard.state.run
+        log.warning(
+            "run %s cannot reserve amounts now, will try again: %s",
+            run.id,
+            error,
+            extra=of_run(run, self._command.id),
+        )
 
     def release(self, reservation: object) -> None:
         """Give up a reservation. The store learns of it with the next reservation, or when the
@@ -237,7 +228,7 @@ class AttemptSpending:
     @property
     def is_plain(self) -> bool:
         """Whether the attempt has reserved nothing."""
-        return not self.reserved and self._under is None
+        return not self.reserved and self._command.under is None
 
     @property
     def needs_room(self) -> bool:
@@ -252,14 +243,14 @@ class AttemptSpending:
         spent = (entry.amounts for entry in self.entries)
         reserved = (reservation.left for reservation in self._open)
         self.reserved = True
-        guard.reserved_steps.add(self._step)
+        guard.reserved_steps.add(self._command.id)
         return ReserveBudget(
             run_id=guard.state.run.id,
             generation=guard.state.run.generation,
             budgets=guard.budgets,
-            key=self._step,
+            key=self._command.id,
             amounts=budget_rules.sum_amounts((amounts, *spent, *reserved)),
-            under=self._under,
+            under=self._command.under,
             force=self._is_free(),
         )
 

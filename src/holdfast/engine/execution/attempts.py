@@ -20,7 +20,7 @@ from holdfast.engine.execution.feeding import note_fed, right_to_feed
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.step_outcomes import completed, encode_result
 from holdfast.engine.execution.pending.steps import PendingStep
-from holdfast.engine.runtime.program_loop import FeedAhead, ProgramLoop
+from holdfast.engine.runtime.program_loop import FeedAhead, PlacedProgram, ProgramLoop
 from holdfast.engine.runtime.timer_queue import TimerHandle
 from holdfast.errors import EngineClosed, StepTimeout
 from holdfast.store.budgets.operations import spending_effects
@@ -66,7 +66,7 @@ async def attempt(run: Execution, step: PendingStep) -> None:
     step.spending = spending
     try:
         current_spending.set(spending)
-        info = _info(run, command, step.attempt)
+        info = _info(run, step)
         if command.is_async:
             value = await command.call(info, None)
         else:
@@ -122,20 +122,16 @@ class RemoteAttempt:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._ahead = ahead
-        self._spending = step.spending = run.budget.new_spending(command)
+        self._spending = step.spending = AttemptSpending(run.budget, command, False)
         # An empty context: variables of the worker must not reach user code.
         self._context = Context()
         self._context.run(current_spending.set, self._spending)
-        self._call = partial(command.call, _info(run, command, step.attempt), None)
+        self._call = partial(command.call, _info(run, step), None)
         self._alarm: TimerHandle | None = None
         if command.timeout is not None:
             self._alarm = context.timers.at(started_at + command.timeout, self._expire)
 
     # On the worker's loop
-
-    def post(self) -> None:
-        """Let the program's loop begin. Raises EngineClosed."""
-        self._loop.post(self.begin)
 
     def adopt(self) -> None:
         """Let the run wait for this attempt, which has begun on the program's loop already."""
@@ -163,7 +159,12 @@ class RemoteAttempt:
     def _fed(self, event: Event, commands: list[Command], error: BaseException | None) -> None:
         run = self._execution
         self._let_go()
-        note_fed(run, event, commands, error, self._spending)
+        turns = run.remote_turns
+        spending = self._spending
+        may_take = turns is not None and error is None
+        if may_take and not (spending.entries or spending.reserved) and turns.take(event, commands):
+            return
+        note_fed(run, event, commands, error, spending)
 
     def _end(self, value: Any, raised: BaseException | None) -> None:
         run = self._execution
@@ -220,7 +221,9 @@ class RemoteAttempt:
         """The step has ended."""
         self._task = None
         answer = self._loop.answer
-        if raised is None and self._ahead is not None and self._spending.is_empty():
+        spending = self._spending
+        is_free = not (spending.entries or spending.reserved)
+        if raised is None and self._ahead is not None and is_free:
             event = completed(
                 self._step,
                 value,
@@ -248,9 +251,25 @@ def begin_remotely(run: Execution, step: PendingStep) -> asyncio.Task[None] | Re
     assert program_loop is not None
     if context.session_is_certain():
         remote = RemoteAttempt(run, step, program_loop, right_to_feed(run))
-        remote.post()
+        program_loop.post(remote.begin)
         return remote
     return context.eager_tasks.start(_begin_when_sure(run, step, program_loop))
+
+
+def begin_only_step(run: Execution, step: PendingStep) -> bool:
+    """Make an attempt at the step that is all that the run waits for, on the program's loop, which
+    feeds the program its outcome. Return False if it cannot begin there at once."""
+    context = run.context
+    program = run.program
+    program_loop = context.program_loop
+    if not step.command.is_async or not context.session_is_certain():
+        return False
+    assert isinstance(program, PlacedProgram) and program_loop is not None
+    run.ahead = program.feed_ahead()
+    step.task = remote = RemoteAttempt(run, step, program_loop, run.ahead)
+    program_loop.post(remote.begin)
+    context.long_steps.begin(run, step, step.started_at or 0)
+    return True
 
 
 async def _begin_when_sure(run: Execution, step: PendingStep, program_loop: ProgramLoop) -> None:
@@ -260,7 +279,7 @@ async def _begin_when_sure(run: Execution, step: PendingStep, program_loop: Prog
         return
     if run.expects(step):
         step.task = remote = RemoteAttempt(run, step, program_loop, right_to_feed(run))
-        remote.post()
+        program_loop.post(remote.begin)
 
 
 class BeginAhead:
@@ -296,11 +315,21 @@ class BeginAhead:
         return RemoteAttempt(run, PendingStep(command, 1, None), self._loop, None)
 
 
-def _info(run: Execution, command: RunStep, number: int) -> StepInfo:
+def _info(run: Execution, step: PendingStep) -> StepInfo:
     record = run.state.run
-    life = run.state.lives.of(command.id)
+    command = step.command
+    lives = run.state.lives
     return StepInfo(
-        record.id, record.workflow, command.id, number, record.generation, run.output, life
+        record.id,
+        record.workflow,
+        command.id,
+        step.attempt,
+        record.generation,
+        run.output,
+        lives.of(command.id) if lives.replays else 0,
+        None,
+        step.last_error,
+        run.context.writer.metrics.tracing,
     )
 
 
@@ -318,7 +347,7 @@ def _transact(
 ) -> bytes:
     """Call the step; its output becomes part of the transaction."""
     command = step.command
-    info = _info(run, command, step.attempt)
+    info = _info(run, step)
     # The store may have rolled back an earlier call and repeat the transaction.
     run.output.discard_attempt(command.id, step.attempt)
     spending.entries.clear()

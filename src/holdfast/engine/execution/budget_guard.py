@@ -47,13 +47,7 @@ class BudgetGuard:
 
     def new_spending(self, command: RunStep, *, transacts: bool = False) -> AttemptSpending:
         """Return the spending of a new attempt at a step."""
-        return AttemptSpending(
-            self,
-            command.id,
-            command.under,
-            transacts=transacts,
-            is_compensation=command.is_compensation,
-        )
+        return AttemptSpending(self, command, transacts)
 
     def spends_freely(self, *, is_compensation: bool) -> bool:
         """Return whether no limit holds this step up: compensations must run."""

@@ -15,20 +15,28 @@ import msgspec
 from holdfast.core.commands import Finish
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import BY_END, Event, EventKind
+from holdfast.core.gates import rules as gate_rules
+from holdfast.core.gates.model import Gate
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import Output
+from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.commit_buffer import CommitBuffer
 from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.budgets import block_run
 from holdfast.engine.execution.pending.gates import withdraw_all
 from holdfast.engine.execution.pending.graph_growth import fills_a_commit
+from holdfast.engine.execution.pending.listing import listed_waits
+from holdfast.engine.execution.pending.subscriptions import close_all
 from holdfast.engine.runtime.error_data import error_data
+from holdfast.engine.runtime.log_records import of_run
 from holdfast.errors import StoreError
 from holdfast.payloads.offload import seal_off_loop
 from holdfast.store.budgets.operations import ReleaseReservations, RequireBudget
 from holdfast.store.database import Operation
 from holdfast.store.effects import Effect
+from holdfast.store.gates.operations import ChangeGate
 from holdfast.store.graphs.operations import AddMembers
+from holdfast.store.resting_tokens.operations import ClearTokens
 from holdfast.store.runs.operations import Advance, Advanced, CancelOtherRun, end_of
 from holdfast.store.streams.operations import AppendFrames, AppendOutput
 from holdfast.store.waits.operations import CloseWait
@@ -62,13 +70,16 @@ def progress(run: Execution, commit: CommitBuffer, *, parks: bool) -> Advance | 
         op.effects = commit.effects
     if commit.finish is not None:
         finish(run, op, commit.finish)
+    elif state.changes_version:
+        op.status = state.active_status()
+        op.release = True  # the next holder begins with the definition of the other version
     elif parks:
         park(run, op)
     elif state.waiting or (not commit.events and not commit.is_empty):
         op.status = state.active_status()
         op.revision = state.revision
-    elif commit.is_empty:
-        return None
+    elif not commit.events:
+        return None  # nothing at all: effects without events are handled above
     state.number(op.events)
     if run.output.is_used:
         add_output(op, run.output.take(op.status.value if op.status in FINAL else None))
@@ -100,7 +111,9 @@ def finish(run: Execution, op: Advance, command: Finish) -> None:
     effects = _effects_of_end(run)
     if effects:
         op.effects = [*op.effects, *effects]
-    withdraw_all(run, op)
+    if run.pending.by_step:
+        withdraw_all(run, op)
+        close_all(run, op)
     op.events.append(_last_event(run, op, status))
 
 
@@ -110,6 +123,9 @@ def _effects_of_end(run: Execution) -> list[Effect]:
     effects: list[Effect] = [CloseWait(step, BY_END) for step in sorted(state.waited)]
     if run.budget.has_code_reservation or run.budget.reserved_steps:
         effects.append(ReleaseReservations(None))
+    # A run that was taken over may end before its tokens rest here: the rows are of another worker.
+    if run.resting is not None or run.may_have_rested:
+        effects.append(ClearTokens())
     end = end_of(state.run, had_children=state.had_children)
     if end is not None:
         effects.append(end)
@@ -140,15 +156,28 @@ def _stop_reason(run: Execution) -> str:
 def park(run: Execution, op: Advance) -> None:
     """Let the write park the run on its waits. It names the revision that was seen: the store
     refuses it if something has reached the run since."""
-    waits = [wait for pending in run.pending.values() if (wait := pending.as_wait()) is not None]
+    waits = listed_waits(run.pending)
     op.status = Status.CANCELLING if run.state.cancelling else Status.WAITING
     op.waits = msgspec.json.encode(waits)
-    op.wake_at = min(
-        (wait["until"] for wait in waits if wait.get("until") is not None), default=None
-    )
+    instants = [wait["until"] for wait in waits if wait.get("until") is not None]
+    if any(wait["kind"] is WaitKind.OTHERS for wait in waits):
+        instants += _unlisted_instants(run, op)
+    op.wake_at = min(instants, default=None)
     op.revision = run.state.revision
     op.release = not _stays_in_memory(run, op.wake_at)
+    if run.resting is not None:
+        tokens = run.resting.take()
+        if tokens is not None:
+            op.effects = [*op.effects, tokens]
     block_run(run, op)
+
+
+def _unlisted_instants(run: Execution, op: Advance) -> list[int]:
+    """Return when time matters to waits that are not listed, at the earliest. A gate that this
+    write stores is not scheduled yet."""
+    gates = [effect.change for effect in op.of(ChangeGate) if isinstance(effect.change, Gate)]
+    instants = [run.pending.next_due(), *map(gate_rules.next_at, gates)]
+    return [instant for instant in instants if instant is not None]
 
 
 def _stays_in_memory(run: Execution, wake_at: int | None) -> bool:
@@ -157,7 +186,7 @@ def _stays_in_memory(run: Execution, wake_at: int | None) -> bool:
     context = run.context
     if context.stopping or not context.may_stay_in_memory(run.state.run.lane):
         return False
-    if not all(pending.is_timed for pending in run.pending.values()):
+    if not all(kind.is_timed for kind in run.pending.counts()):
         return True
     return wake_at is not None and wake_at - run.state.now() <= context.idle_timeout
 
@@ -237,7 +266,12 @@ def _has_more_children_to_stop(op: Operation, answer: Any) -> bool:
 
 def log_retry(run: Execution, error: StoreError) -> None:
     """Log that a write failed and is tried again."""
-    log.warning("run %s cannot be written now, will try again: %s", run.state.run.id, error)
+    log.warning(
+        "run %s cannot be written now, will try again: %s",
+        run.state.run.id,
+        error,
+        extra=of_run(run.state.run),
+    )
 
 
 async def cancel_in_portions(run: Execution, commit: CommitBuffer) -> None:

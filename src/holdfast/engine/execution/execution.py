@@ -61,12 +61,15 @@ from holdfast.engine.execution.pending.budgets import (
 )
 from holdfast.engine.execution.pending.children import start_more, unstarted_maps
 from holdfast.engine.execution.pending.graph_growth import is_large_growth
+from holdfast.engine.execution.pending.instructions import find_instructions
 from holdfast.engine.execution.pending.step_outcomes import event_of
 from holdfast.engine.execution.pending.steps import (
     PendingStep,
     begin_one_step,
     record_dropped_spending,
 )
+from holdfast.engine.execution.pending.tokens import RestingTokens
+from holdfast.engine.execution.plain_steps import is_plain, is_simple, take_plain_turns
 from holdfast.engine.execution.program_context import ExecutionServices
 from holdfast.engine.execution.recording import record_progress
 from holdfast.engine.execution.signal_buffer import SignalBuffer
@@ -76,6 +79,7 @@ from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.group_commit import TEMPORARY
 from holdfast.engine.runtime.ids import offered_key
+from holdfast.engine.runtime.log_records import of_run
 from holdfast.engine.runtime.program_loop import FeedAhead
 from holdfast.errors import (
     EngineClosed,
@@ -127,6 +131,8 @@ class RunExecution:
         "output",
         "pending",
         "program",
+        "remote_turns",
+        "resting",
         "services",
         "signals",
         "state",
@@ -151,6 +157,8 @@ class RunExecution:
         self.blocking: bool = definition.needs_thread
         self.ahead: FeedAhead | None = None
         self.follows_signal: bool = False
+        self.remote_turns: Any = None
+        self.resting: RestingTokens | None = None
         self._definition: Definition = definition
 
     @property
@@ -163,6 +171,12 @@ class RunExecution:
         """Whether the run has ended."""
         return self.state.is_finished
 
+    @property
+    def may_have_rested(self) -> bool:
+        """Whether another worker may have written tokens of this run: it has a history, and is the
+        run of a model."""
+        return self._definition.writes_checkpoints and self.state.seq > 0
+
     # The loop
 
     async def execute(self, history: list[Event], *, fresh: bool) -> None:
@@ -171,10 +185,14 @@ class RunExecution:
             await self._begin(history, fresh=fresh)
             await self._run_turns()
         except LeaseLost:
-            log.debug("run %s is no longer leased to this worker", self.run.id)
+            log.debug("run %s is no longer leased here", self.run.id, extra=of_run(self.run))
             self.context.verify_session()
         except EngineClosed:
-            log.debug("run %s is left as it is: the engine was closed", self.run.id)
+            log.debug(
+                "run %s is left as it is: the engine was closed",
+                self.run.id,
+                extra=of_run(self.run),
+            )
         except (*TEMPORARY, WriteConflict) as error:
             await hand_back(self, error)
         except Exception as error:
@@ -189,6 +207,9 @@ class RunExecution:
     async def _run_turns(self) -> None:
         mailbox = self.mailbox
         while not self.state.is_over:
+            if mailbox.outcomes and is_simple(self) and is_plain(self):
+                await take_plain_turns(self)
+                continue
             events = self._drain()
             if (
                 events
@@ -204,6 +225,7 @@ class RunExecution:
                 mailbox.is_notified or mailbox.has_new_signals or mailbox.due_at is not None
             ):
                 # The program's loop executes the only step: nothing else can end this wait.
+                self.context.waits(self)
                 await mailbox.sleep(None, self.context.timers)
             elif should_leave_memory(self):
                 await leave_memory(self)
@@ -230,8 +252,12 @@ class RunExecution:
         self.budget.find_breach()
         program = self._new_program(loaded)
         commands = await program.begin(loaded.events, loaded.state)
-        if not fresh and state.cancelling and not state.cancel_seen:
-            self.notify()
+        is_asked_to_stop = state.cancelling and not state.cancel_seen
+        if not fresh:
+            # Before the commands: a command that finds something of the same instant comes later.
+            find_instructions(self)
+            if is_asked_to_stop:
+                self.notify()
         await self.execute_commands(commands)
 
     def _new_program(self, loaded: LoadedHistory) -> Program:
@@ -293,8 +319,8 @@ class RunExecution:
                 commands = await self._execute_batch(commands)
             if self.state.is_over:
                 return  # a command was refused, and the run has failed
-            if self.commit.finish is not None:
-                break
+            if self.commit.finish is not None or self.state.changes_version:
+                break  # another definition is fed what has reached the run meanwhile
             mailbox = self.mailbox
             if not (
                 mailbox.findings
@@ -437,7 +463,7 @@ class RunExecution:
         elif kind == EventKind.STEP_BLOCKED:
             block_step(self, pending, event)
         elif kind != EventKind.STEP_STARTED:
-            del self.pending.by_step[step]
+            self.pending.remove(step)
         self.output.ended(event)
         events.append(event)
 
@@ -458,6 +484,7 @@ class RunExecution:
 
     async def _sleep(self) -> None:
         """Wait until something is reported or due."""
+        self.context.waits(self)
         if self.ahead is not None and self.ahead.is_taken():
             await self.mailbox.sleep_until_outcome()  # it is on its way from the program's loop
             return
@@ -500,7 +527,7 @@ class RunExecution:
     ) -> None:
         """Report the outcome of an attempt that the program made in a thread of its own."""
         with suppress(RuntimeError):  # the loop is closed: no execution is left to record it
-            self.context.loop.call_soon_threadsafe(
+            self.context.code_threads.post(
                 self.attempt_ended, step, value, error, started_at, spending
             )
 
@@ -558,6 +585,8 @@ class RunExecution:
         self.mailbox.close()
         for pending in self.pending.values():
             pending.on_close()
+        for leave in self.context.writer.metrics.leaving:
+            leave(self.run)
         # The program and the execution refer to each other: parted, both are freed at once.
         program = self.program
         self.program = None

@@ -17,9 +17,9 @@ def right_to_feed(run: Execution) -> FeedAhead | None:
     program = run.program
     if run.keys.kept is not None or run.state.run.budgets:
         return None
-    if len(run.pending.by_step) > 1 or run.pending.launches or run.mailbox.is_busy():
-        return None
     if not isinstance(program, PlacedProgram) or not program.feeds_before_commit:
+        return None
+    if len(run.pending.by_step) > 1 or run.pending.launches or run.mailbox.is_busy():
         return None
     run.ahead = program.feed_ahead()
     return run.ahead

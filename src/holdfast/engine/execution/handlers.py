@@ -14,11 +14,15 @@ from holdfast.engine.execution.pending import (
     conditions,
     gates,
     graphs,
+    incidents,
+    instructions,
     messages,
     program,
     signals,
     steps,
+    subscriptions,
     timers,
+    tokens,
 )
 from holdfast.engine.execution.pending.base import Execution, Handler
 
@@ -32,6 +36,10 @@ _KINDS = (
     budgets,
     graphs,
     messages,
+    subscriptions,
+    incidents,
+    instructions,
+    tokens,
     program,
 )
 HANDLERS: dict[type, Handler] = {

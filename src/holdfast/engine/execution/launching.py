@@ -12,6 +12,7 @@ from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.errors import EngineClosed, LeaseLost, WriteConflict
 from holdfast.store.budgets.operations import BudgetRefused
 from holdfast.store.runs.operations import Advance, Advanced, Body
+from holdfast.store.user_code import CodeRaised
 
 
 async def launch(run: Execution) -> None:
@@ -35,7 +36,7 @@ async def launch(run: Execution) -> None:
         elif pending.command.transactional:
             await _transact(run, pending)
         else:
-            _start_attempt(run, pending)
+            start_attempt(run, pending)
 
 
 def _is_displaced(run: Execution) -> bool:
@@ -45,7 +46,8 @@ def _is_displaced(run: Execution) -> bool:
     return run.context.capacity.is_exceeded()
 
 
-def _start_attempt(run: Execution, pending: PendingStep) -> None:
+def start_attempt(run: Execution, pending: PendingStep) -> None:
+    """Begin an attempt at a step, on the loop or in a thread."""
     context = run.context
     if pending.command.is_async and context.program_loop is not None:
         pending.task = begin_remotely(run, pending)
@@ -82,9 +84,13 @@ async def _transact(run: Execution, pending: PendingStep) -> None:
         answer: Advanced = await persist(run, op)
     except (LeaseLost, EngineClosed, WriteConflict):
         raise
+    except CodeRaised as raised:
+        run.attempt_ended(command.id, None, raised.error, started_at, spending)
+        return
     except Exception as error:
         run.attempt_ended(command.id, None, error, started_at, spending)
         return
+    run.context.writer.metrics.committed(run.state.run, [event])
     run.note_breach(answer.breach)
     run.state.seq += 1
     run.state.steps += 1

@@ -14,6 +14,7 @@ from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.execution.recording import write
 from holdfast.engine.runtime.error_data import error_data
+from holdfast.engine.runtime.log_records import of_run
 from holdfast.errors import EngineClosed, HoldfastError, KeyMissing, LeaseLost
 from holdfast.store.budgets.operations import ReleaseReservations
 from holdfast.store.effects import RevisionChanged
@@ -52,10 +53,7 @@ async def leave_memory(run: Execution) -> None:
 
 async def stop_working(run: Execution) -> None:
     """Release the run because the worker stops; steps that are at work end first."""
-    if any(
-        isinstance(pending, PendingStep) and pending.task is not None
-        for pending in run.pending.values()
-    ):
+    if any(pending.task is not None for pending in run.pending.of(PendingStep)):
         run.pending.launches.clear()  # the next holder starts them
         return
     await release(run)
@@ -75,7 +73,12 @@ async def release(run: Execution) -> None:
 async def hand_back(run: Execution, error: Exception) -> None:
     """Release the run so that its next holder reads it from the store: either the store could
     not be read, or the history there has events that this execution does not know."""
-    log.warning("run %s is released and will be read again: %s", run.state.run.id, error)
+    log.warning(
+        "run %s is released and will be read again: %s",
+        run.state.run.id,
+        error,
+        extra=of_run(run.state.run),
+    )
     run.close()
     await asyncio.sleep(READ_RETRY_SECONDS)
     with suppress(LeaseLost, EngineClosed):
@@ -91,6 +94,7 @@ async def mark_stuck(run: Execution, error: Exception) -> None:
         run.state.run.workflow,
         error,
         exc_info=None if is_foreseen else error,
+        extra=of_run(run.state.run),
     )
     await run.output.wait_until_written()
     # A refused event is not in the history, whatever number it was given here.
@@ -114,3 +118,4 @@ async def mark_stuck(run: Execution, error: Exception) -> None:
     commits.add_output(op, run.output.take(CloseReason.STUCK, only_steps=True))
     with suppress(LeaseLost, EngineClosed):
         await write(run, op)
+        run.context.writer.metrics.committed(run.state.run, op.events)

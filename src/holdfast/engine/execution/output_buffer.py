@@ -86,8 +86,10 @@ class OutputBuffer:
         "_scheduled",
         "_streams",
         "_thread",
+        "_workflow",
         "captures",
         "fed_before_commit",
+        "is_used",
         "life",
         "replayed",
         "writing",
@@ -96,6 +98,7 @@ class OutputBuffer:
     def __init__(self, run: RunRecord, host: WorkerContext) -> None:
         self._host: WorkerContext = host
         self._run_id: str = run.id
+        self._workflow: str = run.workflow
         self._generation: int = run.generation
         self._guard = threading.Lock()
         """Held while streams and frames change: threads of steps emit, and the loop writes."""
@@ -113,6 +116,9 @@ class OutputBuffer:
         self._lost: LeaseLost | None = None
         self._room: threading.Event | None = None
         self.writing: asyncio.Future[None] | None = None
+        self.is_used = False
+        """Whether the run has emitted anything here. Each turn asks: a property would cost it a
+        call."""
         self.captures = host.captures
         self.replayed = False
         """Whether an earlier holder may have stored output of the code already."""
@@ -144,6 +150,7 @@ class OutputBuffer:
         )
         self._make_room(mode)
         with self._guard:
+            self.is_used = True
             if code and self._must_defer():
                 self._deferred.append(
                     partial(self._put, step, attempt, frame, code, (*counted, keep, ttl))
@@ -177,6 +184,7 @@ class OutputBuffer:
             message = self._host.sealer.values.seal_text(message, place)
         progress = Progress(percent, message, self._host.store.now())
         with self._guard:
+            self.is_used = True
             if code and self._must_defer():
                 self._deferred.append(partial(self._advance, step, attempt, progress, code))
             else:
@@ -255,11 +263,6 @@ class OutputBuffer:
     def has_something(self) -> bool:
         """Whether there is anything to write."""
         return bool(self._frames or self._later or self._deferred)
-
-    @property
-    def is_used(self) -> bool:
-        """Whether the run has emitted anything."""
-        return bool(self._streams or self._deferred)
 
     async def wait_until_written(self) -> None:
         """Wait for the write in progress: later output must not overtake it, and a commit that
@@ -424,12 +427,23 @@ class OutputBuffer:
             error = done.exception()
         if isinstance(error, StoreError):
             log.warning(
-                "the output of run %s cannot be written now, will try again: %s", op.run_id, error
+                "the output of run %s cannot be written now, will try again: %s",
+                op.run_id,
+                error,
+                extra=self._log_fields(),
             )
             self._host.loop.call_later(pause, self._submit, op, min(pause * 2, 5.0))
             return
         if isinstance(error, LeaseLost):
             self._lost = error
         elif error is not None and not isinstance(error, EngineClosed):
-            log.error("output of run %s was refused", op.run_id, exc_info=error)
+            log.error(
+                "output of run %s was refused",
+                op.run_id,
+                exc_info=error,
+                extra=self._log_fields(),
+            )
         self.resume()
+
+    def _log_fields(self) -> dict[str, Any]:
+        return {"run": self._run_id, "workflow": self._workflow, "step": None, "attempt": None}

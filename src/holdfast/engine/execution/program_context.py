@@ -8,7 +8,9 @@ from typing import Any
 from holdfast.core.budgets.ledger import SpendingSink
 from holdfast.core.codec import Codec
 from holdfast.core.commands import RunStep
+from holdfast.core.program import CodeThreads
 from holdfast.core.streams.model import OutputSink
+from holdfast.core.trace_context import RunTracing
 from holdfast.engine.execution.budget_guard import BudgetGuard
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
@@ -25,6 +27,7 @@ class ExecutionServices:
 
     __slots__ = (
         "asked_time",
+        "code_threads",
         "codec",
         "epoch",
         "keeps_args",
@@ -35,6 +38,7 @@ class ExecutionServices:
         "report",
         "spending",
         "step_life",
+        "tracing",
         "wait_token",
     )
 
@@ -54,6 +58,8 @@ class ExecutionServices:
         self.asked_time: bool = False
         self.epoch: int = state.lives.epoch
         self.keeps_args: bool = worker.keeps_args
+        self.tracing: RunTracing | None = worker.writer.metrics.tracing
+        self.code_threads: CodeThreads | None = worker.code_threads
         self.now: Callable[[], int] = state.now
         self.spending: Callable[[RunStep], SpendingSink | None] = budget.new_spending
         self.wait_token: WaitToken = wait_token

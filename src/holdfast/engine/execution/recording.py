@@ -42,7 +42,8 @@ async def record_progress(run: Execution, *, rests: bool) -> None:
     if commit.has_effects and len(commit.of(CancelOtherRun)) > commits.PORTION:
         await commits.cancel_in_portions(run, commit)
     is_open = rests and commit.finish is None
-    if is_open and not run.pending.by_step and not run.pending.launches:
+    can_move = run.pending.by_step or run.pending.launches or run.resting is not None
+    if is_open and not can_move:  # a run with tokens at rest waits for instructions
         why = "the workflow waits for something that can never happen"
         raise Diverged(run=run.state.run.id, why=why)
     parks = (
@@ -113,12 +114,16 @@ async def _fail(run: Execution, op: Advance, error: HoldfastError) -> Advanced |
     op.status = failed.status
     run.state.is_over = True
     answer: Advanced | RevisionChanged = await persist(run, failed)
+    run.context.writer.metrics.committed(run.state.run, failed.events)
+    op.events = []
     return answer
 
 
 def _applied(run: Execution, op: Advance, answer: Any) -> None:
     """Note the state of the run after a commit."""
     state = run.state
+    if op.events:
+        run.context.writer.metrics.committed(state.run, op.events)
     was_waiting = state.waiting
     state.waiting = op.waits is not None
     if state.waiting and not was_waiting:
@@ -144,6 +149,8 @@ def _note_effects(run: Execution, op: Advance, answer: Any) -> None:
             run.commit.add(cancels[-1])
     note_stored(run, op.of(ChangeGate))
     for child, started in zip(op.children(), answer.started, strict=False):
+        if child.definition is not None:
+            run.context.stored_definitions.kept.note(child.definition)
         if started.leased:
             run.context.adopt(child, answer.now)
     for member, created_at in answer.born:

@@ -63,6 +63,14 @@ class SignalBuffer:
         """Remove signals that a wait has consumed."""
         self._signals = [signal for signal in self._signals if signal not in signals]
 
+    def take_one(self, signal_id: int) -> bool:
+        """Remove a signal. Return False if it is not there any more."""
+        for place, signal in enumerate(self._signals):
+            if signal.id == signal_id:
+                del self._signals[place]
+                return True
+        return False
+
     # Releases by operators
 
     def release_of(self, step: str) -> Signal | None:

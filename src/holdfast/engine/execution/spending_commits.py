@@ -51,6 +51,7 @@ async def _spend_for(run: Execution, attempts: list[tuple[Event, Any]]) -> Breac
         if frames is not None:  # the output of the attempts is not refused with them
             await persist(run, AppendFrames(run.state.run.id, run.state.run.generation, frames))
         return answer.breach
+    run.context.writer.metrics.committed(run.state.run, op.events)
     run.state.seq += len(op.events)
     run.state.steps += len(attempts)
     for event, spending in attempts:

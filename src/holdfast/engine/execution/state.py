@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
+from holdfast.core.gates.model import Gate
 from holdfast.core.history import HistoryProgress, LoadedHistory, StepLives
 from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation, RunRecord
 from holdfast.core.status import Status
+
+
+class AwaitedChildren:
+    """The waits of a run for single children."""
+
+    __slots__ = ("revision", "unread", "waits")
+
+    def __init__(self, revision: int) -> None:
+        self.revision: int = revision
+        """The revision of the run up to which the ends of its children were read."""
+        self.waits: dict[str, list[Any]] = {}
+        """The waits for each child, by its run id."""
+        self.unread: list[Any] = []
+        """The waits for children that may have ended before the run waited for them."""
 
 
 class RunState:
@@ -19,13 +35,17 @@ class RunState:
     __slots__ = (
         "cancel_seen",
         "cancelling",
+        "changes_version",
         "checkpoint",
         "checkpoint_progress",
+        "children",
         "expiring",
+        "gates_revision",
         "had_children",
         "in_graph",
         "is_finished",
         "is_over",
+        "known_gates",
         "lives",
         "now",
         "progress",
@@ -49,6 +69,11 @@ class RunState:
         """The number of recorded ends of steps that count."""
         self.revision: int = run.revision
         """The revision of the run that this worker has seen."""
+        self.gates_revision: int = run.revision
+        """The revision of the run up to which the ends of its gates were read."""
+        self.children: AwaitedChildren = AwaitedChildren(run.revision)
+        self.known_gates: dict[str, Gate] | None = None
+        """The gates of earlier holders, by id, from when they are read until commands take them."""
         self.progress: HistoryProgress = HistoryProgress()
         """The progress that earlier holders have recorded; commands take their parts of it."""
         self.lives: StepLives = StepLives()
@@ -56,6 +81,8 @@ class RunState:
         """The last checkpoint whose progress is known."""
         self.checkpoint_progress: HistoryProgress | None = None
         self.cancelling: bool = run.status is Status.CANCELLING
+        self.changes_version: bool = False
+        """Whether the next commit lets the run continue with another version."""
         self.cancel_seen: bool = False
         """Whether the program has received the request to stop."""
         self.expiring: bool = False
@@ -89,6 +116,11 @@ class RunState:
         if loaded.base is not None:
             self.checkpoint = loaded.checkpoint
             self.checkpoint_progress = loaded.base
+
+    def join_graph(self, graph_id: str) -> None:
+        """Note that the run has become a member of a graph: its end is to resolve the graph."""
+        self.run.graph_id = graph_id
+        self.in_graph = True
 
     # Stopping
 

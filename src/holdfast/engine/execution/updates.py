@@ -12,10 +12,12 @@ from holdfast.core.events import Event
 from holdfast.core.runs import PAST_DEADLINE, CancelCause
 from holdfast.core.status import Status
 from holdfast.engine.execution.findings import FACT, TIME
-from holdfast.engine.execution.pending.base import Execution
+from holdfast.engine.execution.pending.base import Execution, Pending
 from holdfast.engine.execution.pending.budgets import unblock
 from holdfast.engine.execution.pending.children import PendingChild, find_ended_children
 from holdfast.engine.execution.pending.conditions import PendingCondition
+from holdfast.engine.execution.pending.gates import PendingGate, find_closed_gates
+from holdfast.engine.execution.pending.instructions import find_instructions
 from holdfast.engine.execution.pending.signals import PendingSignal, find_signals
 from holdfast.errors import LeaseLost
 
@@ -59,6 +61,8 @@ def _read_update(run: Execution) -> None:
     if not is_reported and update.revision == state.revision:
         return  # nothing has reached the run since the last read
     state.revision = update.revision
+    if update.graph_id is not None and not state.in_graph:
+        state.join_graph(update.graph_id)
     if update.status is Status.CANCELLING:
         state.cancelling = True
         if not state.cancel_seen:
@@ -68,23 +72,34 @@ def _read_update(run: Execution) -> None:
             mailbox.add_finding(update.cancelled_at or 0, take, rank)
     run.signals.replace(update.signals, run.commit.taken_ids())
     _find_waits(run)
+    find_instructions(run)
     unblock(run)
-    waits = [pending for pending in run.pending.values() if isinstance(pending, PendingChild)]
-    if waits:
-        find_ended_children(run, waits)
-    for pending in list(run.pending.values()):
-        pending.on_change(run)
+    if run.pending.first_of(PendingChild, 1):
+        find_ended_children(run, update.revision)
+    if run.pending.first_of(PendingGate, 1):
+        find_closed_gates(run, update.revision)
+    _ask_waits(run)
+
+
+def _ask_waits(run: Execution) -> None:
+    """Ask the waits of a run whether what has reached it decides them. Thousands of waits may end
+    only by a signal to their step: they are asked only if there is one."""
+    steps = {signal.step: None for signal in run.signals if signal.step is not None}
+    for step in steps:
+        pending = run.pending.get(step)
+        if pending is not None:
+            pending.on_change(run)
+    for kind in run.pending.counts():
+        if not kind.ends_by_release and kind.on_change is not Pending.on_change:
+            for pending in run.pending.of(kind):
+                pending.on_change(run)
 
 
 def _find_waits(run: Execution) -> None:
     """Find the waits that the signals end."""
-    waits: list[PendingSignal] = []
-    for pending in list(run.pending.values()):
-        if isinstance(pending, PendingSignal):
-            waits.append(pending)
-        elif isinstance(pending, PendingCondition):
-            pending.find(run)
-    find_signals(run, waits)
+    for pending in run.pending.of(PendingCondition):
+        pending.find(run)
+    find_signals(run, run.pending.of(PendingSignal))
 
 
 def _find_due(run: Execution, now: int) -> None:

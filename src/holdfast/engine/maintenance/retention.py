@@ -11,7 +11,7 @@ from typing import Protocol
 from holdfast.core.retention import RetentionRule
 from holdfast.core.runs import RunRecord, StuckCause
 from holdfast.core.status import Status
-from holdfast.core.why.waits import error_of
+from holdfast.core.why.stored_errors import error_of
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.errors import HoldfastError
 from holdfast.payloads.sealer import PayloadSealer

@@ -13,11 +13,13 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import socket
 import ssl
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -41,6 +43,9 @@ CHUNK = 64 * 1024
 SAFE = "!$%&'()*+,/:;=?@[]~"
 """Characters of a path and a query that are sent as they are."""
 
+STANDARD_PREFIX = "whsec_"
+"""The beginning of a secret in the form of Standard Webhooks."""
+
 SWITCHING = 101
 Address = tuple[Any, ...]
 Left = Callable[[], float]
@@ -62,6 +67,8 @@ class Delivery(msgspec.Struct, frozen=True):
     body: bytes
     at: int
     """When the attempt is made, in seconds since 1970."""
+    traceparent: str | None = None
+    """The span of the run, if runs are traced."""
 
     def __repr__(self) -> str:
         return f"<delivery {self.id} to webhook {self.webhook}>"
@@ -72,6 +79,19 @@ def signature(secret: str, body: bytes, at: int) -> str:
     time, dot and body."""
     signed = hmac.new(secret.encode(), f"{at}.".encode() + body, "sha256").hexdigest()
     return f"t={at},v1={signed}"
+
+
+def standard_signature(secret: str, delivery_id: str, body: bytes, at: int) -> str:
+    """Return the signature of Standard Webhooks: the HMAC-SHA256 of id, time and body, in base64.
+
+    Libraries of receivers take the secret as ``whsec_`` and the base64 of the key. The key is the
+    secret of the webhook as it stands, unless that has this form already."""
+    key = secret.encode()
+    if secret.startswith(STANDARD_PREFIX):
+        with suppress(ValueError):
+            key = base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True)
+    signed = hmac.new(key, f"{delivery_id}.{at}.".encode() + body, "sha256").digest()
+    return f"v1,{base64.b64encode(signed).decode()}"
 
 
 def until(instant: float) -> Left:
@@ -197,6 +217,7 @@ def _secured(connection: socket.socket, url: str, left: Left) -> socket.socket:
 def _request(delivery: Delivery) -> bytes:
     """Return the HTTP request."""
     parts = urlsplit(delivery.url)
+    delivery_id = _one_line(delivery.id)  # signed as it is sent
     target = quote(parts.path or "/", safe=SAFE) + (
         f"?{quote(parts.query, safe=SAFE)}" if parts.query else ""
     )
@@ -211,7 +232,14 @@ def _request(delivery: Delivery) -> bytes:
         "Holdfast-Delivery": delivery.id,
         "Holdfast-Attempt": str(delivery.attempt),
         "Holdfast-Signature": signature(delivery.secret, delivery.body, delivery.at),
+        "Webhook-Id": delivery_id,
+        "Webhook-Timestamp": str(delivery.at),
+        "Webhook-Signature": standard_signature(
+            delivery.secret, delivery_id, delivery.body, delivery.at
+        ),
     }
+    if delivery.traceparent is not None:
+        headers["Traceparent"] = delivery.traceparent
     lines = [
         f"POST {target} HTTP/1.1",
         *(f"{name}: {_one_line(value)}" for name, value in headers.items()),

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.core.envelope import is_sealed
-from holdfast.core.events import Event
+from holdfast.core.events import Event, EventKind
+from holdfast.core.status import Status
 from holdfast.core.subscriptions import (
     WEBHOOK,
     DeadLetter,
@@ -70,13 +71,14 @@ class WebhookContext(Protocol):
 def body_of(event: RunEvent) -> bytes:
     """Return the body in which an event is delivered."""
     fields: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
-    return msgspec.json.encode(fields | _values(event))
+    return msgspec.json.encode(fields | _values(event) | {"result": _json(event.result)})
 
 
 def bare_body_of(event: RunEvent) -> bytes:
     """Return the body of a dead letter whose values are offloaded or encrypted: without them."""
     fields: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
-    return msgspec.json.encode(fields | {"data": None, "error": None, LEFT_OUT: True})
+    left_out = {"data": None, "error": None, "result": None, LEFT_OUT: True}
+    return msgspec.json.encode(fields | left_out)
 
 
 def _values(event: RunEvent | Event) -> dict[str, Any]:
@@ -247,10 +249,9 @@ class WebhookDispatcher:
         keep."""
         opened = event
         try:
-            if is_sealed(event.data) or is_sealed(event.error):
-                opened = await self._context.threads.run(
-                    partial(self._context.sealer.opener.subscriber_event, event)
-                )
+            has_result = webhook.which.with_result and event.kind == EventKind.RUN_COMPLETED
+            if has_result or is_sealed(event.data) or is_sealed(event.error):
+                opened = await self._context.threads.run(partial(self._opened, webhook, event))
         except (KeyMissing, BadData) as error:
             return str(error), bare_body_of(event)
         body = body_of(opened)
@@ -260,7 +261,23 @@ class WebhookDispatcher:
             body = bare_body_of(event)
         return failed, body
 
-    def _body_of_letter(self, letter: DeadLetter) -> bytes:
+    def _opened(self, webhook: Subscription, event: RunEvent) -> RunEvent:
+        """Return an event with its values opened, and the result of its run if the webhook asks
+        for it. Raises KeyMissing, BadData."""
+        opened = self._context.sealer.opener.subscriber_event(event)
+        result = self._result(webhook, event.kind, event.run_id)
+        return msgspec.structs.replace(opened, result=result)
+
+    def _result(self, webhook: Subscription, kind: str, run_id: str) -> bytes | None:
+        """Return the result of the run whose completion is delivered, as it is now."""
+        if not webhook.which.with_result or kind != EventKind.RUN_COMPLETED:
+            return None
+        run = self._context.store.runs.get(run_id)
+        if run is None or run.status is not Status.COMPLETED:
+            return None
+        return self._context.sealer.opener.run(run).result
+
+    def _body_of_letter(self, webhook: Subscription, letter: DeadLetter) -> bytes:
         """Return the body of a dead letter with its values, if they were left out and still exist.
 
         Raises KeyMissing, BadData.
@@ -277,12 +294,13 @@ class WebhookDispatcher:
             return letter.body
         del fields[LEFT_OUT]
         (event,) = self._context.sealer.opener.events(letter.run_id, events)
-        return msgspec.json.encode(fields | _values(event))
+        result = self._result(webhook, event.kind, letter.run_id)
+        return msgspec.json.encode(fields | _values(event) | {"result": _json(result)})
 
     async def _redeliver(self, webhook: Subscription, letter: DeadLetter) -> None:
         """Deliver a dead letter once more: it arrives, or is dead again."""
         try:
-            body = await self._context.threads.run(partial(self._body_of_letter, letter))
+            body = await self._context.threads.run(partial(self._body_of_letter, webhook, letter))
             failed = await self._post(webhook, letter.run_id, letter.seq, body, letter.attempts + 1)
         except (KeyMissing, BadData) as error:
             failed = str(error)
@@ -305,9 +323,23 @@ class WebhookDispatcher:
         except (KeyMissing, BadData) as error:
             return str(error)
         attempted = Delivery(
-            webhook.url or "", secret, webhook.name, f"{run_id}:{seq}", attempt, body, at
+            webhook.url or "",
+            secret,
+            webhook.name,
+            f"{run_id}:{seq}",
+            attempt,
+            body,
+            at,
+            traceparent=self._traceparent(run_id),
         )
         return await deliver(attempted, context.settings.webhook_hosts, context.threads)
+
+    def _traceparent(self, run_id: str) -> str | None:
+        """Return the span of a run, if runs are traced."""
+        tracing = self._context.writer.metrics.tracing
+        if tracing is None:
+            return None
+        return tracing.traceparent(run_id)
 
     async def _record(self, webhook: Subscription, **outcome: Any) -> None:
         op = RecordDelivery(webhook.name, self._context.session_id, **outcome)

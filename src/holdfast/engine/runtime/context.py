@@ -10,10 +10,12 @@ from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
 from holdfast.core.runs import NewRun, Route
 from holdfast.engine.runtime.capacity import Capacity
+from holdfast.engine.runtime.code_threads import WorkerCodeThreads
 from holdfast.engine.runtime.eager_task import EagerTasks
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.long_steps import LongSteps
 from holdfast.engine.runtime.program_loop import ProgramLoop
+from holdfast.engine.runtime.stored_definitions import StoredDefinitions
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.runtime.timer_queue import TimerQueue
 from holdfast.payloads.sealer import PayloadSealer
@@ -32,6 +34,7 @@ class WorkerContext(Protocol):
     long_steps: LongSteps
     eager_tasks: EagerTasks
     threads: ThreadPool
+    code_threads: WorkerCodeThreads
     loop: asyncio.AbstractEventLoop
     capacity: Capacity
     program_loop: ProgramLoop | None
@@ -44,6 +47,8 @@ class WorkerContext(Protocol):
     """Seconds for which output is buffered."""
     lines_of_turn: dict[tuple[str, ...], list[BudgetLine]]
     """The budget lines that an execution has read in this turn of the loop."""
+    stored_definitions: StoredDefinitions
+    """Finds the definitions of runs, and knows which are stored."""
     captures: bool
     """Whether the prints and logs of steps are part of their output."""
     keeps_args: bool
@@ -52,6 +57,10 @@ class WorkerContext(Protocol):
     async def ask(self, op: Operation) -> Any:
         """Commit an operation for a coroutine of user code, on whichever loop it runs; return
         the answer."""
+
+    def definition(self, namespace: str, workflow: str, version: str) -> Definition | None:
+        """Return the definition that executes runs of this workflow and version: one that the
+        process has, else one that is stored; None if there is none."""
 
     def learn(self, definition: Definition) -> None:
         """Register a workflow that is started as a child, so that it can run here."""
@@ -88,6 +97,9 @@ class WorkerContext(Protocol):
 
         If so, this worker releases all its runs.
         """
+
+    def waits(self, execution: object) -> None:
+        """Note that an execution waits for something that takes its time."""
 
     def verify_session(self) -> object:
         """Check soon whether another worker has taken this session over; if so, drop all its

@@ -95,13 +95,17 @@ class InlineTask:
         self.over: asyncio.Future[None] = loop.create_future()
         """Done when the coroutine has ended, in whatever way."""
         self.error: BaseException | None = None
-        loop.call_soon(self.resume)
+
+    def start(self) -> None:
+        """Let the coroutine begin in the next turn of the loop."""
+        self._loop.call_soon(self.resume)
 
     def resume(self, _: object = None) -> None:
         """Run the coroutine up to its next suspension."""
-        if not self.over.done():
-            self._waits_for = None
-            self._advance(self._coroutine.send, None)
+        if self.over.done():
+            return
+        self._waits_for = None
+        self._advance(self._coroutine.send, None)
 
     def cancel(self) -> None:
         """Raise CancelledError at the point where the coroutine waits."""

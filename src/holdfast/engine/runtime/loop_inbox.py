@@ -70,7 +70,10 @@ class LoopInbox:
     def post(self, call: Callable[..., None], *args: Any) -> None:
         """Post a call, from any thread. Raises RuntimeError if the loop is closed."""
         self._calls.append((call, args))
-        self._wake()
+        if not self._is_held:
+            self._wake()
+        elif self.loop.is_closed():
+            raise RuntimeError(CLOSED)
 
     def post_all(self, calls: Iterable[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
         """Post several calls. Raises RuntimeError if the loop is closed."""

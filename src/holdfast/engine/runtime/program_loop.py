@@ -366,4 +366,4 @@ class FeedAhead:
         # Breaks a reference cycle (feed, program, run), which only the garbage collector would
         # free.
         del self._feed
-        return run_code(self._context, feed, [event])
+        return run_code(self._context, feed, (event,))

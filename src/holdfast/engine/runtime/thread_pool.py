@@ -1,4 +1,5 @@
-"""Daemon threads for blocking calls: steps, and calls of an ``AsyncEngine`` to its database.
+"""Daemon threads for blocking calls: steps, the code of ``def`` workflows, and calls of an
+``AsyncEngine`` to its database.
 
 They are daemons so that a call that hangs does not keep the process from ending.
 """
@@ -25,12 +26,15 @@ class ThreadPool:
         self._idle = 0
         """Threads that wait for a call, minus calls that wait for a thread."""
         self._count = 0
+        self.post: Callable[..., object] | None = None
+        """Makes calls on the only loop that uses this pool; None if several do."""
 
     def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run *call* in a thread. Return a future of this loop with its result or exception."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         context = copy_context()
+        post = self.post or loop.call_soon_threadsafe
 
         def work() -> None:
             value = None
@@ -40,10 +44,15 @@ class ThreadPool:
             except BaseException as error:
                 failure = error
             try:
-                loop.call_soon_threadsafe(_resolve, future, value, failure)
+                post(_resolve, future, value, failure)
             except RuntimeError:  # the loop is closed, and with it every waiter
                 return
 
+        self.start(work)
+        return future
+
+    def start(self, call: Callable[[], None]) -> None:
+        """Make a call in a thread. The call raises nothing."""
         with self._guard:
             # Counted before the call is queued: a thread that becomes idle takes it at once.
             if self._idle > 0 or self._count == self._most:
@@ -53,8 +62,7 @@ class ThreadPool:
                 threading.Thread(
                     target=self._serve, name=f"{self._name} {self._count}", daemon=True
                 ).start()
-        self._tasks.put(work)
-        return future
+        self._tasks.put(call)
 
     def _serve(self) -> None:
         while True:
@@ -62,6 +70,7 @@ class ThreadPool:
             if task is None:
                 return
             task()
+            del task  # an idle thread must not keep a run in memory
             with self._guard:
                 self._idle += 1
 

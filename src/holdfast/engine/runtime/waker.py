@@ -23,30 +23,30 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
-_ONE = (1).to_bytes(8, "little")
+_COUNT = ctypes.c_uint64(1)
 
 
-def _library() -> Any:
-    """Return the C library with the signatures of the functions that are used."""
-    library = ctypes.PyDLL(None)
-    library.write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
-    library.write.restype = ctypes.c_ssize_t
-    library.read.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
-    library.read.restype = ctypes.c_ssize_t
-    return library
+def _function(name: str) -> Any:
+    """Return a function of the C library whose result is not needed. Its arguments are objects of
+    ctypes: to convert them at each call takes four times as long as the call."""
+    function = ctypes.PyDLL(None)[name]
+    function.restype = None
+    return function
 
 
 class Waker:
     """Calls a function on a loop soon after another thread has woken it."""
 
     __slots__ = (
-        "_buffer",
         "_call",
+        "_clear_arguments",
         "_descriptor",
         "_guard",
-        "_library",
         "_loop",
+        "_read",
         "_release_gil",
+        "_wake_arguments",
+        "_write",
     )
 
     def __init__(
@@ -55,12 +55,15 @@ class Waker:
         self._loop = loop
         self._call = call
         self._release_gil = release_gil
-        self._library = _library()
-        self._buffer = ctypes.create_string_buffer(8)
+        self._write = _function("eventfd_write")
+        self._read = _function("eventfd_read")
         self._guard = threading.Lock()
         """Held while the descriptor is used or closed: once it is closed, its number may belong
         to another file."""
-        self._descriptor: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._descriptor: int | None = descriptor
+        self._wake_arguments = (ctypes.c_int(descriptor), _COUNT)
+        self._clear_arguments = (ctypes.c_int(descriptor), ctypes.byref(ctypes.c_uint64()))
         try:
             # In an empty context: asyncio makes each call in a copy of the context that it finds
             # here, which may belong to a step.
@@ -93,9 +96,9 @@ class Waker:
             if self._descriptor is None:
                 return False
             if self._release_gil:
-                os.write(self._descriptor, _ONE)
+                os.eventfd_write(self._descriptor, 1)
             else:
-                self._library.write(self._descriptor, _ONE, 8)
+                self._write(*self._wake_arguments)
             return True
 
     def close(self) -> None:
@@ -118,9 +121,9 @@ class Waker:
     def clear(self) -> None:
         """Take note of the wake-ups so far, on the loop's thread: no call follows for them."""
         if self._descriptor is not None:
-            self._library.read(self._descriptor, self._buffer, 8)
+            self._read(*self._clear_arguments)
 
     def _wake_up(self) -> None:
         if self._descriptor is not None:
-            self._library.read(self._descriptor, self._buffer, 8)
+            self._read(*self._clear_arguments)
         self._call()

@@ -6,7 +6,6 @@ A claim asks for as many runs as the worker has room for, of the routes that it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Protocol
 
 from holdfast.core.events import Event
@@ -16,6 +15,7 @@ from holdfast.core.waits import Signal
 from holdfast.engine.runtime.capacity import Capacity
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.settings import WorkerSettings
+from holdfast.engine.runtime.stored_definitions import StoredDefinitions
 from holdfast.engine.runtime.timer_queue import TimerHandle, TimerQueue
 from holdfast.engine.worker.claimed_runs import start_claimed
 from holdfast.engine.worker.leader import Leader
@@ -37,11 +37,12 @@ class ClaimContext(Protocol):
     capacity: Capacity
     timers: TimerQueue
     leader: Leader
+    stored_definitions: StoredDefinitions
     session_id: str
     stopping: bool
 
-    def definitions(self) -> Mapping[str, Definition]:
-        """Return the workflows that this process can execute, by name."""
+    def definition(self, namespace: str, workflow: str, version: str) -> Definition | None:
+        """Return the definition that executes runs of this workflow and version, or None."""
 
     def start_execution(
         self, run: RunRecord, history: list[Event], signals: list[Signal], *, fresh: bool = False
@@ -56,7 +57,7 @@ class ClaimLoop:
         self._context: ClaimContext = context
         self.ready = asyncio.Event()
         """Set when there may be claimable runs."""
-        self.route_cache = RouteCache(store)
+        self.route_cache = RouteCache(store, context.stored_definitions.refresh)
         self._behind = False
         """Whether runs wait for a place in their lane."""
         self._freed = False
@@ -100,12 +101,11 @@ class ClaimLoop:
             if self._context.store.overlaps_commits and len(runs) == BATCH:
                 # Fast path: the next claim is committed while these executions start.
                 claim = self._submit(in_thread=True)
-            definitions = self._context.definitions()
             await start_claimed(
                 self._context.store,
                 self._context.writer,
                 runs,
-                definitions,
+                self._context.definition,
                 self._context.start_execution,
             )
             await asyncio.sleep(0)  # the executions run up to their first commit before more come
@@ -124,14 +124,14 @@ class ClaimLoop:
         """Return the claim to submit now; None if there is no room, or nothing to serve."""
         room = min(self._context.capacity.room(), BATCH)
         self._context.capacity.is_full = room <= 0
-        taken = {
-            number: route
-            for number, route in self.route_cache.routes().items()
-            if self.can_start(route)
-        }
-        self._context.capacity.claims_blocking = any(
-            self._context.definitions()[route.workflow].needs_thread for route in taken.values()
-        )
+        taken: dict[int, Route] = {}
+        is_blocking = False
+        for number, route in self.route_cache.routes().items():
+            definition = self._startable(route)
+            if definition is not None:
+                taken[number] = route
+                is_blocking = is_blocking or definition.needs_thread
+        self._context.capacity.claims_blocking = is_blocking
         if self._context.capacity.claims_blocking:
             room = min(room, self._context.capacity.free_threads())
         routes = [(number, route.lane) for number, route in taken.items()]
@@ -139,27 +139,29 @@ class ClaimLoop:
             return None
         return Claim(self._context.session_id, routes, room)
 
-    def serves(self, route: Route) -> bool:
-        """Return whether this worker can execute runs of that route."""
-        definition = self._context.definitions().get(route.workflow)
+    def serves(self, route: Route) -> Definition | None:
+        """Return the definition by which this worker can execute runs of that route; None if it
+        cannot."""
         settings = self._context.settings
-        return (
-            definition is not None
-            and (
-                definition.accepts_versions is None or route.version in definition.accepts_versions
-            )
-            and (settings.lanes is None or route.lane in settings.lanes)
-            and (settings.namespace is None or route.namespace == settings.namespace)
-            and set(route.capabilities) <= set(settings.capabilities)
-        )
+        if (
+            (settings.lanes is not None and route.lane not in settings.lanes)
+            or (settings.namespace is not None and route.namespace != settings.namespace)
+            or not set(route.capabilities) <= set(settings.capabilities)
+        ):
+            return None
+        return self._context.definition(route.namespace, route.workflow, route.version)
 
     def can_start(self, route: Route) -> bool:
-        """Return whether this worker can start a run of that route now: a blocking one needs a
+        """Return whether this worker can start a run of that route now."""
+        return self._startable(route) is not None
+
+    def _startable(self, route: Route) -> Definition | None:
+        """Return the definition by which a run of that route can start now: a blocking one needs a
         thread."""
-        return self.serves(route) and (
-            not self._context.definitions()[route.workflow].needs_thread
-            or self._context.capacity.free_threads() > 0
-        )
+        definition = self.serves(route)
+        if definition is None or not definition.needs_thread:
+            return definition
+        return definition if self._context.capacity.free_threads() > 0 else None
 
     def _wake_for_timers(self, looked_at: int) -> None:
         """Schedule the next claim for when a parked run, or maintenance of the leader, is due.

@@ -51,6 +51,7 @@ class Leader:
         on_freed: Callable[[], None],
         resolve_graphs: Callable[[], None],
         continue_operations: Callable[[], None],
+        start_with_kept: Callable[[], Awaitable[None]],
     ) -> None:
         self._store: Store = store
         self._writer: GroupCommit = writer
@@ -59,6 +60,7 @@ class Leader:
         self._on_freed: Callable[[], None] = on_freed
         self._resolve_graphs: Callable[[], None] = resolve_graphs
         self._continue_operations: Callable[[], None] = continue_operations
+        self._start_with_kept: Callable[[], Awaitable[None]] = start_with_kept
         self._place = 0
         self._last_run = time.monotonic()
         self._reported: set[str] = set()
@@ -115,8 +117,8 @@ class Leader:
         """Do the maintenance that is due.
 
         End runs past their deadline that have no holder, fire schedules, wake managed flows,
-        resolve graphs whose outbox is not empty, continue bulk operations, and sweep stages and
-        pruned graphs.
+        resolve graphs whose outbox is not empty, continue bulk operations, sweep stages and pruned
+        graphs, and start runs with kept messages.
         """
         due = self._store.runs.next_due()
         now = self._store.now()
@@ -134,6 +136,7 @@ class Leader:
         if _is_due(due.operation, now):
             self._continue_operations()
         await asyncio.gather(*map(self._attempt, ops))
+        await self._around_damage(self._start_with_kept())
         while _is_due(due.flow, now):
             woken: FlowsWoken | None = await self._attempt(WakeFlows())
             if woken is None or not woken.more:
@@ -171,6 +174,7 @@ class Leader:
             any_dead = True
             freed = await self._around_damage(end_session(self._writer, session.id, crashed=True))
             if freed:
+                self._writer.metrics.takeovers += freed
                 log.info("took over %d runs of worker %s, which is gone", freed, session.worker)
             self._on_freed()
         return any_dead

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.core.runs import Route
 from holdfast.store.database import Hints
 from holdfast.store.store import Store
@@ -10,8 +12,9 @@ from holdfast.store.store import Store
 class RouteCache:
     """The known routes, and which lanes have limits."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_read: Callable[[], None]) -> None:
         self._store = store
+        self._on_read = on_read
         self._routes: dict[int, Route] = {}
         self._limited: set[str] = set()
         self.stale = True
@@ -29,6 +32,7 @@ class RouteCache:
             try:
                 routes = self._store.runs.routes()
                 lanes = self._store.lanes.all()
+                self._on_read()
             except BaseException:
                 self.stale = True
                 raise

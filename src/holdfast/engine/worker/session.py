@@ -18,11 +18,18 @@ def session_of(
     slot: int,
     settings: WorkerSettings,
     definitions: Mapping[str, Definition],
+    stored: Mapping[str, list[str]],
     now: int,
 ) -> Session:
-    """Return the session of a worker of this process that serves these workflows."""
+    """Return the session of a worker of this process that serves these workflows, and these
+    versions of stored ones."""
+    workflows = {name: _versions(definition) for name, definition in definitions.items()}
+    for name, versions in stored.items():
+        own = workflows.get(name, [])
+        if own is not None:
+            workflows[name] = sorted({*own, *versions})
     serves = {
-        "workflows": {name: _versions(definition) for name, definition in definitions.items()},
+        "workflows": workflows,
         "lanes": settings.lanes,
         "capabilities": settings.capabilities,
         "namespace": settings.namespace,

@@ -17,6 +17,7 @@ from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.ids import new_id
 from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.engine.runtime.settings import WorkerSettings
+from holdfast.engine.runtime.stored_definitions import StoredDefinitions
 from holdfast.engine.worker.session import session_of
 from holdfast.store.clock import uptime
 from holdfast.store.runs.operations import Heartbeat, OpenSession
@@ -35,6 +36,7 @@ class SessionContext(Protocol):
     settings: WorkerSettings
     loop: asyncio.AbstractEventLoop
     session_id: str
+    stored_definitions: StoredDefinitions
 
     def definitions(self) -> Mapping[str, Definition]:
         """Return the workflows that this process can execute, by name."""
@@ -65,7 +67,7 @@ class SessionKeeper:
         self.seen_notification: int = 0
         self.verification: asyncio.Task[None] | None = None
         self._sure_until: float = 0.0
-        self._served: tuple[str, ...] = ()
+        self._served: tuple[tuple[str, ...], Mapping[str, list[str]]] = ((), {})
 
     async def open(self) -> None:
         """Open a new session."""
@@ -104,7 +106,7 @@ class SessionKeeper:
             await self._context.replace_session()
             return
         self._sure_until = sure_until
-        if tuple(sorted(self._context.definitions())) != self._served:
+        if self._offer() != self._served:
             await self._context.writer.submit(OpenSession(self._described()))
             await self._context.declare_all()
 
@@ -138,12 +140,17 @@ class SessionKeeper:
             await asyncio.shield(self.verify())
 
     def _described(self) -> Session:
-        definitions = self._context.definitions()
-        self._served = tuple(sorted(definitions))
+        self._served = self._offer()
         return session_of(
             self._context.session_id,
             self.slot,
             self._context.settings,
-            definitions,
+            self._context.definitions(),
+            self._context.stored_definitions.versions(),
             self._context.store.now(),
         )
+
+    def _offer(self) -> tuple[tuple[str, ...], Mapping[str, list[str]]]:
+        """Return what the session says about the workflows that it serves."""
+        served = tuple(sorted(self._context.definitions()))
+        return served, self._context.stored_definitions.versions()

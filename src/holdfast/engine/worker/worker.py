@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from holdfast.core.budgets.model import BudgetLine
@@ -22,18 +22,24 @@ from holdfast.core.waits import Signal
 from holdfast.engine.execution.execution import RunExecution, notify_all
 from holdfast.engine.maintenance import retention as house
 from holdfast.engine.maintenance.graphs import GraphResolver
+from holdfast.engine.maintenance.kept_messages import KeptMessages
 from holdfast.engine.maintenance.operations import OperationKeeper
+from holdfast.engine.maintenance.resolvers import GateResolvers
 from holdfast.engine.maintenance.webhooks import WebhookDispatcher
 from holdfast.engine.runtime.capacity import Capacity
+from holdfast.engine.runtime.code_threads import WorkerCodeThreads
 from holdfast.engine.runtime.eager_task import EagerTasks, eager_tasks_of
 from holdfast.engine.runtime.group_commit import ENCRYPTED_SINCE, GroupCommit
 from holdfast.engine.runtime.inline_task import InlineTask
+from holdfast.engine.runtime.log_records import of_run
 from holdfast.engine.runtime.long_steps import LongSteps
 from holdfast.engine.runtime.notifier import CommitNotifier
 from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.engine.runtime.settings import WorkerSettings
+from holdfast.engine.runtime.stored_definitions import StoredDefinitions
 from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.runtime.timer_queue import TimerQueue
+from holdfast.engine.worker.begin_window import BeginWindow
 from holdfast.engine.worker.claim_loop import ClaimLoop
 from holdfast.engine.worker.claimed_runs import Orphans
 from holdfast.engine.worker.leader import Leader, end_session
@@ -62,6 +68,8 @@ SEALED_PAUSE = 30.0
 class Worker:
     """Claims runs for one session and executes them on one loop."""
 
+    code_threads: WorkerCodeThreads
+
     def __init__(
         self,
         store: Store,
@@ -73,6 +81,7 @@ class Worker:
         learn: Callable[[Definition], None],
         sealer: PayloadSealer | None = None,
         program_loop: ProgramLoop | None = None,
+        stored_definitions: StoredDefinitions | None = None,
     ) -> None:
         self.store: Store = store
         self.writer: GroupCommit = writer
@@ -81,6 +90,8 @@ class Worker:
         self.definitions: Callable[[], Mapping[str, Definition]] = definitions
         self.clock: Clock = clock
         self.learn: Callable[[Definition], None] = learn
+        self.stored_definitions = stored_definitions or StoredDefinitions(store, definitions)
+        self.definition = self.stored_definitions.find
         self.sealer = sealer or PayloadSealer(store)
         self.program_loop = program_loop
         self.session_id = ""
@@ -120,6 +131,19 @@ class Worker:
         self.operations = OperationKeeper()
         self.leader: Leader = self._new_leader()
 
+    @cached_property
+    def _window(self) -> BeginWindow:
+        return BeginWindow()
+
+    def waits(self, execution: object) -> None:
+        """Note that an execution waits for something that takes its time."""
+        self._window.leave(execution)
+
+    @cached_property
+    def resolvers(self) -> GateResolvers:
+        """The job that asks the resolvers of gates."""
+        return GateResolvers(self)
+
     def _new_graph_resolver(self) -> GraphResolver:
         return GraphResolver(
             self.writer,
@@ -137,6 +161,7 @@ class Worker:
             on_freed=self.claims.ready.set,
             resolve_graphs=self.graph_resolver.wake,
             continue_operations=self.operations.wake,
+            start_with_kept=KeptMessages(self.store, self.writer, self.sealer).start_runs,
         )
 
     # Starting and stopping
@@ -148,6 +173,8 @@ class Worker:
         self.timers = TimerQueue(self.clock, self.loop)
         self.long_steps = LongSteps(self.timers)
         self.eager_tasks = eager_tasks_of(self.loop)
+        self.code_threads = WorkerCodeThreads(self.loop, self.writer)
+        self.threads.post = self.code_threads.post
         if self.program_loop is not None:
             self.program_loop.attach(self.loop, self.writer)
         self.notifier.on_commit.append(self._on_commit)
@@ -173,6 +200,7 @@ class Worker:
             self.leader.forever,
             self.graph_resolver.forever,
             self.operations.forever,
+            self.resolvers.forever,
             self.webhooks.forever,
             partial(house.run_forever, self),
         )
@@ -246,6 +274,7 @@ class Worker:
         self.timers.close()
         self.eager_tasks.close()
         self.threads.close()
+        self.code_threads.close()
         if self.program_loop is not None:
             self.program_loop.close()
 
@@ -419,9 +448,9 @@ class Worker:
         """
         if run.session_id != self.session_id:  # the session was ended, and its runs were freed
             return self.capacity.arrived(run.id)
-        execution = self.executions[run.id] = RunExecution(
-            run, self.definitions()[run.workflow], self, signals
-        )
+        definition = self.definition(run.namespace, run.workflow, run.version)
+        assert definition is not None, "only runs of routes that are served are leased"
+        execution = self.executions[run.id] = RunExecution(run, definition, self, signals)
         self.capacity.arrived(run.id)
         task = InlineTask(
             execution.execute(history, fresh=fresh),
@@ -429,9 +458,15 @@ class Worker:
             lambda done: self._release(run.id, execution, done),
         )
         self._tasks.add(task)
+        # The code of a thread may block, and threads are limited anyway.
+        if definition.needs_thread or self.store.overlaps_commits:
+            task.start()
+        else:
+            self._window.enter(execution, task.start)
 
     def _release(self, run_id: str, execution: RunExecution, task: InlineTask) -> None:
         self._tasks.discard(task)
+        self._window.leave(execution)
         if self.executions.get(run_id) is execution:
             del self.executions[run_id]
         self.capacity.goes_on(execution)
@@ -440,6 +475,7 @@ class Worker:
                 "the execution of run %s failed; the run will be started again",
                 run_id,
                 exc_info=task.error,
+                extra=of_run(execution.run),
             )
             self.writer.had_errors = True
         self.claims.place_freed(
@@ -463,7 +499,7 @@ class Worker:
     def recover_orphans(self) -> None:
         """Start runs that are leased to this session but have no execution, if there may be any."""
         if self.capacity.forget_lost() or self.writer.had_errors:
-            self._orphans.recover(self.session_id, self.definitions(), self.start_execution)
+            self._orphans.recover(self.session_id, self.definition, self.start_execution)
 
     async def replace_session(self) -> None:
         """Drop all executions and open a new session: the old one was taken over while the

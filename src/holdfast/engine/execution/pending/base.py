@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, ItemsView, Sequence, ValuesView
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import Command
@@ -29,6 +29,8 @@ from holdfast.store.runs.queries import RunUpdate
 
 _numbers = itertools.count()
 
+P = TypeVar("P", bound="Pending")
+
 
 class Pending:
     """A command whose outcome is not known yet."""
@@ -39,6 +41,14 @@ class Pending:
 
     is_timed = False
     """Whether only the passing of time ends it: a short wait of this kind stays in memory."""
+
+    is_listed_whole = True
+    """Whether the row of a parked run lists all waits of this kind. Of kinds that may be thousands,
+    and that the store does not look up there, it lists the first."""
+
+    ends_by_release = False
+    """Whether nothing from outside but a signal to its step ends it: ``on_change`` is called only
+    if there is one."""
 
     @property
     def due_at(self) -> int | None:
@@ -67,13 +77,18 @@ class Pending:
         """The run leaves memory."""
 
 
+_NONE: dict[str, Pending] = {}
+
+
 class PendingCommands:
     """The pending commands of one run, by step, and a heap of the instants when time matters."""
 
-    __slots__ = ("_dropped", "_due", "by_step", "early", "launches", "unannounced")
+    __slots__ = ("_dropped", "_due", "_kinds", "by_step", "early", "launches", "unannounced")
 
     def __init__(self) -> None:
         self.by_step: dict[str, Pending] = {}
+        self._kinds: dict[type[Pending], dict[str, Pending]] = {}
+        """The same commands by kind: what concerns one kind does not cost time for the others."""
         self._due: list[tuple[int, int, Pending]] = []
         self._dropped: set[str] = set()
         self.launches: list[Any] = []
@@ -86,7 +101,16 @@ class PendingCommands:
 
     def add(self, pending: Pending) -> None:
         """Add a pending command."""
-        self.by_step[pending.command.id] = pending
+        step = pending.command.id
+        kind = type(pending)
+        earlier = self.by_step.get(step)
+        if earlier is not None and type(earlier) is not kind:
+            self.remove(step)
+        self.by_step[step] = pending
+        try:
+            self._kinds[kind][step] = pending
+        except KeyError:
+            self._kinds[kind] = {step: pending}
 
     def get(self, step: str) -> Pending | None:
         """Return the pending command of a step, None if there is none."""
@@ -101,17 +125,26 @@ class PendingCommands:
         for it."""
         if self.by_step.get(pending.command.id) is not pending:
             return False
-        del self.by_step[pending.command.id]
+        self.remove(pending.command.id)
         return True
 
     def remove(self, step: str) -> Pending | None:
         """Remove the pending command of a step and return it."""
-        return self.by_step.pop(step, None)
+        pending = self.by_step.pop(step, None)
+        if pending is not None:
+            del self._kinds[type(pending)][step]
+        return pending
+
+    def replace(self, step: str, pending: Pending) -> None:
+        """Replace the pending command of a step by one of the same kind, for another step."""
+        commands = self._kinds[type(pending)]
+        del self.by_step[step], commands[step]
+        self.by_step[pending.command.id] = commands[pending.command.id] = pending
 
     def drop(self, step: str) -> Pending | None:
         """Remove a pending command that the code has dropped."""
         self._dropped.add(step)
-        pending = self.by_step.pop(step, None)
+        pending = self.remove(step)
         if pending in self.launches:
             self.launches.remove(pending)
         return pending
@@ -138,7 +171,28 @@ class PendingCommands:
         """Return whether nothing is at work: every pending command waits."""
         if self.launches:
             return False
-        return not any(pending.is_running for pending in self.by_step.values())
+        return not any(
+            pending.is_running
+            for kind, commands in self._kinds.items()
+            if kind.is_running is not Pending.is_running
+            for pending in commands.values()
+        )
+
+    # By kind
+
+    def of(self, kind: type[P]) -> list[P]:
+        """Return the pending commands of a kind, in the order in which the program asked for
+        them."""
+        commands = self._kinds.get(kind)
+        return [] if not commands else list(commands.values())  # type: ignore[arg-type]
+
+    def first_of(self, kind: type[Pending], count: int) -> list[Pending]:
+        """Return the first pending commands of a kind."""
+        return list(itertools.islice(self._kinds.get(kind, _NONE).values(), count))
+
+    def counts(self) -> dict[type[Pending], int]:
+        """Return the number of pending commands of each kind that there is."""
+        return {kind: len(commands) for kind, commands in self._kinds.items() if commands}
 
     # Time
 
@@ -190,6 +244,15 @@ class Execution(Protocol):
     services: ExecutionServices | None
     ahead: FeedAhead | None
     """The right to feed the program next, while its own loop may take it."""
+    remote_turns: Any
+    """Takes plain turns while the execution sleeps: ``RemoteTurns``; None if it does not."""
+    resting: Any
+    """The tokens at rest that are not written yet: ``RestingTokens``; None if there are none."""
+
+    @property
+    def may_have_rested(self) -> bool:
+        """Whether another worker may have written tokens of this run."""
+
     follows_signal: bool
     """Whether the commands of this turn follow from a signal alone."""
 

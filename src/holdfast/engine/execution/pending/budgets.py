@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Breach, OnBreach
 from holdfast.core.commands import ReleaseReservation, Reserve, Spend
@@ -133,7 +134,7 @@ def block_step(run: Execution, pending: PendingStep, event: Event) -> None:
     """Let a step wait whose attempt found no room."""
     data = msgspec.json.decode(event.data or b"{}")
     pending.task = None
-    block(run, pending, msgspec.convert(data["breach"], Breach), data["wanted"])
+    block(run, pending, typed_json.convert(data["breach"], Breach), data["wanted"])
 
 
 def repeat_attempt(run: Execution, pending: PendingStep, spending: AttemptSpending) -> None:
@@ -176,11 +177,7 @@ def block_run(run: Execution, op: Advance) -> None:
 
 
 def _blockable(run: Execution) -> list[Blockable]:
-    return [
-        pending
-        for pending in run.pending.values()
-        if isinstance(pending, PendingStep | PendingSpend)
-    ]
+    return [*run.pending.of(PendingStep), *run.pending.of(PendingSpend)]
 
 
 # Attempts that spend

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.commands import AwaitChild, EndChildren, StartChild, StartMap
+from holdfast.core.definitions import StoredDefinition, frozen_definition
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import (
     UNAWAITED,
@@ -21,6 +22,7 @@ from holdfast.core.runs import (
     child_record,
 )
 from holdfast.core.status import FINAL, Status
+from holdfast.core.trace_context import tags_of_child
 from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
 from holdfast.engine.runtime.ids import new_id
@@ -41,6 +43,8 @@ class PendingChild(Pending):
 
     __slots__ = ()
 
+    is_listed_whole = False
+
     def __init__(self, command: AwaitChild) -> None:
         self.command: AwaitChild = command
 
@@ -48,6 +52,7 @@ class PendingChild(Pending):
         return {"kind": WaitKind.CHILD, "step": self.command.id, "run": self.command.run_id}
 
     def on_drop(self, run: Execution) -> None:
+        _forget(run, self)
         if self.command.owned:
             run.commit.add(CancelOtherRun(self.command.run_id, *UNAWAITED))
 
@@ -57,6 +62,7 @@ class PendingChild(Pending):
 
     def _take(self, run: Execution, child: ChildRecord, events: list[Event]) -> None:
         if run.pending.take(self):
+            _forget(run, self)
             (opened,) = run.context.sealer.opener.children([child])
             events.append(
                 Event(
@@ -68,17 +74,32 @@ class PendingChild(Pending):
             )
 
 
-def find_ended_children(run: Execution, waits: Sequence[PendingChild]) -> None:
-    """Find the awaited children that have ended.
+def find_ended_children(run: Execution, revision: int) -> None:
+    """Find the awaited children that have ended since the last time; *revision* is that of the run
+    now.
 
-    Many are read together: one query for each, after every end, would keep the loop busy for longer
-    than a session lives.
+    The revision of a run grows with the end of a child, and the child has it: so the children that
+    go on cost nothing. A child that the run did not wait for when it ended is read by itself.
     """
-    if len(waits) < FEW or run.state.run.forked_from is not None:
-        for wait in waits:
-            child = _child_of(run, wait)
-            if child is not None and child.status in FINAL:
-                wait.found(run, child)
+    awaited = run.state.children
+    unread = awaited.unread
+    awaited.unread = []
+    if run.state.run.forked_from is not None:
+        _find_one_by_one(run, run.pending.of(PendingChild))
+        return
+    ended = run.context.store.runs.ended_children(run.state.run.id, since=awaited.revision)
+    awaited.revision = revision
+    for child in ended:
+        for wait in awaited.waits.get(child.id, ()):
+            wait.found(run, child)
+    if unread:
+        _find_unread(run, unread)
+
+
+def _find_unread(run: Execution, waits: Sequence[PendingChild]) -> None:
+    """Find the children of these waits that have ended. Many are read together."""
+    if len(waits) < FEW:
+        _find_one_by_one(run, waits)
         return
     steps = [wait.command.start for wait in waits]
     children = run.context.store.runs.ended_children(run.state.run.id, steps)
@@ -87,6 +108,22 @@ def find_ended_children(run: Execution, waits: Sequence[PendingChild]) -> None:
         child = ended.get(wait.command.run_id)
         if child is not None:
             wait.found(run, child)
+
+
+def _find_one_by_one(run: Execution, waits: Sequence[PendingChild]) -> None:
+    for wait in waits:
+        child = _child_of(run, wait)
+        if child is not None and child.status in FINAL:
+            wait.found(run, child)
+
+
+def _forget(run: Execution, wait: PendingChild) -> None:
+    """Forget a wait that is over."""
+    waits = run.state.children.waits.get(wait.command.run_id, [])
+    if wait in waits:
+        waits.remove(wait)
+    if not waits:
+        run.state.children.waits.pop(wait.command.run_id, None)
 
 
 def _child_of(run: Execution, wait: PendingChild) -> ChildRecord | None:
@@ -137,6 +174,13 @@ class PendingMap(Pending):
         self.ended = sum(child.status in FINAL for child in children)
         return self.startable()
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether children wait for the end of others. If not, the run needs to know only when the
+        last one has ended: to read all children at each end costs a sixth of a large map."""
+        limit = self.command.max_parallel
+        return limit is not None and limit < len(self.command.inputs)
+
     def startable(self) -> int:
         """Return how many more children the next commit may start, by the ends that are known."""
         left = min(len(self.command.inputs) - self.started, PORTION)
@@ -184,11 +228,7 @@ class PendingMap(Pending):
 
 def unstarted_maps(run: Execution) -> list[PendingMap]:
     """Return the maps that have more children to start with the next commit."""
-    return [
-        pending
-        for pending in run.pending.values()
-        if isinstance(pending, PendingMap) and pending.startable() > 0
-    ]
+    return [pending for pending in run.pending.of(PendingMap) if pending.startable() > 0]
 
 
 class PendingChildren(Pending):
@@ -275,6 +315,7 @@ def new_child(
     now = run.state.now()
     if command.target.definition is not None:
         run.context.learn(command.target.definition)
+    policy = _policy_of(command)
     delay = options.get("delay")
     deadline = options.get("deadline")
     run_id = options.get("id") or new_id()
@@ -285,10 +326,12 @@ def new_child(
         route=command.route,
         input=data,
         priority=options.get("priority", parent.priority),
-        tags=options.get("tags") or {},
+        tags=tags_of_child(
+            options.get("tags") or {}, parent.id, run.context.writer.metrics.tracing
+        ),
         available_at=None if delay is None else now + delay,
         deadline=min((instant for instant in deadlines if instant is not None), default=None),
-        session_id=run.context.lease_for(command.route),
+        session_id=None if policy is not None else run.context.lease_for(command.route),
         parent_id=parent.id,
         parent_step=command.id,
         parent_index=index,
@@ -297,13 +340,33 @@ def new_child(
         budgets=budgets,
         limits=limits,
         share=options.get("share", parent.share),
+        policy=policy,
         same=run.context.sealer.has_same_input,
+        definition=_unstored(run, command.target.definition, command.route.namespace),
     )
 
 
+def _unstored(run: Execution, definition: Any, namespace: str) -> StoredDefinition | None:
+    """Return the definition that the child keeps, unless it is known to be stored."""
+    frozen = frozen_definition(definition, namespace)
+    if frozen is None or run.context.stored_definitions.kept.has(frozen):
+        return None
+    return frozen
+
+
+def _policy_of(command: StartChild | StartMap) -> bytes | None:
+    """Return the policy of a child that is a task."""
+    if isinstance(command, StartMap) or command.policy is None:
+        return None
+    return msgspec.json.encode(command.policy)
+
+
 def _await_child(run: Execution, command: AwaitChild) -> None:
-    run.pending.add(PendingChild(command))
+    pending = PendingChild(command)
+    run.pending.add(pending)
+    run.state.children.waits.setdefault(command.run_id, []).append(pending)
     if not any(child.id == command.run_id for child in run.commit.children):
+        run.state.children.unread.append(pending)
         run.mailbox.notify()  # it may have ended before the code waited for it
 
 
@@ -330,10 +393,9 @@ def start_more(run: Execution, pending: PendingMap, count: int) -> None:
         return
     command = pending.command
     places = range(pending.started, pending.started + count)
-    is_eager = command.max_parallel is not None
     run.commit.start(
         (new_child(run, command, command.inputs[place], place) for place in places),
-        Fanout(command.id, count, eager=is_eager),
+        Fanout(command.id, count, eager=pending.is_limited),
     )
     pending.started += count
 

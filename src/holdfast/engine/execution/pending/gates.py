@@ -19,7 +19,7 @@ from holdfast.core.commands import OpenGate
 from holdfast.core.events import Event, EventKind
 from holdfast.core.gates import rules as gate_rules
 from holdfast.core.gates.answer import failure_of, outcome_of
-from holdfast.core.gates.model import Gate, GateAction, GateStatus, hash_of
+from holdfast.core.gates.model import Gate, GateAction, GateStatus, GateTerms, hash_of
 from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.findings import TIME
 from holdfast.engine.execution.pending.base import Execution, Handler, Pending
@@ -39,6 +39,8 @@ class PendingGate(Pending):
     """
 
     __slots__ = ("gate", "is_stored")
+
+    is_listed_whole = False
 
     def __init__(self, command: OpenGate, gate: Gate, *, is_stored: bool) -> None:
         self.command: OpenGate = command
@@ -93,26 +95,14 @@ class PendingGate(Pending):
             events.append(self._event(EventKind.GATE_REMINDED, number))
         run.pending.schedule(self, run.mailbox)
 
-    def on_change(self, run: Execution) -> None:
-        gate = run.context.store.gates.get(self.gate.id)
-        if gate is None or gate.status == GateStatus.OPEN:
-            if gate is not None and self._is_newer(gate):
-                self.gate = gate
-            if self.is_stored:
-                run.pending.schedule(self, run.mailbox)
-            return
+    def found(self, run: Execution, gate: Gate) -> None:
+        """Report that the gate is closed."""
         self.gate = gate
         # The store closes an overdue gate late; its time was over at the deadline.
         instant = gate.closed_at
         if gate.status == GateStatus.EXPIRED and gate.deadline is not None:
             instant = gate.deadline
         run.mailbox.add_finding(instant or 0, partial(self._take, run, gate))
-
-    def _is_newer(self, gate: Gate) -> bool:
-        """Return whether the stored gate has every reminder and escalation that is known here:
-        some of them may not be committed yet."""
-        known = self.gate
-        return gate.reminded >= known.reminded and gate.escalated >= known.escalated
 
     def _take(self, run: Execution, gate: Gate, events: list[Event]) -> None:
         if not run.pending.take(self):
@@ -142,21 +132,48 @@ class PendingGate(Pending):
 
 def _open_gate(run: Execution, command: OpenGate) -> None:
     """Open the gate, or continue to wait for one that was opened before."""
-    known = run.state.progress.gates.pop(command.id, None)
-    gate = None
-    if known is not None:
-        gate = run.context.store.gates.get(known)
+    gate = _known_gate(run, command.id)
     if gate is not None:
         pending = PendingGate(command, gate, is_stored=True)
         run.pending.add(pending)
-        run.mailbox.notify()  # it may have been decided before this execution began
-        run.pending.schedule(pending, run.mailbox)
+        if gate.status != GateStatus.OPEN:
+            pending.found(run, gate)  # it was decided before this execution began
+        else:
+            run.pending.schedule(pending, run.mailbox)
         return
     pending = PendingGate(command, _new_gate(run, command), is_stored=False)
     run.pending.add(pending)
     run.commit.add(ChangeGate(pending.gate))
     data = {"gate": pending.gate.id, "prompt": command.prompt, "until": pending.gate.deadline}
     run.commit.events.append(Event(EventKind.GATE_OPENED, command.id, msgspec.json.encode(data)))
+
+
+def _known_gate(run: Execution, step: str) -> Gate | None:
+    """Return the gate that an earlier holder has opened for a step. The first time, all gates that
+    the history knows are read together."""
+    state = run.state
+    known = state.progress.gates.get(step)
+    if known is None:
+        return None
+    if state.known_gates is None:
+        state.known_gates = run.context.store.gates.of_ids(state.progress.gates.values())
+    del state.progress.gates[step]
+    return state.known_gates.pop(known, None)
+
+
+def find_closed_gates(run: Execution, revision: int) -> None:
+    """Find the gates that were closed since the last time; *revision* is that of the run now.
+
+    The revision of a run grows with each gate that closes, and the gate has it: so the gates that
+    are still open cost nothing.
+    """
+    state = run.state
+    closed = run.context.store.gates.closed_since(state.run.id, state.gates_revision)
+    state.gates_revision = revision
+    for gate in closed:
+        pending = run.pending.get(gate.step)
+        if isinstance(pending, PendingGate) and pending.gate.id == gate.id:
+            pending.found(run, gate)
 
 
 def _new_gate(run: Execution, command: OpenGate) -> Gate:
@@ -166,7 +183,7 @@ def _new_gate(run: Execution, command: OpenGate) -> Gate:
         run_id=run.state.run.id,
         step=command.id,
         prompt=command.prompt,
-        terms=command.terms,
+        terms=_terms(command, now),
         assignees=command.assignees,
         roles=command.roles,
         data=command.data,
@@ -174,6 +191,14 @@ def _new_gate(run: Execution, command: OpenGate) -> Gate:
         opened_at=now,
         deadline=duration.after(now, command.timeout),
     )
+
+
+def _terms(command: OpenGate, now: int) -> GateTerms:
+    """Return the terms of a new gate; its due date is one more reminder."""
+    if command.due_at is None:
+        return command.terms
+    remind = (*command.terms.remind, max(command.due_at - now, 1))
+    return msgspec.structs.replace(command.terms, remind=remind)
 
 
 def note_stored(run: Execution, effects: Sequence[ChangeGate]) -> None:
@@ -190,7 +215,7 @@ def note_stored(run: Execution, effects: Sequence[ChangeGate]) -> None:
 
 def withdraw_all(run: Execution, op: Advance) -> None:
     """Close the gates that are still open when the run ends."""
-    gates = [pending for pending in run.pending.values() if isinstance(pending, PendingGate)]
+    gates = run.pending.of(PendingGate)
     if not gates:
         return
     reason = f"the run is {op.status or GateStatus.WITHDRAWN}"

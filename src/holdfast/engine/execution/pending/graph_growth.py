@@ -117,7 +117,8 @@ async def _write_stage_first(run: Execution, op: AddMembers, persist: Persist) -
     part = next(parts, None)
     while part is not None:
         part = next_part(parts, await persist(part))
-    return msgspec.structs.replace(op, patch=GraphPatch((), op.patch.groups), revision=revision)
+    patch = GraphPatch((), op.patch.groups, op.patch.joins)
+    return msgspec.structs.replace(op, patch=patch, revision=revision)
 
 
 async def _swept(run: Execution, stage_id: str, persist: Persist) -> bool:

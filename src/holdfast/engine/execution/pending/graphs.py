@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core.commands import ExtendGraph
+from holdfast.core.definitions import StoredDefinition, frozen_definition
 from holdfast.core.events import Event, EventKind
 from holdfast.engine.execution.pending.base import Execution, Handler
 from holdfast.engine.execution.pending.graph_growth import with_stage
@@ -23,11 +24,21 @@ def _extend_graph(run: Execution, command: ExtendGraph) -> Event:
         patch=seal_patch(command.patch, command.graph_id, context.sealer),
         compose=composer(context.sealer, context.codec),
         lease=context.lease_member,
+        definitions=_kept(run, command),
     )
     run.commit.add(with_stage(op, run.state.run.id, command.fingerprint))
     members = [member.name for member in command.patch.members]
-    data = msgspec.json.encode({"graph": command.graph_id, "members": members})
-    return Event(EventKind.GRAPH_EXTENDED, command.id, data)
+    added: dict[str, object] = {"graph": command.graph_id, "members": members}
+    if command.patch.joins:
+        added["joined"] = {join.name: join.run_id for join in command.patch.joins}
+    return Event(EventKind.GRAPH_EXTENDED, command.id, msgspec.json.encode(added))
+
+
+def _kept(run: Execution, command: ExtendGraph) -> list[StoredDefinition]:
+    """Return the definitions that the runs of the new members keep."""
+    namespace = run.state.run.namespace
+    definitions = [frozen_definition(each.definition, namespace) for each in command.targets]
+    return [each for each in definitions if each is not None]
 
 
 HANDLERS: dict[type, Handler] = {ExtendGraph: _extend_graph}

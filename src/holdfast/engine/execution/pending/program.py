@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.commands import Checkpoint, Drop, Finish, RecordDecision
+from holdfast.core.commands import Checkpoint, Drop, Finish, RecordDecision, RecordElements
 from holdfast.core.event_table import STEP_ENDS
 from holdfast.core.events import Event, EventKind
 from holdfast.core.history import HistoryProgress, StoredCheckpoint, live_events
@@ -14,7 +14,9 @@ from holdfast.errors import KeyMissing
 
 def _record_decision(run: Execution, command: RecordDecision) -> None:
     data = msgspec.json.encode(command.value)
-    run.commit.events.append(Event(EventKind.MARKED, command.id, data))
+    event = Event(EventKind.MARKED, command.id, data)
+    event.role = command.role
+    run.commit.events.append(event)
 
 
 def _write_checkpoint(run: Execution, command: Checkpoint) -> None:
@@ -57,6 +59,13 @@ def _progress_now(run: Execution) -> HistoryProgress:
     return progress
 
 
+def _record_elements(run: Execution, command: RecordElements) -> None:
+    run.commit.events.extend(
+        Event(kind, None, msgspec.json.encode({"element": element}))
+        for kind, element in command.visits
+    )
+
+
 def _drop(run: Execution, command: Drop) -> None:
     pending = run.pending.drop(command.id)
     if pending is not None:
@@ -72,6 +81,7 @@ def _finish(run: Execution, command: Finish) -> None:
 HANDLERS: dict[type, Handler] = {
     Checkpoint: _write_checkpoint,
     RecordDecision: _record_decision,
+    RecordElements: _record_elements,
     Drop: _drop,
     Finish: _finish,
 }

@@ -78,14 +78,8 @@ def find_signals(run: Execution, waits: Iterable[PendingSignal]) -> None:
 
 def _deliver(run: Execution, name: str, events: list[Event]) -> None:
     """Give the oldest signal of that name to the first wait for it."""
-    wait = next(
-        (
-            pending
-            for pending in run.pending.values()
-            if isinstance(pending, PendingSignal) and pending.command.name == name
-        ),
-        None,
-    )
+    waits = run.pending.of(PendingSignal)
+    wait = next((pending for pending in waits if pending.command.name == name), None)
     if wait is None:
         return
     signal = run.signals.take(name)

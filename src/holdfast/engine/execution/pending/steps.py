@@ -11,6 +11,7 @@ from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import RunStep
 from holdfast.core.events import Event, EventKind
+from holdfast.core.history import error_message
 from holdfast.core.streams.model import CloseReason
 from holdfast.core.waits import WaitKind
 from holdfast.engine.execution.attempt_spending import AttemptSpending
@@ -33,6 +34,7 @@ class PendingStep(Pending):
         "blocked",
         "demand",
         "is_noted",
+        "last_error",
         "releases",
         "retry_at",
         "spending",
@@ -41,6 +43,7 @@ class PendingStep(Pending):
     )
 
     is_timed = True
+    ends_by_release = True
 
     def __init__(self, command: RunStep, attempt: int, retry_at: int | None) -> None:
         self.command: RunStep = command
@@ -48,6 +51,8 @@ class PendingStep(Pending):
         self.retry_at: int | None = retry_at
         self.started_at: int | None = None
         self.task: Cancellable | None = None
+        self.last_error: str | None = None
+        """The message of the error of the attempt before this one."""
         self.is_noted: bool = False
         """Whether the history says that the attempt has begun."""
         self.releases: Sequence[int] = ()
@@ -110,6 +115,7 @@ class PendingStep(Pending):
     def retry_after(self, run: Execution, event: Event) -> None:
         """Wait for the next attempt, after this outcome of the last one."""
         self.attempt = event.attempt + 1
+        self.last_error = error_message(event)
         self.task = None
         self.retry_at = msgspec.json.decode(event.data or b"{}")["until"]
         run.pending.schedule(self, run.mailbox)
@@ -144,7 +150,9 @@ def _run_step(run: Execution, command: RunStep) -> None:
     if retry_at is not None and retry_at <= run.state.now():
         retry_at = None
     step = PendingStep(command, attempts + 1, retry_at)
-    run.pending.by_step[command.id] = step
+    if attempts:
+        step.last_error = progress.last_errors.pop(command.id, None)
+    run.pending.add(step)
     if step.retry_at is not None:
         step.apply_release(run)
     if step.retry_at is not None:

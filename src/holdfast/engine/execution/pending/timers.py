@@ -20,6 +20,8 @@ class PendingTimer(Pending):
     __slots__ = ("until",)
 
     is_timed = True
+    is_listed_whole = False
+    ends_by_release = True
 
     def __init__(self, command: SetTimer, until: int) -> None:
         self.command: SetTimer = command
@@ -52,7 +54,9 @@ class PendingTimer(Pending):
 def _set_timer(run: Execution, command: SetTimer) -> None:
     until = run.state.progress.until.pop(command.id, None)
     if until is None:
-        until = run.state.now() + command.after
+        until = command.until
+        if until is None:
+            until = run.state.now() + command.after
         data = msgspec.json.encode({"until": until})
         run.commit.events.append(Event(EventKind.TIMER_SET, command.id, data))
     timer = PendingTimer(command, until)
