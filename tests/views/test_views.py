@@ -144,5 +144,5 @@ def test_events_that_a_replay_cancelled_are_void_and_not_drawn():
     views = events.history_of(recorded)
 
     assert [view.void for view in views] == [True, False]
-    lines = history.trees(runs.of(run()), views, NOON, lambda run_id, step: [])
+    lines = history.trees(runs.of(run()), recorded, NOON, lambda run_id, step: [])
     assert [line.text for line in lines] == ["· run replayed: 1 earlier events no longer count"]

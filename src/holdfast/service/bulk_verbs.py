@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.graphs.model import name_of
 from holdfast.core.operations import BulkArguments, BulkVerb, refusal
 from holdfast.core.runs import RunRecord
 from holdfast.core.validation import (
@@ -17,6 +16,7 @@ from holdfast.core.validation import (
     checked_signal,
     checked_string,
     checked_text,
+    checked_version,
     priority_of,
 )
 from holdfast.errors import HoldfastError
@@ -25,6 +25,7 @@ from holdfast.service.replay import in_parts, plan_replay
 from holdfast.service.runs import RunService
 from holdfast.service.waits import releasable_step
 from holdfast.store.database import Operation
+from holdfast.store.messages.operations import InstructRun
 from holdfast.store.operations.operations import DeleteRun
 from holdfast.store.runs.operations import RequestCancel, ResumeRun
 from holdfast.store.signals.operations import SignalRun
@@ -87,10 +88,30 @@ def delete() -> BulkCall:
     return BulkCall(BulkVerb.DELETE, BulkArguments())
 
 
+def migrate(
+    version: int | str, mapping: dict[str, str], by: str | None, reason: str | None
+) -> BulkCall:
+    """Move the runs of models to another version. Raises BadOption."""
+    arguments = BulkArguments(
+        version=checked_version("to", version),
+        mapping=mapping,
+        by=checked_text("by", by),
+        reason=checked_text("reason", reason),
+    )
+    return BulkCall(BulkVerb.MIGRATE, arguments)
+
+
+MigrationCheck = Callable[[RunRecord, BulkArguments], None]
+"""Raises the refusal of a migration of a run, as the run is now."""
+
+
 class VerbPlanner:
     """Plans how a verb is applied to one run, as the run is now."""
 
-    def __init__(self, client: RunService, graphs: GraphService) -> None:
+    def __init__(
+        self, client: RunService, graphs: GraphService, check_migration: MigrationCheck
+    ) -> None:
+        self._check_migration: MigrationCheck = check_migration
         self._client = client
         self._graphs = graphs
         self._store = client.store
@@ -104,6 +125,7 @@ class VerbPlanner:
             BulkVerb.RELEASE: self._release,
             BulkVerb.PRIORITISE: self._prioritise,
             BulkVerb.DELETE: self._delete,
+            BulkVerb.MIGRATE: self._migrate,
         }
 
     def plan(
@@ -125,22 +147,23 @@ class VerbPlanner:
         return self._planners[verb](arguments, run, payload)
 
     def _cancel(self, arguments: BulkArguments, run: RunRecord, _: bytes) -> Sequence[Operation]:
-        return [RequestCancel(run.id, arguments.reason or "", arguments.force)]
+        return [RequestCancel(run.id, arguments.reason or "", arguments.force, by=arguments.by)]
 
-    def _resume(self, _: BulkArguments, run: RunRecord, __: bytes) -> Sequence[Operation]:
-        return [ResumeRun(run.id)]
+    def _resume(self, arguments: BulkArguments, run: RunRecord, _: bytes) -> Sequence[Operation]:
+        return [ResumeRun(run.id, arguments.by)]
 
     def _replay(self, arguments: BulkArguments, run: RunRecord, _: bytes) -> Sequence[Operation]:
-        if run.graph_id is not None and self._store.graphs.member(run.id) is not None:
+        member = None if run.graph_id is None else self._store.graphs.member(run.id)
+        if member is not None:
             requests = self._graphs.replay(
-                run.graph_id,
-                name_of(run.id),
+                member.graph_id,
+                member.name,
                 None,
                 arguments.from_step,
                 namespace=run.namespace,
             )
             return [request.op for request in requests]
-        return in_parts(plan_replay(self._store, run.id, arguments.from_step))
+        return in_parts(plan_replay(self._store, run.id, arguments.from_step, arguments.by))
 
     def _signal(
         self, arguments: BulkArguments, run: RunRecord, payload: bytes
@@ -165,7 +188,20 @@ class VerbPlanner:
         self, arguments: BulkArguments, run: RunRecord, _: bytes
     ) -> Sequence[Operation]:
         priority = arguments.priority or 0
-        return [SetPriority(run_id=run.id, namespace=run.namespace, priority=priority)]
+        return [
+            SetPriority(run_id=run.id, namespace=run.namespace, priority=priority, by=arguments.by)
+        ]
 
     def _delete(self, _: BulkArguments, run: RunRecord, __: bytes) -> Sequence[Operation]:
         return [DeleteRun(run.id)]
+
+    def _migrate(self, arguments: BulkArguments, run: RunRecord, _: bytes) -> Sequence[Operation]:
+        self._check_migration(run, arguments)
+        instruction = {
+            "verb": "migrate",
+            "to": arguments.version,
+            "mapping": arguments.mapping or {},
+            "reason": arguments.reason,
+        }
+        payload = self._client.codec.encode(instruction, label="the instruction")
+        return [InstructRun(run_id=run.id, payload=payload, by=arguments.by)]

@@ -29,7 +29,8 @@ from holdfast.store.database import Operation
 from holdfast.store.installation import ENCRYPTION, HALF_COPIED
 from holdfast.store.liveness import session_is_dead
 from holdfast.store.payloads.operations import CopyPayloads, SaveSetting
-from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, EndSession, SealStore
+from holdfast.store.runs.copy_operations import BeginCopy, CopyRuns, EndCopy, SealStore
+from holdfast.store.runs.operations import EndSession
 from holdfast.store.sealing import store_sealed
 from holdfast.store.store import Store
 

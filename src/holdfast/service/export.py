@@ -18,6 +18,7 @@ from holdfast.core.payload import Seal
 from holdfast.core.redaction import redacted
 from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL
+from holdfast.core.versions import all_versions
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.errors import (
     GraphNotFound,
@@ -32,8 +33,8 @@ from holdfast.store.graphs.operations import ImportGraph
 from holdfast.store.installation import ENCRYPTION
 from holdfast.store.keys.operations import NeedKey
 from holdfast.store.payloads.operations import SaveSetting
+from holdfast.store.runs.copy_operations import BeginImport, EndCopy, ImportRun
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import BeginImport, EndCopy, ImportRun
 from holdfast.store.store import Store, View
 
 PAGE = 500
@@ -85,7 +86,7 @@ def export_graph(
 
         def runs() -> Iterator[RunRecord]:
             started = (
-                view.runs.get(member.run_id)
+                view.runs.get(member.actual_run_id)
                 for member in whole.members.values()
                 if member.started_at is not None
             )
@@ -220,6 +221,12 @@ def _imported(view: View, run: RunRecord, copied: set[bytes]) -> ImportRun:
         below,
         payloads,
         view.runs.is_touched(run.id),
+        # A replay of the whole history needs the versions before a migration, too.
+        definitions=[
+            definition
+            for version in all_versions(history, run.version)
+            for definition in view.definitions.of_route(run.namespace, run.workflow, version)
+        ],
     )
 
 

@@ -20,14 +20,15 @@ from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import MEMBER_MARK, RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.core.stored_json import object_of
-from holdfast.core.validation import checked_run_id, checked_string
+from holdfast.core.validation import checked_run_id, checked_string, checked_text
+from holdfast.core.versions import first_version
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import HoldfastError, RunExists, RunNotFound, StepNotFound, UsageError
 from holdfast.service.graph_stages import Do, sweep
 from holdfast.service.replay import whole_history
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
-from holdfast.store.runs.operations import ImportRun, StagedEvents, StageEvents
+from holdfast.store.runs.copy_operations import ImportRun, StagedEvents, StageEvents
 from holdfast.store.store import Store
 
 PART = 2000
@@ -40,27 +41,31 @@ _OF_OPEN_GATES = kinds_with(OnReplay.VOID_IF_GATE_REOPENS)
 
 
 def fork(
-    client: RunService, run_id: str, from_step: str | None, fork_id: str | None, do: Do
+    client: RunService,
+    run_id: str,
+    from_step: str | None,
+    fork_id: str | None,
+    do: Do,
+    by: str | None = None,
 ) -> str:
-    """Create a fork of a run and return its id.
+    """Create a fork of a run and return its id. *by* is the person or program that asks for it.
 
     If *fork_id* is the id of an existing fork of the same run from the same step, that id is
     returned. Raises RunExists, RunNotFound, StepNotFound, HistoryGone."""
     from_step = checked_string("from_step", from_step)
     fork_id = checked_run_id(fork_id)
+    by = checked_text("by", by)
     run = client.get(client.own_run_id(run_id))
     if fork_id is not None and _is_there(client, fork_id, run_id, from_step):
         return fork_id
-    copied = _events_to_copy(
-        client.store,
-        run_history.live_events(whole_history(client.store, run_id)),
-        run_id,
-        from_step,
-    )
-    data = msgspec.json.encode({"run": run_id, "step": from_step})
+    events = run_history.live_events(whole_history(client.store, run_id))
+    copied = _events_to_copy(client.store, events, run_id, from_step)
+    version = _version_at(events, from_step) or run.version
+    origin = {"run": run_id, "step": from_step}
+    data = msgspec.json.encode(origin if by is None else {**origin, "by": by})
     copied.append(Event(EventKind.RUN_FORKED, data=data, at=client.store.now()))
     run_history.renumber(copied)
-    op = _new_run(client, run, copied, fork_id or new_id())
+    op = _new_run(client, run, version, copied, fork_id or new_id())
     try:
         _write(op, do)
     except RunExists:
@@ -105,13 +110,24 @@ def _events_to_copy(
     return _without_stale_checkpoints(events, copied)
 
 
-def _new_run(client: RunService, run: RunRecord, copied: list[Event], fork_id: str) -> ImportRun:
+def _version_at(events: Sequence[Event], step: str | None) -> str | None:
+    """Return the version that a run had at a step; None if it is the version that the run has, or
+    if the fork begins from the start."""
+    if step is None or run_history.was_undone(events):
+        return None
+    cut = next(place for place, event in enumerate(events) if event.step == step)
+    return first_version(events[cut:])
+
+
+def _new_run(
+    client: RunService, run: RunRecord, version: str, copied: list[Event], fork_id: str
+) -> ImportRun:
     input, events = client.sealer.copy_for_fork(run, copied, fork_id)
     fork = RunRecord(
         id=fork_id,
         namespace=run.namespace,
         workflow=run.workflow,
-        version=run.version,
+        version=version,
         lane=run.lane,
         capabilities=run.capabilities,
         status=Status.PENDING,

@@ -244,13 +244,16 @@ class GateService:
         reveal = self._client.sealer.secrets.reveal
         return tokens.sign(key, LINK, claims, until=until, reveal=reveal)
 
+    def link_claims(self, token: str) -> dict[str, Any]:
+        """Return what a link says, without deciding: ``gate``, ``run``, ``choice``, ``by``. Raises
+        TokenRefused, TokenExpired."""
+        reveal = self._client.sealer.secrets.reveal
+        return tokens.check(token, LINK, self.store.keys.all(), now=self.store.now(), reveal=reveal)
+
     def answer(self, token: str, feedback: str | None) -> Request[Gate]:
         """Answer a gate as its link says. The answer is the Gate. Raises TokenRefused,
         TokenExpired, and the errors of ``decide``."""
-        reveal = self._client.sealer.secrets.reveal
-        claims = tokens.check(
-            token, LINK, self.store.keys.all(), now=self.store.now(), reveal=reveal
-        )
+        claims = self.link_claims(token)
         decision = GateDecision(
             choice=claims["choice"],
             by=claims["by"],

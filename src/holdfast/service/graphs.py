@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.definitions import StoredDefinition
 from holdfast.core.graphs.builder import Graph
 from holdfast.core.graphs.compile import GraphCompiler, encode_unchecked
 from holdfast.core.graphs.model import (
@@ -29,7 +30,6 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.core.text import is_one_of
 from holdfast.core.validation import checked_count, checked_reason, checked_string, checked_text
-from holdfast.engine.runtime.graph_follow_up import GraphFollowUp
 from holdfast.engine.runtime.graph_stages import Owned, checked_revision, is_large, stage_id_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import (
@@ -81,6 +81,36 @@ class GraphEnded(msgspec.Struct):
     last: list[RunRecord]
 
 
+class MemberTargets:
+    """The workflows of the members of graphs: the name of a deployed text stands for that text,
+    which is looked up once."""
+
+    def __init__(self, starts: StartService) -> None:
+        self._starts: StartService = starts
+        self._named: dict[tuple[str, Any], Any] = {}
+        self._kept: dict[int, tuple[Any, Mapping[str, Any]]] = {}
+        """The workflows whose source is data, by identity, with the options of a member."""
+
+    def find(self, workflow: Any, options: Mapping[str, Any]) -> Any:
+        """Return the workflow of a member. Raises NamespaceBound."""
+        target = workflow
+        if isinstance(workflow, str):
+            key = (workflow, options.get("version"))
+            if key not in self._named:
+                self._named[key] = self._starts.resolved(workflow, options)
+            target = self._named[key]
+        if getattr(target, "frozen", None) is not None:
+            self._kept.setdefault(id(target), (target, options))
+        return target
+
+    def kept(self) -> list[StoredDefinition]:
+        """Return the definitions that the runs of the members keep, unless they are stored."""
+        definitions = [
+            self._starts.kept_definition(target, options) for target, options in self._kept.values()
+        ]
+        return [each for each in definitions if each is not None]
+
+
 class GraphService:
     """Builds the operations on graphs, and reads graphs."""
 
@@ -88,8 +118,7 @@ class GraphService:
         self.client = client
         self._store = client.store
         self._compose = composer(client.sealer, client.codec)
-        starts = StartService(client)
-        self._compiler = GraphCompiler(starts.route, starts.encode_input, self._unchecked)
+        self._starts = StartService(client)
 
     @property
     def namespace(self) -> str:
@@ -100,8 +129,21 @@ class GraphService:
         definition = self.client.definition_of(workflow)
         return encode_unchecked(self.client.codec, definition, args, kwargs)
 
-    def _patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
-        patch, fingerprint = self._compiler.patch(graph, graph_id)
+    def _patch(
+        self, graph: Graph, graph_id: str, targets: MemberTargets | None = None
+    ) -> tuple[GraphPatch, str]:
+        starts = self._starts
+        targets = targets or MemberTargets(starts)
+        compiler = GraphCompiler(
+            lambda workflow, options: starts.route(targets.find(workflow, options), options),
+            lambda workflow, args, kwargs: starts.encode_input(
+                targets.find(workflow, {}), args, kwargs
+            ),
+            lambda workflow, args, kwargs: self._unchecked(
+                targets.find(workflow, {}), args, kwargs
+            ),
+        )
+        patch, fingerprint = compiler.patch(graph, graph_id)
         return seal_patch(patch, graph_id, self.client.sealer), fingerprint
 
     # Writing
@@ -112,11 +154,12 @@ class GraphService:
         """Start graphs, each with the given id or a new one, all or none. Raises MemberNotFound,
         BadOption."""
         stages = []
+        targets = MemberTargets(self._starts)
         for graph, chosen_id in graphs:
             graph_id = new_id()
             if chosen_id is not None:
                 graph_id = checked_graph_id(chosen_id)
-            patch, fingerprint = self._patch(graph, graph_id)
+            patch, fingerprint = self._patch(graph, graph_id, targets)
             if patch.groups:
                 raise MemberNotFound(
                     member=patch.groups[0][0],
@@ -132,20 +175,24 @@ class GraphService:
                 )
             )
         members = [(stage.id, member) for stage in stages for member in stage.patch.members]
+        op = StageGraphs(
+            stages=stages, compose=self._compose, lease=lease, definitions=targets.kept()
+        )
         if is_large(members):
-            return self._start_large(stages, members, lease, do)
-        op = StageGraphs(stages=stages, compose=self._compose, lease=lease)
+            return self._start_large(op, members, do)
         answers: list[StagedGraph] = after_sweeping(do, lambda: do(Request(op, identity)))
         return answers
 
-    def _start_large(
-        self, stages: Sequence[GraphStage], members: Sequence[Owned], lease: Lease | None, do: Do
-    ) -> list[StagedGraph]:
+    def _start_large(self, op: StageGraphs, members: Sequence[Owned], do: Do) -> list[StagedGraph]:
         """Start graphs whose members are too many for one transaction. The checks that the
         transaction would make are made before."""
+        stages = op.stages
         for stage in stages:
             check_patch(stage.id, stage.namespace, stage.patch, {})
-        bare = [msgspec.structs.replace(stage, patch=GraphPatch(())) for stage in stages]
+        bare = [
+            msgspec.structs.replace(stage, patch=GraphPatch((), joins=stage.patch.joins))
+            for stage in stages
+        ]
         stage_id = stage_id_of(
             stages[0].id, [f"{stage.id} {stage.fingerprint}" for stage in stages]
         )
@@ -157,8 +204,8 @@ class GraphService:
                 if exist  # a repeated call: saves writing the members again
                 else write_stage(do, stage_id, members, namespace=self.namespace)
             )
-            op = StageGraphs(stages=bare, compose=self._compose, lease=lease, prepared=prepared)
-            answers: list[StagedGraph] = do(Request(op, identity))
+            last = msgspec.structs.replace(op, stages=bare, prepared=prepared)
+            answers: list[StagedGraph] = do(Request(last, identity))
             return answers
 
         return commit_stage(do, stage_id, begin)
@@ -171,7 +218,8 @@ class GraphService:
         graph_id = _graph_id(graph_id)
         if revision is not None:
             revision = checked_count("revision", revision)
-        patch, fingerprint = self._patch(graph, graph_id)
+        targets = MemberTargets(self._starts)
+        patch, fingerprint = self._patch(graph, graph_id, targets)
         op = AddMembers(
             graph_id=graph_id,
             namespace=self.namespace,
@@ -179,6 +227,7 @@ class GraphService:
             compose=self._compose,
             revision=revision,
             lease=lease,
+            definitions=targets.kept(),
         )
         members = [(graph_id, member) for member in patch.members]
         if is_large(members):
@@ -197,7 +246,10 @@ class GraphService:
             revision = checked_revision(self._store, op)
             stage = write_stage(do, stage_id, members, namespace=op.namespace, extends=op.graph_id)
             last = msgspec.structs.replace(
-                op, patch=GraphPatch((), op.patch.groups), revision=revision, prepared=stage
+                op,
+                patch=GraphPatch((), op.patch.groups, op.patch.joins),
+                revision=revision,
+                prepared=stage,
             )
             answer: StagedGraph = do(Request(last, identity))
             return answer
@@ -247,7 +299,11 @@ class GraphService:
                 name=name,
                 roots=[name_of(id) for id in part],
                 replays={
-                    id: plan_replay(self._store, id, from_step if id == run_id else None)
+                    id: plan_replay(
+                        self._store,
+                        whole.members[id].actual_run_id,
+                        from_step if id == run_id else None,
+                    )
                     for id in started
                 },
                 compose=self._compose,
@@ -258,10 +314,6 @@ class GraphService:
     def resolve(self, lease: Lease | None) -> Request[ResolvedGraphs]:
         """Process the recorded outcomes of members. The answer is ResolvedGraphs."""
         return Request(ResolveGraphs(compose=self._compose, lease=lease), identity)
-
-    def follow_up(self) -> GraphFollowUp:
-        """Return the resolver for calls of a process without a worker."""
-        return GraphFollowUp(self._store, self._compose)
 
     def prune(self, older_than: Moment, batch: int) -> Request[int]:
         """Delete up to *batch* graphs that ended before *older_than*. The answer is their
@@ -307,14 +359,16 @@ class GraphService:
         return whole
 
     def get(self, graph_id: str) -> tuple[GraphSnapshot, dict[str, Status]]:
-        """Return a graph with its members, and the statuses of their runs by the id of the run.
+        """Return a graph with its members, and the statuses of their runs by the id of the member.
         Raises GraphNotFound."""
         whole = self._whole(graph_id)
         statuses = {}
         for member in whole.members.values():
-            run = self._store.runs.get(member.run_id) if member.started_at is not None else None
+            if member.started_at is None:
+                continue
+            run = self._store.runs.get(member.actual_run_id)
             if run is not None:
-                statuses[run.id] = run.status
+                statuses[member.run_id] = run.status
         return whole, statuses
 
     def find(self, status: str | None, before: str | None, limit: int) -> list[GraphRecord]:
@@ -365,7 +419,16 @@ class GraphService:
                 graph=graph.id,
                 why="the graph has completed, and the runs of its last members were pruned",
             )
-        return {name_of(run.id): self.client.value(run) for run in runs}
+        return {self._name_in(graph.id, run): self.client.value(run) for run in runs}
+
+    def _name_in(self, graph_id: str, run: RunRecord) -> str:
+        """Return the name of the member that a run is in its graph."""
+        if run.id.startswith(run_of(graph_id, "")):
+            return name_of(run.id)
+        member = self._store.graphs.member(run.id)  # the run has joined the graph
+        if member is None:
+            raise GraphNotFound(graph=graph_id, run=run.id, why="the graph was deleted meanwhile")
+        return member.name
 
     def _failure(self, graph: GraphRecord) -> GraphFailed:
         """Return the error of a graph that has failed, with the exception of its first failed
@@ -377,7 +440,8 @@ class GraphService:
         }
         names = {state.value: ", ".join(lost[state][:5]) for state in lost if lost[state]}
         failed = lost.get(MemberState.FAILED) or [""]
-        run = self._store.runs.get(f"{graph.id}{MARK}{failed[0]}")
+        member = whole.members.get(run_of(graph.id, failed[0]))
+        run = None if member is None else self._store.runs.get(member.actual_run_id)
         if run is None or run.status is not Status.FAILED:
             return GraphFailed(graph=graph.id, **names)
         cause = {}

@@ -37,7 +37,7 @@ from holdfast.errors import (
     RunNotFound,
     StoreError,
 )
-from holdfast.service.bulk_verbs import BulkCall, VerbPlanner
+from holdfast.service.bulk_verbs import BulkCall, MigrationCheck, VerbPlanner
 from holdfast.service.graphs import GraphService
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
@@ -77,10 +77,12 @@ class PreparedPortion(msgspec.Struct):
 class OperationService:
     """Builds the operations of bulk operations, and reads bulk operations."""
 
-    def __init__(self, client: RunService, graphs: GraphService) -> None:
+    def __init__(
+        self, client: RunService, graphs: GraphService, check_migration: MigrationCheck
+    ) -> None:
         self._client = client
         self._store = client.store
-        self._planner = VerbPlanner(client, graphs)
+        self._planner = VerbPlanner(client, graphs, check_migration)
 
     # Selecting
 
@@ -123,6 +125,7 @@ class OperationService:
         """Store a bulk operation for the runs that match now. The answer is OperationRecord. Raises
         BadOption."""
         asked_by = checked_text("by", by)
+        call.arguments.by = asked_by
         chosen, missing = self._select(call, filters, ids)
         operation_id = new_id()
         payload = None

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.core import history as run_history
+from holdfast.core import typed_json
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import CancelCause, ChildRecord
 from holdfast.core.status import FINAL, Status
+from holdfast.core.versions import first_version
 from holdfast.errors import HistoryGone, StepNotFound
 from holdfast.store.runs.operations import ReplayRun, ReplayRuns
 from holdfast.store.store import Store
@@ -43,20 +45,32 @@ def whole_history(store: Store, run_id: str) -> list[Event]:
     return events
 
 
-def plan_replay(store: Store, run_id: str, from_step: str | None = None) -> ReplayRun:
-    """Return the plan to replay a finished run and its descendants that did not complete. Raises
-    StepNotFound, HistoryGone."""
+def plan_replay(
+    store: Store, run_id: str, from_step: str | None = None, by: str | None = None
+) -> ReplayRun:
+    """Return the plan to replay a finished run and its descendants that did not complete, for the
+    person or program *by*. Raises StepNotFound, HistoryGone."""
     history = whole_history(store, run_id)
     void = run_history.voided_by_replay(history, from_step)
     if void is None:
         raise StepNotFound(run=run_id, step=from_step)
-    seen = history[-1].seq if history else 0
     events = run_history.live_events(history)
+    replay = ReplayRun(run_id, void, seen=history[-1].seq if history else 0, by=by)
+    if from_step is not None and not run_history.was_undone(events):
+        replay.version = _version_before(events, set(void))
     if not any(event.kind in _STARTS for event in events):
-        return ReplayRun(run_id, void, seen=seen)
+        return replay
     plan = _ReplayPlan(events, set(void), store.runs.children(run_id))
-    children = [plan_replay(store, child.id) for child in plan.replayed()]
-    return ReplayRun(run_id, void, seen=seen, children=children, detach=plan.detached())
+    replay.children = [plan_replay(store, child.id, by=by) for child in plan.replayed()]
+    replay.detach = plan.detached()
+    return replay
+
+
+def _version_before(events: Sequence[Event], void: set[int]) -> str | None:
+    """Return the version that the run had before the void events; None if none of them has changed
+    it. The kept outcomes and the repeated step belong to that version. A run whose steps were all
+    undone begins once more, in its current version."""
+    return first_version([event for event in events if event.seq in void])
 
 
 def in_parts(whole: ReplayRun) -> list[ReplayRun | ReplayRuns]:
@@ -107,9 +121,11 @@ class _ReplayPlan:
         cancelled = {
             _started(event).run for event in self._standing if event.kind == EventKind.CANCEL_SENT
         }
+        superseded = run_history.superseded(self._standing)
         children = [
             child
             for event in self._standing
+            if event.step not in superseded
             for child in self._started_by(event)
             if not self._is_left(child, event)
         ]
@@ -178,7 +194,7 @@ def _has_chosen_id(event: Event) -> bool:
 
 
 def _started(event: Event) -> _Started:
-    return msgspec.json.decode(event.data or b"{}", type=_Started)
+    return typed_json.decode(event.data or b"{}", _Started)
 
 
 def _name(event: Event) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.codec import Codec
+from holdfast.core.definitions import StoredDefinition
 from holdfast.core.events import Event
 from holdfast.core.history import live_events
 from holdfast.core.program import Definition, StepRecord, recorded_steps
@@ -26,8 +27,11 @@ from holdfast.core.validation import (
     checked_tags,
     checked_text,
 )
+from holdfast.core.waits import MOST_SIGNALS
+from holdfast.engine.runtime.stored_definitions import StoredDefinitions
 from holdfast.errors import (
     BadOption,
+    ModelNotFound,
     NamespaceBound,
     RunNotFinished,
     RunNotFound,
@@ -49,8 +53,11 @@ from holdfast.store.runs.operations import (
     ResumeRun,
     SetTags,
 )
-from holdfast.store.signals.operations import MOST_SIGNALS, SignalRun, WaitDelivery
+from holdfast.store.signals.operations import SignalRun, WaitDelivery
 from holdfast.store.store import Store
+
+WITHOUT_RUNS = frozenset({"dmn"})
+"""The kinds of definitions that are evaluated, not run."""
 
 PAGE = 500
 """Runs that one query reads by their ids."""
@@ -66,6 +73,7 @@ class RunService:
         definitions: Callable[[], Mapping[str, Definition]],
         namespace: str | None = None,
         sealer: PayloadSealer | None = None,
+        stored_definitions: StoredDefinitions | None = None,
     ) -> None:
         self.store: Store = store
         self.codec: Codec = codec
@@ -76,12 +84,51 @@ class RunService:
         """The only namespace that may be read or changed; None if all may be."""
         self.max_signals: int = MOST_SIGNALS
         self.sealer: PayloadSealer = sealer or PayloadSealer(store)
+        self.stored_definitions = stored_definitions or StoredDefinitions(store, definitions)
 
     def definition_of(self, workflow: Any) -> Any:
         """Return the definition of a workflow; None if it is not known here."""
         if isinstance(workflow, str):
             return self.definitions().get(workflow)
         return workflow
+
+    def may_be_deployed(self, workflow: Any) -> bool:
+        """Return whether a workflow is named, and its name is not that of code of this process: the
+        store may have it."""
+        if not isinstance(workflow, str):
+            return False
+        definition = self.definitions().get(workflow)
+        return definition is None or getattr(definition, "frozen", None) is not None
+
+    def deployed(
+        self, namespace: str, name: str, version: str | None = None
+    ) -> StoredDefinition | None:
+        """Return the deployed definition of a name, of this version or of the one that new runs
+        use; None if there is none of that name, or its kind has no runs."""
+        queries = self.store.definitions
+        if version is None:
+            deployed = queries.current(namespace, name)
+        else:
+            deployed = queries.of_route(namespace, name, version)
+        return next((each for each in deployed if each.kind not in WITHOUT_RUNS), None)
+
+    def refuse_deployed(self, namespace: str, name: str, version: str | None) -> None:
+        """Refuse a start by the name of a deployed definition: it has no such version, or new runs
+        use none of them. Any other name may belong to the code of a worker. Raises
+        ModelNotFound."""
+        deployed = self.store.definitions.deployed(namespace, name=name)
+        versions = [each.version for each in deployed if each.kind not in WITHOUT_RUNS]
+        if not versions:
+            return
+        if version is None:
+            raise ModelNotFound(model=name, why="all versions are deprecated: activate one of them")
+        raise ModelNotFound(model=name, version=version, known=", ".join(versions))
+
+    def definition_of_run(self, run: RunRecord) -> Definition | None:
+        """Return the definition that a run was started with: one that the process has, else one
+        that is stored; None if there is none."""
+        definition = self.stored_definitions.find(run.namespace, run.workflow, run.version)
+        return definition or self.definitions().get(run.workflow)
 
     # Changing a run
 
@@ -146,9 +193,9 @@ class RunService:
             identity,
         )
 
-    def resume(self, run_id: str) -> Request[Status]:
-        """Put a stuck run back to work."""
-        return Request(ResumeRun(self.own_run_id(run_id)), Status)
+    def resume(self, run_id: str, by: str | None = None) -> Request[Status]:
+        """Put a stuck run back to work. Raises BadOption."""
+        return Request(ResumeRun(self.own_run_id(run_id), checked_text("by", by)), Status)
 
     def set_tags(self, run_id: str, tags: Mapping[str, Any]) -> Request[dict[str, str]]:
         """Add tags to a run, change them, or remove them with the value None. The answer is all
@@ -161,16 +208,19 @@ class RunService:
         changes: dict[str, str | None] = {**kept, **dict.fromkeys(removed)}
         return Request(SetTags(self.own_run_id(run_id), changes), identity)
 
-    def replay(self, run_id: str, from_step: str | None) -> list[Request[Any]]:
+    def replay(
+        self, run_id: str, from_step: str | None, by: str | None = None
+    ) -> list[Request[Any]]:
         """Put a finished run and its failed children back to work, in parts. The last answer is the
-        status of the run. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone."""
+        status of the run. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone,
+        BadOption."""
         from_step = checked_string("from_step", from_step)
+        by = checked_text("by", by)
         run = self.get(self.own_run_id(run_id))
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
-        return [
-            Request(part, identity) for part in in_parts(plan_replay(self.store, run_id, from_step))
-        ]
+        plan = plan_replay(self.store, run_id, from_step, by)
+        return [Request(part, identity) for part in in_parts(plan)]
 
     # Reading
 
@@ -205,7 +255,7 @@ class RunService:
         """Return the steps of an opened history as the definition of the run shows them; if this
         process does not know the definition, as the history records them."""
         live = live_events(history)
-        definition = self.definitions().get(run.workflow)
+        definition = self.definition_of_run(run)
         if definition is None:
             return recorded_steps(live)
         return definition.steps(run, live)

@@ -19,15 +19,17 @@ from holdfast.core.schedules.model import (
     CODE,
     GONE,
     MISFIRES,
+    MODEL,
     OVERLAPS,
     Misfire,
     Overlap,
     Schedule,
+    ScheduleDeclaration,
     Tick,
 )
 from holdfast.core.schedules.plan import MOST_TICKS
 from holdfast.core.text import is_one_of
-from holdfast.core.validation import checked_many, checked_tags, priority_of
+from holdfast.core.validation import checked_many, checked_run_id, checked_tags, priority_of
 from holdfast.core.why.workers import offer_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
@@ -107,7 +109,13 @@ class ScheduleService:
         self._check_name(name)
         stored = self._store.schedules.get(self._client.namespace, name)
         schedule = self._merged(stored, name, workflow, options, origin=origin)
-        op = SetSchedule(schedule, sets_pause="paused" in options, merges=True, expected=stored)
+        op = SetSchedule(
+            schedule,
+            sets_pause="paused" in options,
+            merges=True,
+            expected=stored,
+            definition=self._starts.kept_definition(workflow, options),
+        )
         return Request(op, lambda answer: self.get(schedule.name))
 
     def _merged(
@@ -134,6 +142,19 @@ class ScheduleService:
         self._check_ticks(merged)
         return merged
 
+    def of_model(self, process: str, declarations: Sequence[ScheduleDeclaration]) -> list[Schedule]:
+        """Return the schedules of the timer start events of a model, without the ones whose times
+        have passed. Raises BadSchedule, BadOption."""
+        now = self._store.now()
+        schedules = [
+            self._schedule(each.name, process, each.options, origin=MODEL) for each in declarations
+        ]
+        return [
+            schedule
+            for schedule in schedules
+            if plan.next_ticks(msgspec.structs.replace(schedule, anchor=now), now, 1)
+        ]
+
     def checked_schedule(
         self,
         name: Any,
@@ -146,21 +167,37 @@ class ScheduleService:
         """Return the checked schedule of these options. Without options for its rule or its
         arguments, those of the *stored* schedule are used. Raises BadSchedule, BadOption,
         UnknownWorkflow."""
+        if stored is None or workflow != stored.workflow:
+            self._check_known(workflow)
+        schedule = self._schedule(name, workflow, options, origin=origin, stored=stored)
+        self._check_ticks(schedule)
+        return schedule
+
+    def _schedule(
+        self,
+        name: Any,
+        workflow: Any,
+        options: Mapping[str, Any],
+        *,
+        origin: str,
+        stored: Schedule | None = None,
+    ) -> Schedule:
+        """Return the schedule of these options. Raises BadSchedule, BadOption."""
         unknown = sorted(set(options) - OPTIONS)
         if unknown:
             raise BadOption(option=unknown[0], known=", ".join(sorted(OPTIONS)))
         self._check_name(name)
-        self._check_known(workflow)
         zone = options.get("zone", "UTC" if stored is None else stored.zone)
         if not isinstance(zone, str):
             raise BadSchedule(
                 schedule=name, zone=zone, why="give the name of a zone such as Europe/Berlin"
             )
         rule = self._rule(name, options, zone, stored)
+        workflow = self._starts.resolved(workflow, options)
         route = self._starts.route(workflow, options)
         data = self._input(workflow, options, stored)
         paused = _pause_reason(options.get("paused"))
-        schedule = Schedule(
+        return Schedule(
             namespace=route.namespace,
             name=name,
             workflow=route.workflow,
@@ -182,8 +219,6 @@ class ScheduleService:
             origin=origin,
             paused=paused,
         )
-        self._check_ticks(schedule)
-        return schedule
 
     def _rule(
         self, name: str, options: Mapping[str, Any], zone: str, stored: Schedule | None
@@ -199,7 +234,7 @@ class ScheduleService:
     def _input(self, workflow: Any, options: Mapping[str, Any], stored: Schedule | None) -> bytes:
         """Return the encoded arguments of these options, or the stored ones of the same workflow.
         Raises BadOption."""
-        name = workflow if isinstance(workflow, str) else getattr(workflow, "name", None)
+        name = str(workflow) if isinstance(workflow, str) else getattr(workflow, "name", None)
         named = "args" in options or "kwargs" in options
         if stored is not None and stored.workflow == name and not named:
             return stored.input
@@ -224,9 +259,11 @@ class ScheduleService:
             )
 
     def _check_known(self, workflow: Any) -> None:
-        """Raise UnknownWorkflow if no process, run or worker here knows this name: then it is a
-        misspelling."""
+        """Raise UnknownWorkflow if no process, model, run or worker here knows this name: then it
+        is a misspelling."""
         if not isinstance(workflow, str) or workflow in self._client.definitions():
+            return
+        if self._client.deployed(self._client.namespace, workflow) is not None:
             return
         if any(route.workflow == workflow for route in self._store.runs.routes().values()):
             return
@@ -312,11 +349,14 @@ class ScheduleService:
             lambda answer: self.get(name),
         )
 
-    def trigger(self, name: str) -> Request[Tick]:
-        """Start a run of a schedule now. The answer is a Tick. Raises ScheduleNotFound."""
-        return Request(
-            TriggerSchedule(self._client.namespace, self.get(name).name, new_id()), identity
+    def trigger(self, name: str, run_id: Any = None) -> Request[Tick]:
+        """Start a run of a schedule now. The answer is a Tick. Raises ScheduleNotFound,
+        BadOption."""
+        chosen = checked_run_id(run_id)
+        op = TriggerSchedule(
+            self._client.namespace, self.get(name).name, chosen or new_id(), chosen is not None
         )
+        return Request(op, identity)
 
     def backfill(
         self, name: str, since: Moment, until: Moment

@@ -12,11 +12,13 @@ import msgspec
 
 from holdfast.core import associated_data, duration
 from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.definitions import StoredDefinition, frozen_definition
 from holdfast.core.payload import Fetch, Payload
 from holdfast.core.program import is_definition
 from holdfast.core.runs import NewRun, Route
 from holdfast.core.signature import encode_arguments
 from holdfast.core.tasks.policy import policy_of
+from holdfast.core.trace_context import tags_of_start
 from holdfast.core.validation import (
     checked_capabilities,
     checked_many,
@@ -46,6 +48,21 @@ Lease = Callable[[Route], str | None]
 StartOptions = Mapping[str, Any]
 
 StartRequest = tuple[list[NewRun], Request[list[Started]]]
+
+
+class DeployedName(str):
+    """The name of a deployed definition whose runs name its version, and that version: it is read
+    once per start."""
+
+    __slots__ = ("version",)
+
+    version: str
+
+    @classmethod
+    def of(cls, name: str, version: str) -> DeployedName:
+        deployed = cls(name)
+        deployed.version = version
+        return deployed
 
 
 class StartService:
@@ -81,7 +98,7 @@ class StartService:
                     " list of items",
                 )
             args = ([args[0]],)
-        run = self.new_run(workflow, args, kwargs, {**options, "key": None}, _queue)
+        run = self.new_run(workflow, args, kwargs, {**options, "key": None}, queued)
         op = DebounceStart(
             run=run,
             key=debounce.key,
@@ -109,21 +126,37 @@ class StartService:
         return merge
 
     def start_many(
-        self, workflow: Any, items: Iterable[Any], options: StartOptions, lease: Lease
+        self,
+        workflow: Any,
+        items: Iterable[Any],
+        options: StartOptions,
+        lease: Lease,
+        id_of: Callable[[int], str] | None = None,
     ) -> list[StartRequest]:
         """Start one run per item, in parts of at most PART runs. Each part is started as a whole or
-        not at all. The answers are the ids of the runs. Raises BadOption."""
+        not at all. The answers are the ids of the runs; *id_of* gives the id of each item by its
+        number. Raises BadOption."""
         if any(options.get(name) is not None for name in ("id", "key", *DEBOUNCE_OPTIONS)):
             raise BadOption(
                 option="id", why="many runs cannot share an id or a key: start them one by one"
             )
+        if isinstance(items, str | bytes):
+            raise BadOption(
+                option="items",
+                value=items,
+                why="a text would start a run for each of its characters: pass a list",
+            )
+        workflow = self.resolved(workflow, options)
         definition = self._client.definition_of(workflow)
         runs: list[NewRun] = []
-        for item in checked_many("items", items):
+        for number, item in enumerate(checked_many("items", items)):
+            run_id = new_id() if id_of is None else id_of(number)
             if runs:
-                runs.append(_like(runs[0], self._encode(definition, (item,), {}), options))
+                data = self._encode(definition, (item,), {})
+                runs.append(_like(runs[0], data, options, run_id))
             else:
-                runs.append(self.new_run(workflow, (item,), {}, options, lease))
+                first = {**options, "id": run_id}
+                runs.append(self.new_run(workflow, (item,), {}, first, lease))
         parts = [runs[first : first + PART] for first in range(0, len(runs), PART)]
         return [(part, Request(StartRuns(part), identity)) for part in parts]
 
@@ -137,19 +170,21 @@ class StartService:
     ) -> NewRun:
         """Return a run with these arguments and options, which no operation creates yet. Raises
         BadOption, BadDuration, UnknownWorkflow."""
+        workflow = self.resolved(workflow, options)
         route = self.route(workflow, options)
         data = self.encode_input(workflow, args, kwargs)
         now = self._client.store.now()
         delay = options.get("delay")
         run_id = checked_run_id(options.get("id")) or new_id()
-        budgets, limits = budget_rules.budgets_of_start(options.get("budget"), run_id)
+        budget = _with_own_budget(self._client.definition_of(workflow), options.get("budget"))
+        budgets, limits = budget_rules.budgets_of_start(budget, run_id)
         return NewRun(
             id=run_id,
             route=route,
             input=data,
             priority=priority_of(options.get("priority", 0)),
             key=checked_text("key", options.get("key")),
-            tags=checked_tags(options.get("tags")),
+            tags=tags_of_start(checked_tags(options.get("tags"))),
             available_at=stored_instant(delay, now),
             deadline=stored_instant(options.get("deadline"), now),
             session_id=None if delay is not None or lease is None else lease(route),
@@ -158,15 +193,52 @@ class StartService:
             limits=limits,
             share=checked_text("share", options.get("share")),
             same=self._client.sealer.has_same_input,
+            definition=self._unstored(workflow, route.namespace),
         )
 
+    def resolved(self, workflow: Any, options: Mapping[str, Any]) -> Any:
+        """Return a workflow as a start uses it: in place of the name of a deployed text, that text,
+        also if this process has a file of that name; other names of deployed definitions with the
+        version that new runs use. Raises NamespaceBound, ModelNotFound."""
+        if not isinstance(workflow, str) or isinstance(workflow, DeployedName):
+            return workflow
+        if not self._client.may_be_deployed(workflow):
+            return workflow
+        name = _checked_workflow_name(workflow)
+        version = options.get("version")
+        wanted = None if version is None else checked_version("version", version)
+        stored = self._client.deployed(self._namespace(options), name, wanted)
+        if stored is None:
+            self._client.refuse_deployed(self._namespace(options), name, wanted)
+            return workflow
+        definition = self._client.stored_definitions.startable(stored)
+        return DeployedName.of(name, stored.version) if definition is None else definition
+
+    def kept_definition(self, workflow: Any, options: Mapping[str, Any]) -> StoredDefinition | None:
+        """Return the definition that later runs of a workflow keep, unless it is known to be
+        stored. Raises NamespaceBound."""
+        return self._unstored(self.resolved(workflow, options), self._namespace(options))
+
+    def _namespace(self, options: Mapping[str, Any]) -> str:
+        """Return the namespace of a start. Raises NamespaceBound, BadOption."""
+        namespace = self._client.within(checked_text("namespace", options.get("namespace")))
+        return namespace or self._client.namespace
+
+    def _unstored(self, workflow: Any, namespace: str) -> StoredDefinition | None:
+        """Return the definition that a new run keeps, unless it is known to be stored."""
+        frozen = frozen_definition(self._client.definition_of(workflow), namespace)
+        if frozen is None or self._client.stored_definitions.kept.has(frozen):
+            return None
+        return frozen
+
     def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
-        """Return the route of a run of this workflow: what a worker must offer to serve it. Raises
-        BadOption, UnknownWorkflow, NamespaceBound."""
+        """Return the route of a run of a resolved workflow: what a worker must offer to serve it.
+        Raises BadOption, UnknownWorkflow, NamespaceBound."""
         definition = self._client.definition_of(workflow)
+        namespace = self._namespace(options)
         if definition is None:
             name = _checked_workflow_name(workflow)
-            version = "1"
+            version = workflow.version if isinstance(workflow, DeployedName) else "1"
             lane = "default"
             capabilities: tuple[str, ...] = ()
         elif is_definition(definition):
@@ -179,11 +251,12 @@ class StartService:
                 workflow=getattr(definition, "__name__", safe_repr(definition)),
                 why="this is not a workflow: decorate the function with @workflow",
             )
-        namespace = self._client.within(checked_text("namespace", options.get("namespace")))
+        if getattr(definition, "frozen", None) is None:
+            version = _version(options.get("version"), version)
         return Route(
-            namespace or self._client.namespace,
+            namespace,
             name,
-            _version(options.get("version"), version),
+            version,
             checked_text("lane", options.get("lane")) or lane,
             _capabilities(options.get("capabilities"), capabilities),
         )
@@ -202,15 +275,26 @@ class StartService:
         return data
 
 
-def _queue(route: Route) -> None:
+def _with_own_budget(definition: Any, budget: Any) -> Any:
+    """Return the budget of a start; the limits that the definition declares hold unless the start
+    has limits of its own."""
+    own = getattr(definition, "start_budget", None)
+    if own is None or isinstance(budget, Mapping):
+        return budget
+    if budget is None:
+        return own
+    shared = [budget] if isinstance(budget, str) else list(budget)
+    return shared if any(isinstance(part, Mapping) for part in shared) else [*shared, own]
+
+
+def queued(route: Route) -> None:
     """Queue a new run instead of leasing it: a ``Lease``."""
     return None
 
 
-def _like(first: NewRun, data: bytes, options: StartOptions) -> NewRun:
+def _like(first: NewRun, data: bytes, options: StartOptions, run_id: str) -> NewRun:
     """Return a new run with the options of *first* and another input: saves checking the options
     for every run."""
-    run_id = new_id()
     budgets = first.budgets
     limits = None
     if first.limits is not None:  # each run has a budget of its own

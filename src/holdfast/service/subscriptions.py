@@ -27,6 +27,7 @@ from holdfast.core.subscriptions import (
     Subscription,
     checked_url,
     cursor_of,
+    order_of,
     place_of,
     which_from,
 )
@@ -71,14 +72,14 @@ class SubscriptionService:
             self._installation = self.store.installation.id()
         return self._installation
 
-    def start(self, after: Any, unless: str) -> EventCursor | str:
-        """Return where to start: at a cursor, at BEGINNING or NOW; *unless* if *after* is None.
-        Raises BadCursor."""
+    def start(self, after: Any, unless: str, source: str) -> EventCursor | str:
+        """Return where to start among the events of a source: at a cursor, at BEGINNING or NOW;
+        *unless* if *after* is None. Raises BadCursor."""
         if after is None:
             return unless
         if is_one_of(after, (BEGINNING, NOW)):
             return plain_text(after)
-        return place_of(after, self.installation)
+        return place_of(after, order_of(self.installation, source))
 
     def _which(self, filters: Mapping[str, Any]) -> EventFilter:
         """Return the filter of these options; an engine that is bound to a namespace reads no other
@@ -107,15 +108,15 @@ class SubscriptionService:
 
     def reader(self, after: Any, filters: Mapping[str, Any]) -> EventPages:
         """Return a reader that starts at *after*. Raises BadCursor, NamespaceBound."""
-        return EventPages(
-            self, self.store.subscriptions.place(self.start(after, BEGINNING)), self._which(filters)
-        )
+        which = self._which(filters)
+        start = self.start(after, BEGINNING, which.source)
+        return EventPages(self, self.store.subscriptions.place(start, which.source), which)
 
     def open_reader(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request[EventPages]:
         """Read from the stored cursor of a subscription, which is created with *after* if there is
         none. The answer is the reader."""
         which = self._which(filters)
-        op = AddCursor(self._new(name), which, self.start(after, BEGINNING))
+        op = AddCursor(self._new(name), which, self.start(after, BEGINNING, which.source))
         return Request(op, lambda subscription: EventPages(self, subscription.place, which))
 
     def move_cursor(self, name: str, place: EventCursor) -> Request[None]:
@@ -167,11 +168,11 @@ class SubscriptionService:
             except BaseException as raised:
                 raise as_exception(raised, "callback") from raised
 
-        start = self.start(after, BEGINNING)
+        which = self._which(filters)
         op = Consume(
             self._new(name),
-            self._which(filters),
-            start,
+            which,
+            self.start(after, BEGINNING, which.source),
             batch,
             body,
             self._open_with_result if with_result else self.sealer.opener.subscriber_event,
@@ -211,12 +212,13 @@ class SubscriptionService:
         ):
             raise BadOption(option="secret", why="the secret must have at least 16 characters")
         checked = self._new(name)
+        which = self._which(filters)
         seal = self.sealer.secrets.seal_webhook
         op = SetWebhook(
             name=checked,
-            start=self.start(after, NOW),
+            start=self.start(after, NOW, which.source),
             first_secret=seal(checked, secrets.token_hex(32)),
-            which=self._which(filters),
+            which=which,
             conditions=tuple(FILTER_FIELDS[option] for option in filters),
             url=None if url is None else checked_url(url),
             secret=None if secret is None else seal(checked, secret),
@@ -279,12 +281,16 @@ class EventPages:
 
     def place_after(self, event: RunEvent) -> EventCursor:
         """Return the place right after an event."""
-        return place_of(event.cursor, self._subscriptions.installation)
+        return place_of(event.cursor, self._order)
 
     @property
     def cursor(self) -> str:
         """The place of this reader, as text."""
-        return cursor_of(self.place, self._subscriptions.installation)
+        return cursor_of(self.place, self._order)
+
+    @property
+    def _order(self) -> str:
+        return order_of(self._subscriptions.installation, self._which.source)
 
 
 def checked_name(name: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.core import duration
+from holdfast.core import duration, typed_json
 from holdfast.core.codec import Codec
 from holdfast.core.conditions.model import SignalEffect
 from holdfast.core.duration import Duration
@@ -164,7 +164,7 @@ def _cursor(after: object) -> WaitCursor:
         if not isinstance(after, str) or not is_storable(after):
             raise ValueError
         data = base64.urlsafe_b64decode(after.encode() + b"=" * (-len(after) % 4))
-        cursor = msgspec.json.decode(data, type=WaitCursor)
+        cursor = typed_json.decode(data, WaitCursor)
         if not is_storable(cursor.run_id + cursor.step):
             raise ValueError
     except (ValueError, msgspec.MsgspecError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.core.events import EventKind
+from holdfast.core.events import Event, EventKind
 from holdfast.core.gates.model import Gate, GateEntry
 from holdfast.core.graphs.model import ENDED, MemberRecord, MemberState, name_of
 from holdfast.core.history import live_events
@@ -21,7 +21,7 @@ from holdfast.core.why.claim import is_served
 from holdfast.core.why.explain import explain
 from holdfast.core.why.graphs import explain_member
 from holdfast.core.why.model import Blocker, LanePlace, RunFacts, Why
-from holdfast.core.why.waits import error_text
+from holdfast.core.why.stored_errors import error_text
 from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerFacts, life_of, offer_of
 from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.payloads.sealer import PayloadSealer
@@ -52,8 +52,21 @@ PATIENCE = 5000
 """Leased runs that are read, at most, to find the runs that occupy a lane."""
 
 
+HandlersOf = Callable[[RunRecord], Sequence[str] | None]
+"""Returns the tasks of a run's model that need handlers; None for a run without a model."""
+
+
+def _no_handlers(run: RunRecord) -> Sequence[str] | None:
+    """Know no models."""
+    return None
+
+
 def why(
-    store: Store, run: RunRecord | str, sealer: PayloadSealer | None = None, only: str | None = None
+    store: Store,
+    run: RunRecord | str,
+    sealer: PayloadSealer | None = None,
+    only: str | None = None,
+    handlers_of: HandlersOf = _no_handlers,
 ) -> Why:
     """Explain the status of *run*. An id may also be that of a graph member without a run. With
     *only*, nothing outside that namespace is explained or named. Raises RunNotFound."""
@@ -62,9 +75,9 @@ def why(
         return _explain_member(store, str(run), only, sealer or PayloadSealer(store))
     if only is not None and record.namespace != only:
         raise RunNotFound(run=record.id)
-    return _explain(
-        store, record, look_at_workers(store, only), DEEPEST, sealer or PayloadSealer(store), only
-    )
+    workers = look_at_workers(store, only)
+    opener = sealer or PayloadSealer(store)
+    return _explain(store, record, workers, DEEPEST, opener, only, handlers_of)
 
 
 def _explain_member(store: Store, run_id: str, only: str | None, sealer: PayloadSealer) -> Why:
@@ -72,6 +85,8 @@ def _explain_member(store: Store, run_id: str, only: str | None, sealer: Payload
     graph = None if member is None else store.graphs.get(member.graph_id)
     if member is None or graph is None or (only is not None and graph.namespace != only):
         raise RunNotFound(run=run_id)
+    if member.joined is not None:
+        return why(store, member.joined, only=only, sealer=sealer)
     damage = _damage_of(store, graph.id)
     if damage is not None:
         return explain_member(graph, member, [], {}, damage)
@@ -95,10 +110,10 @@ def _failed_upstream(store: Store, run_id: str, sealer: PayloadSealer) -> str | 
     while queue and len(seen) <= UPSTREAMS:
         for needed in store.graphs.needed_by(queue.popleft()):
             if needed.state is MemberState.FAILED:
-                run = store.runs.get(needed.run_id)
+                run = store.runs.get(needed.joined or needed.run_id)
                 if run is not None and run.error is not None:
                     shown = sealer.display.run(run)
-                    return f"{error_text(shown.error)} in member {name_of(run.id)}"
+                    return f"{error_text(shown.error)} in member {name_of(needed.run_id)}"
             if needed.run_id not in seen:
                 seen.add(needed.run_id)
                 queue.append(needed.run_id)
@@ -190,11 +205,14 @@ def _explain(
     depth: int,
     sealer: PayloadSealer,
     only: str | None,
+    handlers_of: HandlersOf,
 ) -> Why:
     waits = _decode_waits(run.waits)
     lane = next((lane for lane in store.lanes.all() if lane.name == run.lane), None)
     signals = sealer.display.signals(run.id, store.signals.of_run(run.id))
-    history = sealer.display.events(run.id, live_events(store.runs.history(run.id)))
+    history: list[Event] = []
+    if run.finished_at is None:  # the record of a run that has ended says why; its history is long
+        history = sealer.display.events(run.id, live_events(store.runs.history(run.id)))
     facts = RunFacts(
         now=store.now(),
         run=sealer.display.run(run),
@@ -207,14 +225,19 @@ def _explain(
             signal.name for signal in signals if signal.wait_id is None and not signal.is_release
         ),
         children={
-            str(wait.get("step")): _open_children(store, run, wait, workers, depth, sealer, only)
+            str(wait.get("step")): _open_children(
+                store, run, wait, workers, depth, sealer, only, handlers_of
+            )
             for wait in waits
         },
         gates=_gates(store, waits),
+        handlers=handlers_of(run),
         share_free_at=store.lanes.share_free_at(run.lane, run.share)
         if lane is not None and run.share is not None
         else 0,
     )
+    if facts.handlers is not None:
+        facts.external = _external(store, waits)
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
         _count_usage(store, facts, workers, only)
         facts.leased = _is_leased(store, facts)
@@ -255,6 +278,12 @@ def _is_leased(store: Store, facts: RunFacts) -> bool:
     if is_served(facts) or not kinds.isdisjoint(_BY_HOLDERS):
         return not is_served(facts)
     return kinds <= _NOT_BY_CODE_ALONE and "task" in store.runs.belongings(facts.run.id)
+
+
+def _external(store: Store, waits: list[dict[str, Any]]) -> frozenset[str]:
+    """Return the children for which a model waits and that programs lease, by id."""
+    children = [str(wait["run"]) for wait in waits if wait.get("kind") == WaitKind.CHILD]
+    return frozenset(child for child in children if "task" in store.runs.belongings(child))
 
 
 def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[GateEntry]]]:
@@ -305,6 +334,7 @@ def _open_children(
     depth: int,
     sealer: PayloadSealer,
     only: str | None,
+    handlers_of: HandlersOf,
 ) -> list[Why]:
     """Return explanations of the open children for which a run waits; at depth 0 only their
     statuses. Set the number of open children in *wait*."""
@@ -332,7 +362,9 @@ def _open_children(
             )
             for child in children
         ]
-    return [_explain(store, child, workers, depth - 1, sealer, only) for child in children]
+    return [
+        _explain(store, child, workers, depth - 1, sealer, only, handlers_of) for child in children
+    ]
 
 
 def _decode_waits(waits: bytes | None) -> list[dict[str, Any]]:

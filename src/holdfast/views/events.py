@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.event_table import TIMED
-from holdfast.core.events import Event
+from holdfast.core.events import Event, EventRole, is_compensation, undone_step
 from holdfast.core.history import live_events
 from holdfast.core.runs import ErrorInfo
 from holdfast.core.subscriptions import RunEvent
@@ -29,12 +29,16 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     data: Any
     error: ErrorInfo | None
     role: str | None = None
+    undoes: str | None = None
+    """The step that a compensation undoes, if that is recorded."""
     void: bool = False
 
 
 class RunEventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An event as subscribers read it. ``cursor`` is the position to continue from. ``result`` is
-    the result of a completed run, if the reader asked for it."""
+    the result of a completed run, if the reader asked for it. With the ``source`` graphs or flows,
+    ``run_id`` is the id of the graph or flow, ``workflow`` the name of the graph or the controller
+    of the flow, and ``step`` the member of the graph."""
 
     run_id: str
     namespace: str
@@ -49,7 +53,9 @@ class RunEventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     at: datetime
     cursor: str
     role: str | None = None
+    undoes: str | None = None
     result: Any = None
+    source: str = "runs"
 
 
 def of(event: Event, *, void: bool = False, decode: Decode = value) -> EventView:
@@ -64,7 +70,8 @@ def of(event: Event, *, void: bool = False, decode: Decode = value) -> EventView
         attempt=event.attempt,
         data=_data(event, decode),
         error=error(event.error),
-        role=event.role,
+        role=_role(event.role),
+        undoes=undone_step(event.role),
         void=void,
     )
 
@@ -93,9 +100,15 @@ def of_run(event: RunEvent) -> RunEventView:
         started_at=optional_instant(event.started_at),
         at=instant(event.at),
         cursor=event.cursor,
-        role=event.role,
+        role=_role(event.role),
+        undoes=undone_step(event.role),
         result=value(event.result),
+        source=event.source,
     )
+
+
+def _role(role: str | None) -> str | None:
+    return EventRole.COMPENSATION if is_compensation(role) else role
 
 
 def _data(event: Event | RunEvent, decode: Decode = value) -> Any:

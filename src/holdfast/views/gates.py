@@ -49,6 +49,8 @@ class GateView(msgspec.Struct, kw_only=True):
     run: str
     step: str
     status: str
+    kind: str
+    """The type of a gate of a text workflow; empty for other gates."""
     prompt: str
     options: list[GateOptionView]
     choices: list[str]
@@ -81,6 +83,7 @@ def of(gate: Gate, entries: Sequence[GateEntry]) -> GateView:
         run=gate.run_id,
         step=gate.step,
         status=gate.status,
+        kind=gate.terms.kind,
         prompt=gate.prompt,
         options=[
             GateOptionView(value=option.value, label=option.label, means=option.means)

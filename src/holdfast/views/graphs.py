@@ -191,7 +191,7 @@ def _needs(snapshot: GraphSnapshot) -> dict[str, list[MemberNeedView]]:
 def _member(member: MemberRecord, needs: list[MemberNeedView], status: Status | None) -> MemberView:
     return MemberView(
         name=member.name,
-        run=member.run_id,
+        run=member.actual_run_id,
         workflow=member.workflow,
         state=member.state,
         status=status,

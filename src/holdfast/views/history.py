@@ -1,25 +1,29 @@
 """The history of a run for people: a tree of its steps.
 
-Each step is a node. Its place follows from the path in its id; its failed attempts and its child
-runs are drawn below it. ``TEXTS`` has one row per kind of event.
+Each step is a node; its failed attempts and its child runs are drawn below it. ``TEXTS`` has one
+row per kind of event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.core.events import EventKind, EventRole
+from holdfast.core.events import Event, EventKind, EventRole
 from holdfast.core.status import Status
-from holdfast.core.waits import WaitKind
-from holdfast.views.events import EventView
+from holdfast.views.events import EventView, history_of
+from holdfast.views.folding import FoldedCalls, Item, StepNode, items, tree_of
 from holdfast.views.runs import RunView
-from holdfast.views.steps import StepState, args_of, attempts_of, state_of
-from holdfast.views.text import Tree, brief, error_line, payload, seconds, short
+from holdfast.views.steps import StepState, args_of, attempts_of
+from holdfast.views.text import TIMES, Tree, brief, error_line, payload, seconds, short
 
 CHILDREN = 20
 """The maximum number of children that are shown for one step."""
+
+FAILED_CALLS = 5
+"""The maximum number of failed calls that are shown below folded calls."""
 
 ChildrenOf = Callable[[str, str | None], list[RunView]]
 """Return the children of a run, of one step or (with None) of all, oldest first; at most one more
@@ -42,132 +46,109 @@ _SIGNS = {
     "left": "-",
     "note": "·",
 }
+_BY_WEIGHT = ("running", "waiting", "failed", "left", "completed")
 
 
-class Node:
-    """A step with its events, its open wait and the steps below it."""
-
-    def __init__(self, step: str) -> None:
-        self.step: str = step
-        self.events: list[EventView] = []
-        self.wait: dict[str, Any] | None = None
-        self.below: dict[str, Node] = {}
-
-    @property
-    def name(self) -> str:
-        """The last part of the step's path."""
-        return self.step.rsplit("/", 1)[-1]
-
-    @property
-    def state(self) -> StepState:
-        """The state of the step."""
-        return state_of(self.events) if self.wait is None else StepState.WAITING
+Opened = Callable[[Sequence[Event]], list[EventView]]
+"""Return events of the store with their values opened, as views."""
 
 
 def trees(
-    run: RunView, history: Sequence[EventView], now: datetime, children_of: ChildrenOf
+    run: RunView,
+    history: Sequence[Event],
+    now: datetime,
+    children_of: ChildrenOf,
+    opened: Opened = history_of,
 ) -> list[Tree]:
-    """Return the history of a run as trees, in the order in which the steps began. Events that a
-    replay has cancelled are not drawn."""
-    root = Node("")
-    for event in history:
-        if event.void:
-            continue
-        if event.step is None:
-            # a line break is in no step name, so that the key cannot collide with a step
-            root.below[f"\n{event.seq}"] = _run_node(event)
+    """Return the history of a run as trees, in the order in which the steps began; many calls of
+    one name are one line. Events that a replay has cancelled are not drawn."""
+    drawing = _Drawing(run, now, children_of, opened)
+    return [drawing.item(item) for item in items(tree_of(history, run.waits))]
+
+
+class _Drawing:
+    """Draws the items of one history."""
+
+    def __init__(
+        self, run: RunView, now: datetime, children_of: ChildrenOf, opened: Opened
+    ) -> None:
+        self._run: RunView = run
+        self._now: datetime = now
+        self._children_of: ChildrenOf = children_of
+        self._opened: Opened = opened
+
+    def item(self, item: Item) -> Tree:
+        if isinstance(item, FoldedCalls):
+            return self._folded(item)
+        events = self._opened(item.events)
+        if item.is_run_event:
+            return _run_event(events[0])
+        below = [self.item(inner) for inner in items(item)]
+        if item.is_branch:
+            return Tree(item.name, "bold", below)
+        state = shown_state(item, self._run)
+        undoes = any(event.role == EventRole.COMPENSATION for event in events)
+        sign = _SIGNS["undone" if undoes and state == "completed" else state]
+        if state == "left":
+            details = ["not finished"]
+        elif state == "running" and self._run.session_id is None:
+            details = ["was interrupted and will run again"]
         else:
-            _node(root, _step_of(event)).events.append(event)
-    for wait in run.waits:
-        if wait.get("step"):
-            step = str(wait["step"])
-            if wait.get("kind") == WaitKind.CHILD:
-                step = _child_step(step)
-            _node(root, step).wait = wait
-    return [_tree(node, run, now, children_of) for node in root.below.values()]
+            details = [self._duration(item, events), outcome(events, item.wait)]
+        line = "  ".join(part for part in (f"{sign} {item.name}", *details) if part)
+        lines = [*_attempts(events), *self._children(item), *below]
+        return Tree(line, _STYLES.get(state, ""), lines)
+
+    def _folded(self, item: FoldedCalls) -> Tree:
+        """Return one line for many calls of one name, with the last failed ones below it."""
+        counts = Counter(shown_state(call, self._run) for call in item.calls)
+        state = next(state for state in _BY_WEIGHT if counts[state])
+        numbers = ", ".join(f"{count} {word}" for word, count in counts.items())
+        failed = [call for call in item.calls if call.state is StepState.FAILED]
+        below = [self.item(call) for call in failed[-FAILED_CALLS:]]
+        line = f"{_SIGNS[state]} {item.name} {TIMES}{len(item.calls)}  {numbers}"
+        return Tree(line, _STYLES.get(state, ""), below)
+
+    def _duration(self, node: StepNode, events: Sequence[EventView]) -> str:
+        if not events:
+            return ""
+        start = events[0].started_at or events[0].at
+        last = events[-1]
+        is_open = node.state in (StepState.RUNNING, StepState.WAITING)
+        end = self._now if is_open and last.kind != EventKind.CHILD_STARTED else last.at
+        return brief(end - start) if end - start > timedelta() else ""
+
+    def _children(self, node: StepNode) -> list[Tree]:
+        if not any(
+            event.kind in (EventKind.CHILD_STARTED, EventKind.MAP_STARTED) for event in node.events
+        ):
+            return []
+        return child_lines(self._children_of(self._run.id, node.step), self._children_of)
 
 
-def _node(root: Node, step: str) -> Node:
-    """Return the node of a step, below the branches that its id names."""
-    node = root
-    path = ""
-    for part in step.split("/"):
-        path = f"{path}/{part}" if path else part
-        node = node.below.setdefault(part, Node(path))
-    return node
-
-
-def _step_of(event: EventView) -> str:
-    """Return the step whose node shows *event*: the end of a child is shown at its start."""
-    step = event.step or ""
-    return _child_step(step) if event.kind == EventKind.CHILD_ENDED else step
-
-
-def _child_step(step: str) -> str:
-    """Return the step that started a child, from the step that records its end."""
-    return step.rsplit(" end", 1)[0]
-
-
-def _run_node(event: EventView) -> Node:
-    """Return a node for an event of the run as a whole."""
-    node = Node(event.kind)
-    node.events.append(event)
-    return node
-
-
-# Lines of nodes
-
-
-def _tree(node: Node, run: RunView, now: datetime, children_of: ChildrenOf) -> Tree:
-    if node.events and node.events[0].step is None:
-        return _run_event(node.events[0])
-    below = [_tree(inner, run, now, children_of) for inner in node.below.values()]
-    if not node.events and node.wait is None:
-        return Tree(node.name, "bold", below)
-    state = _shown_state(node, run)
-    undoes = any(event.role == EventRole.COMPENSATION for event in node.events)
-    sign = _SIGNS["undone" if undoes and state == "completed" else state]
-    if state == "left":
-        details = ["not finished"]
-    elif state == "running" and run.session_id is None:
-        details = ["was interrupted and will run again"]
-    else:
-        details = [_duration(node, now), _outcome(node)]
-    line = "  ".join(part for part in (f"{sign} {node.name}", *details) if part)
-    return Tree(
-        line, _STYLES.get(state, ""), [*_attempts(node), *_children(node, run, children_of), *below]
-    )
-
-
-def _shown_state(node: Node, run: RunView) -> str:
+def shown_state(node: StepNode, run: RunView) -> str:
     """Return the state of a step; "left" if the run has ended or waits for other steps."""
     state = node.state.value
     is_open = state in ("running", "waiting") and node.wait is None
     return "left" if is_open and (run.finished_at is not None or run.waits) else state
 
 
-def _duration(node: Node, now: datetime) -> str:
-    if not node.events:
-        return ""
-    first = node.events[0]
-    last = node.events[-1]
-    start = first.started_at or first.at
-    is_open = node.state in (StepState.RUNNING, StepState.WAITING)
-    end = now if is_open and last.kind != EventKind.CHILD_STARTED else last.at
-    return brief(end - start) if end - start > timedelta() else ""
-
-
-def _outcome(node: Node) -> str:
+def outcome(
+    events: Sequence[EventView], wait: Mapping[str, Any] | None, attempts: int | None = None
+) -> str:
+    """Return the outcome of a step, or what it waits for, as text. *attempts* is their number if
+    *events* are not all events of the step."""
     parts = []
-    attempts = attempts_of(node.events)
+    if attempts is None:
+        attempts = attempts_of(events)
     if attempts > 1:
         parts.append(f"{attempts} attempts")
-    if node.wait is not None:
-        parts.append(_open_wait(node.wait))
-    elif node.events and node.events[-1].kind == EventKind.STEP_CALLED:
+    if wait is not None:
+        parts.append(_open_wait(wait))
+    elif events and events[-1].kind == EventKind.STEP_CALLED:
         parts.append("running")  # a line below it has the arguments
-    elif node.events:
-        parts.append(line_of(node.events[-1]))
+    elif events:
+        parts.append(line_of(events[-1]))
     return "  ".join(part for part in parts if part)
 
 
@@ -176,13 +157,13 @@ def line_of(event: EventView) -> str:
     return TEXTS.get(event.kind, _no_details)(event)
 
 
-def _open_map(wait: dict[str, Any]) -> str:
+def _open_map(wait: Mapping[str, Any]) -> str:
     if "done" not in wait:
         return f"waits for {wait.get('of')} children"
     return f"{wait['done']} of {wait.get('of')} children have ended"
 
 
-def _open_wait(wait: dict[str, Any]) -> str:
+def _open_wait(wait: Mapping[str, Any]) -> str:
     until = f" until {seconds(wait['until'])}" if wait.get("until") else ""
     return {
         "timer": f"sleeps{until}",
@@ -238,6 +219,10 @@ def _error_or_value(event: EventView) -> str:
     return _value(event) if event.error is None else _error(event)
 
 
+def _element(event: EventView) -> str:
+    return str(_fields(event).get("element", ""))
+
+
 def _no_details(event: EventView) -> str:
     return ""
 
@@ -276,6 +261,23 @@ def _by(event: EventView) -> str:
     return f"by {by}" if by else ""
 
 
+def _with_person(details: Callable[[EventView], str]) -> Callable[[EventView], str]:
+    """Return a text with the person or program that asked for it, if the event names one."""
+
+    def text(event: EventView) -> str:
+        return ", ".join(part for part in (details(event), _by(event)) if part)
+
+    return text
+
+
+def _message(event: EventView) -> str:
+    """Return the name of a message or signal, and the key if there is one."""
+    fields = _fields(event)
+    key = fields.get("key")
+    text = f"{fields.get('kind') or 'message'} {fields.get('name')!r}"
+    return text if key is None else f"{text} with key {key!r}"
+
+
 def _reason(event: EventView) -> str:
     return str(_fields(event).get("reason") or "")
 
@@ -293,6 +295,19 @@ TEXTS: dict[str, Callable[[EventView], str]] = {
     EventKind.SIGNAL_AWAITED: lambda event: f"waits{_until(event)}",
     EventKind.SIGNAL_RECEIVED: _value,
     EventKind.SIGNAL_TIMED_OUT: lambda event: "timed out",
+    EventKind.MESSAGE_AWAITED: lambda event: f"waits for {_message(event)}",
+    EventKind.MESSAGE_RECEIVED: _value,
+    EventKind.MESSAGE_DROPPED: lambda event: "no longer needed",
+    EventKind.MESSAGE_SENT: _message,
+    EventKind.BROADCAST_SENT: _message,
+    EventKind.INCIDENT_RAISED: _error,
+    EventKind.INCIDENT_RESOLVED: lambda event: f"{_fields(event).get('action')} {_by(event)}",
+    EventKind.INCIDENT_DROPPED: lambda event: "no longer needed",
+    EventKind.INSTRUCTED: lambda event: f"{_fields(event).get('verb')} {_by(event)}",
+    EventKind.VERSION_CHANGED: lambda event: f"to {_fields(event).get('version')}",
+    EventKind.ELEMENT_ENTERED: _element,
+    EventKind.ELEMENT_COMPLETED: _element,
+    EventKind.ELEMENT_CANCELLED: _element,
     EventKind.CHILD_STARTED: _no_details,
     EventKind.CHILD_ENDED: _error_or_value,
     EventKind.MAP_STARTED: lambda event: f"{_fields(event).get('count')} children",
@@ -318,24 +333,24 @@ TEXTS: dict[str, Callable[[EventView], str]] = {
     EventKind.SIGNAL_SENT: lambda event: f"to {_fields(event).get('run')}",
     EventKind.CANCEL_SENT: lambda event: f"of {_fields(event).get('run')}",
     EventKind.GRAPH_EXTENDED: _amounts,
-    EventKind.CANCEL_REQUESTED: _reason,
+    EventKind.CANCEL_REQUESTED: _with_person(_reason),
     EventKind.RUN_COMPLETED: _no_details,
     EventKind.RUN_FAILED: _error,
     EventKind.RUN_CANCELLED: _error,
     EventKind.RUN_EXPIRED: _error,
     EventKind.RUN_STUCK: _error,
-    EventKind.RUN_RESUMED: _no_details,
-    EventKind.RUN_REPLAYED: _replayed,
-    EventKind.RUN_FORKED: _forked,
+    EventKind.RUN_RESUMED: _with_person(_no_details),
+    EventKind.RUN_REPLAYED: _with_person(_replayed),
+    EventKind.RUN_FORKED: _with_person(_forked),
     EventKind.ATTEMPT_FAILED: _error,
     EventKind.RUN_DELAYED: lambda event: _until(event).strip(),
     EventKind.CHILDREN_AWAITED: lambda event: _until(event).strip(),
-    EventKind.LEASE_REVOKED: _reason,
-    EventKind.PRIORITY_CHANGED: lambda event: (
-        f"from {_fields(event).get('old')} to {_fields(event).get('new')}"
+    EventKind.LEASE_REVOKED: _with_person(_reason),
+    EventKind.PRIORITY_CHANGED: _with_person(
+        lambda event: f"from {_fields(event).get('old')} to {_fields(event).get('new')}"
     ),
     EventKind.RUN_RELEASED: _by,
-    EventKind.RUN_OVERRIDDEN: _reason,
+    EventKind.RUN_OVERRIDDEN: _with_person(_reason),
     EventKind.LEASE_LOST: _error,
     EventKind.HISTORY_DELETED: lambda event: (
         f"{_fields(event).get('events')} events, by a retention rule"
@@ -372,25 +387,17 @@ def arguments(args: Any, longest: int = 120) -> str:
     return short(f"({', '.join(values)})", longest)
 
 
-def _attempts(node: Node) -> list[Tree]:
-    args = args_of(node.events)
+def _attempts(events: Sequence[EventView]) -> list[Tree]:
+    args = args_of(events)
     called = [] if args is None else [Tree(f"called with {arguments(args)}", "dim")]
     return called + [
         Tree(f"attempt {event.attempt} failed: {error_line(event.error)}", "dim")
-        for event in node.events
+        for event in events
         if event.kind == EventKind.STEP_RETRIED
     ]
 
 
 # Children
-
-
-def _children(node: Node, run: RunView, children_of: ChildrenOf) -> list[Tree]:
-    if not any(
-        event.kind in (EventKind.CHILD_STARTED, EventKind.MAP_STARTED) for event in node.events
-    ):
-        return []
-    return child_lines(children_of(run.id, node.step), children_of)
 
 
 def child_lines(children: Sequence[RunView], children_of: ChildrenOf, depth: int = 5) -> list[Tree]:

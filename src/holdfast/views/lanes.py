@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
 import msgspec
 
-from holdfast.core import rate_limits
+from holdfast.core import rate_limits, typed_json
 from holdfast.core.claiming import rate_of, share_rate_of
 from holdfast.core.sessions import Lane
+from holdfast.views.values import optional_instant
 
 
 class LaneView(msgspec.Struct, kw_only=True):
     """A named queue and its limits; None means no limit. ``rate`` is a text such as 10/s. ``state``
-    is open, paused or draining; ``running`` is the number of its runs that do not wait."""
+    is open, paused or draining; ``running`` is the number of its runs that do not wait, ``shares``
+    their number by share, without runs that have none. ``ready`` is the number of its runs that
+    wait for a worker, ``oldest_ready`` since when the run that is claimed next is ready."""
 
     name: str
     concurrency: int | None
@@ -23,11 +30,23 @@ class LaneView(msgspec.Struct, kw_only=True):
     draining: bool
     state: str
     running: int
+    shares: dict[str, int]
+    ready: int
+    oldest_ready: datetime | None
 
 
-def of(lane: Lane, *, running: int) -> LaneView:
+class LaneUse(NamedTuple):
+    """The runs of all lanes, by lane."""
+
+    running: Mapping[str, int]
+    shares: Mapping[str, Mapping[str, int]]
+    ready: Mapping[str, int]
+    oldest_ready: Mapping[str, int]
+
+
+def of(lane: Lane, use: LaneUse) -> LaneView:
     """Return the view of a lane."""
-    weights = msgspec.json.decode(lane.weights, type=dict[str, float]) if lane.weights else {}
+    weights = typed_json.decode(lane.weights, dict[str, float]) if lane.weights else {}
     return LaneView(
         name=lane.name,
         concurrency=lane.concurrency,
@@ -38,7 +57,10 @@ def of(lane: Lane, *, running: int) -> LaneView:
         paused=lane.paused,
         draining=lane.draining,
         state=_state(lane),
-        running=running,
+        running=use.running.get(lane.name, 0),
+        shares=dict(use.shares.get(lane.name, {})),
+        ready=use.ready.get(lane.name, 0),
+        oldest_ready=optional_instant(use.oldest_ready.get(lane.name)),
     )
 
 

@@ -93,6 +93,8 @@ class RunDetailView(RunView, kw_only=True):
     children: list[ChildView]
     steps: list[StepView]
     history: list[EventView]
+    dry_run: bool = False
+    """Whether it is a dry run of a text workflow."""
 
 
 def of(
@@ -168,6 +170,7 @@ def details(
     children: Sequence[ChildView],
     steps: Sequence[StepView],
     history: Sequence[EventView],
+    dry_run: bool = False,
 ) -> RunDetailView:
     """Return a run together with everything that belongs to it."""
     fields = {name: getattr(run, name) for name in RunView.__struct_fields__}
@@ -178,4 +181,5 @@ def details(
         children=list(children),
         steps=list(steps),
         history=list(history),
+        dry_run=dry_run,
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.core.event_table import WAITING
-from holdfast.core.events import EventKind
+from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import ErrorInfo
 from holdfast.views.events import EventView
+from holdfast.views.values import instant, optional_instant
 
 
 class StepState(StrEnum):
@@ -22,6 +23,9 @@ class StepState(StrEnum):
     WAITING = "waiting"
     COMPLETED = "completed"
     FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
 
 _ATTEMPTS = (EventKind.STEP_RETRIED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED)
@@ -55,6 +59,68 @@ class StepView(msgspec.Struct, kw_only=True):
     """The progress of a ``map`` that has not ended."""
 
 
+class TextStepView(StepView, kw_only=True):
+    """One step of a run of a text workflow. It can also be read like a mapping.
+
+    ``step`` is the key that conditions use, ``kind`` the kind of the node, ``error`` the last
+    message. ``items`` are the items of a foreach, each with its child run."""
+
+    step: str
+    iteration: list[int]
+    markers: list[str]
+    context: str
+    output: Any
+    error: str | None = None  # type: ignore[assignment]
+    handled: str | None
+    always: bool
+    gate: str | None
+    run: str | None
+    items: list[dict[str, Any]] | None
+    metrics: dict[str, float] | None
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.__struct_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field, else *default*."""
+        return getattr(self, name) if name in self.__struct_fields__ else default
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the fields."""
+        return self.__struct_fields__
+
+
+class DescribedStep(Protocol):
+    """A step as its front end describes it, with times in microseconds."""
+
+    @property
+    def started_at(self) -> int | None: ...
+
+    @property
+    def ended_at(self) -> int | None: ...
+
+
+_DESCRIBED = [
+    *("step", "kind", "id", "iteration", "attempts", "markers", "context", "output"),
+    *("error", "handled", "always", "gate", "run", "items", "metrics"),
+]
+
+
+def described(step: DescribedStep) -> TextStepView:
+    """Return the view of a step of a text."""
+    fields = {name: getattr(step, name) for name in _DESCRIBED}
+    return TextStepView(
+        **fields,
+        name=fields["step"],
+        status=StepState(getattr(step, "status")),  # noqa: B009
+        started_at=instant(step.started_at or 0),
+        finished_at=optional_instant(step.ended_at),
+        result=fields["output"],
+    )
+
+
 def of(
     history: Sequence[EventView],
     names: Mapping[str, str] | None = None,
@@ -75,7 +141,7 @@ def of(
     ]
 
 
-def state_of(events: Sequence[EventView]) -> StepState:
+def state_of(events: Sequence[EventView] | Sequence[Event]) -> StepState:
     """Return the state of a step by its events."""
     if not events or events[-1].kind in (EventKind.STEP_CALLED, EventKind.STEP_STARTED):
         return StepState.RUNNING
@@ -84,7 +150,7 @@ def state_of(events: Sequence[EventView]) -> StepState:
     return StepState.COMPLETED if events[-1].error is None else StepState.FAILED
 
 
-def attempts_of(events: Sequence[EventView]) -> int:
+def attempts_of(events: Sequence[EventView] | Sequence[Event]) -> int:
     """Return the number of attempts that have ended."""
     return sum(event.kind in _ATTEMPTS for event in events)
 

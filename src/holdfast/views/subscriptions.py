@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.subscriptions import DeadLetter, EventFilter, Subscription, cursor_of
+from holdfast.core.subscriptions import (
+    RUNS,
+    DeadLetter,
+    EventFilter,
+    Subscription,
+    cursor_of,
+    order_of,
+)
 from holdfast.views.text import short
 from holdfast.views.values import instant, optional_instant, value
 
@@ -53,7 +60,7 @@ def of(
         name=subscription.name,
         kind=subscription.kind,
         which=_conditions(subscription.which),
-        cursor=cursor_of(subscription.place, installation),
+        cursor=cursor_of(subscription.place, order_of(installation, subscription.which.source)),
         url=subscription.url,
         worker=worker,
         attempts=subscription.attempts,
@@ -73,6 +80,10 @@ def _conditions(which: EventFilter) -> dict[str, Any]:
         conditions["kind"] = list(which.kinds)
     if which.tags:
         conditions["tags"] = which.tags
+    if which.with_result:
+        conditions["with_result"] = True
+    if which.source != RUNS:
+        conditions["source"] = which.source
     return conditions
 
 

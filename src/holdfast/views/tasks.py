@@ -33,6 +33,13 @@ class TaskChildView(msgspec.Struct, kw_only=True):
     error: ErrorInfo | None
 
 
+def signal_of(signal: Received) -> LeaseSignalView:
+    """Return the view of a signal that ended a wait."""
+    return LeaseSignalView(
+        name=signal.name, payload=signal.payload, source=signal.source, wait=signal.wait
+    )
+
+
 def child_of(child: ChildRecord, decode: Callable[[bytes], Any]) -> TaskChildView:
     """Return the view of a child, whose values are open."""
     return TaskChildView(
@@ -86,15 +93,7 @@ def of(
         input=arguments.value,
         attempt=attempt,
         generation=run.generation,
-        signals=[
-            LeaseSignalView(
-                name=signal.name,
-                payload=signal.payload,
-                source=signal.source,
-                wait=signal.wait,
-            )
-            for signal in signals
-        ],
+        signals=[signal_of(signal) for signal in signals],
         timed_out=timed_out,
         released_by=released_by,
         cancel_reason=run.cancel_reason,

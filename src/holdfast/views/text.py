@@ -13,6 +13,9 @@ from holdfast.core.why import model as why
 from holdfast.errors.base import cause_first, raised_at
 from holdfast.views.values import as_json, micros
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+"""The sign before the number of calls that one line stands for."""
+
 
 class Tree:
     """A line of text with the trees that are drawn below it."""

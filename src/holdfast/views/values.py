@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import typed_json
 from holdfast.core.budgets.rules import UNIT
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import as_datetime
@@ -101,7 +102,7 @@ def error(data: bytes | None) -> ErrorInfo | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=ErrorInfo)
+        return typed_json.decode(data, ErrorInfo)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ErrorInfo("", str(value(data)))
 
@@ -129,3 +130,20 @@ def _field(name: str, item: Any) -> Any:
     if name in _TIMES and isinstance(item, int) and not isinstance(item, bool):
         return instant(item)
     return with_times(item)
+
+
+def timed_again(data: Any) -> Any:
+    """Return the JSON of ``with_times``, in which times are texts, with times."""
+    if isinstance(data, list):
+        return [timed_again(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return {name: _timed_field(name, item) for name, item in data.items()}
+
+
+def _timed_field(name: str, item: Any) -> Any:
+    if name in _OF_USERS:
+        return item
+    if name in _TIMES and isinstance(item, str):
+        return datetime.fromisoformat(item)
+    return timed_again(item)

@@ -277,8 +277,10 @@ class LeaseClaims:
         limit: int,
         term: LeaseTerm,
         run_id: str | None = None,
+        key: str | None = None,
     ) -> Request[list[LeaseState]]:
-        """Lease up to *limit* runs. The answer is the leases that the holder receives: runs whose
+        """Lease up to *limit* runs; their leases are recorded under *key*, if that is given. The
+        answer is the leases that the holder receives: runs whose
         wait is not over are parked again, and runs whose lease was lost too often are failed."""
         begun: dict[str, tuple[LeaseState, Request[Any] | None]] = {}
 
@@ -311,7 +313,7 @@ class LeaseClaims:
                 held.leased_at = now
             return ClaimedLeases(received, parked=len(received) < len(leases))
 
-        return Request(ClaimLeases(session_id, routes, limit, run_id, judge), decode)
+        return Request(ClaimLeases(session_id, routes, limit, run_id, judge, key), decode)
 
     def _begin(self, held: LeaseState, facts: ClaimFacts) -> Request[Any] | None:
         """Return the request that is written before the holder receives a lease, None if there is

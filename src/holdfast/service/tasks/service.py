@@ -28,7 +28,7 @@ from holdfast.core.tasks import policy as task_policy
 from holdfast.core.tasks.policy import FailureKind, TaskPolicy
 from holdfast.core.tasks.suspension import HORIZON, checked_instant
 from holdfast.core.text import is_one_of, is_storable
-from holdfast.core.validation import checked_flag, priority_of
+from holdfast.core.validation import checked_flag, checked_string, checked_text, priority_of
 from holdfast.errors import BadOption, LeaseLost, NotEncodable
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.instants import Moment, instant
@@ -142,8 +142,26 @@ class TaskService:
             effects=[CloseStreams(CloseReason.COMPLETED)],
         )
 
+    def throw(
+        self, held: LeaseState, code: str, message: str, variables: Mapping[str, Any] | None
+    ) -> Request[RunEnded]:
+        """End the external task of a model with a BPMN error. Raises BadOption, NotEncodable."""
+        facts = {
+            "code": checked_string("code", code),
+            "message": message,
+            "variables": dict(variables or {}),
+        }
+        error = msgspec.json.decode(_failure(FailureKind.PERMANENT, message, facts))
+        data = msgspec.json.encode({**error, "type": "BpmnError"})
+        return _end_failed(held, FailureKind.PERMANENT, data)
+
     def fail(
-        self, held: LeaseState, kind: str, message: str, details: Mapping[str, Any] | None
+        self,
+        held: LeaseState,
+        kind: str,
+        message: str,
+        details: Mapping[str, Any] | None,
+        retry_after: Duration | None = None,
     ) -> Request[Retried | RunEnded]:
         """Record that the attempt failed. The kind of the failure and the policy decide whether the
         run is retried: the answer is Retried or RunEnded. Raises BadOption, NotEncodable."""
@@ -153,6 +171,8 @@ class TaskService:
         wait = task_policy.decide(held.policy, FailureKind(kind), held.failures, random.random())
         if wait is None:
             return _end_failed(held, FailureKind(kind), error)
+        if retry_after is not None:
+            wait = duration.parse(retry_after)
         until = self.store.now() + wait
         return write_as_holder(
             held,
@@ -181,7 +201,9 @@ class TaskService:
 
     # Requests of operators
 
-    def revoke(self, run_id: str, reason: str, session_id: str | None) -> Request[bool]:
+    def revoke(
+        self, run_id: str, reason: str, session_id: str | None, by: str | None = None
+    ) -> Request[bool]:
         """Revoke the lease of a run. The answer is whether the run had a holder. Raises
         BadOption."""
         op = RevokeLease(
@@ -189,17 +211,23 @@ class TaskService:
             namespace=self.namespace,
             reason=_checked_reason(reason),
             session_id=session_id,
+            by=checked_text("by", by),
         )
         return Request(op, bool)
 
-    def priority(self, run_id: str, priority: int) -> Request[int]:
+    def priority(self, run_id: str, priority: int, by: str | None = None) -> Request[int]:
         """Change the priority of a run. The answer is the old priority. Raises BadOption."""
         op = SetPriority(
-            run_id=storable_run_id(run_id), namespace=self.namespace, priority=priority_of(priority)
+            run_id=storable_run_id(run_id),
+            namespace=self.namespace,
+            priority=priority_of(priority),
+            by=checked_text("by", by),
         )
         return Request(op, int)
 
-    def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request[Status]:
+    def override(
+        self, run_id: str, reason: str, *, result: Any, failed: bool, by: str | None = None
+    ) -> Request[Status]:
         """End a run by an operator's decision: completed with *result*, or failed. The answer is
         its status. Raises BadOption."""
         reason = _checked_reason(reason)
@@ -208,6 +236,7 @@ class TaskService:
             namespace=self.namespace,
             status=Status.COMPLETED,
             reason=reason,
+            by=checked_text("by", by),
         )
         if checked_flag("failed", failed):
             op.status = Status.FAILED

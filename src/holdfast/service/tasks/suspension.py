@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import duration, tokens
+from holdfast.core import duration, tokens, typed_json
 from holdfast.core import history as run_history
 from holdfast.core.codec import Codec
 from holdfast.core.conditions import evaluation as conditions
@@ -394,7 +394,7 @@ _HOW = {
 
 
 def _wait_result(event: Event) -> WaitResult:
-    data = msgspec.json.decode(event.data or b"{}", type=_WaitEnd)
+    data = typed_json.decode(event.data or b"{}", _WaitEnd)
     signals = [
         Signal(
             0, line.name, bytes(line.payload), line.at, None, True, line.id, line.wait, line.source
