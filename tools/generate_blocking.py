@@ -26,6 +26,8 @@ SOURCES = {
     **{
         name: name
         for name in (
+            "api_keys",
+            "audit",
             "budgets",
             "database",
             "events",
@@ -35,6 +37,8 @@ SOURCES = {
             "keys",
             "lanes",
             "lease",
+            "models",
+            "namespaces",
             "operations",
             "retention",
             "runs",

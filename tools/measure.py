@@ -225,9 +225,9 @@ def vague_names(folder: Path = PACKAGE) -> list[str]:
     """Return each local variable with a vague name: its place and the name."""
     places = []
     for path, _, tree in modules(folder):
-        for function in functions(tree):
-            booleans = _boolean_assignments(function)
-            for node in ast.walk(function):
+        for nodes in _bodies(tree):
+            booleans = _boolean_assignments(nodes)
+            for node in nodes:
                 if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)):
                     continue
                 if node.id in VAGUE or (node.id == "found" and node not in booleans):
@@ -235,10 +235,19 @@ def vague_names(folder: Path = PACKAGE) -> list[str]:
     return sorted(set(places))
 
 
-def _boolean_assignments(function: Function) -> set[ast.expr]:
+def _bodies(tree: ast.AST) -> Iterator[list[ast.AST]]:
+    """Yield the nodes of each function that is not inside another one."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, Function):
+            yield list(ast.walk(child))
+        elif isinstance(child, ast.stmt):
+            yield from _bodies(child)
+
+
+def _boolean_assignments(nodes: list[ast.AST]) -> set[ast.expr]:
     """Return the targets of assignments whose value is a boolean by its form or annotation."""
     targets: set[ast.expr] = set()
-    for node in ast.walk(function):
+    for node in nodes:
         match node:
             case ast.Assign(assigned, value) if _is_boolean(value):
                 targets.update(assigned)

@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from holdfast.connect.components import Components, EngineOptions, LateWarning, seconds_of
+from holdfast.connect.components import Components, LateWarning
+from holdfast.connect.engine_options import EngineOptions, seconds_of
 from holdfast.connect.run_reads import RunReader
 from holdfast.connect.worker_thread import WorkerThread
 from holdfast.core.duration import Duration
@@ -27,6 +28,7 @@ from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.engine.worker.worker import Worker
 from holdfast.errors import EngineClosed
 from holdfast.service.requests import Request
+from holdfast.service.starts import StartRequest
 from holdfast.store.database import Started
 from holdfast.store.user_connections import LoopBoundConnection, is_asynchronous, unwrapped_async
 
@@ -51,6 +53,13 @@ class AsyncCalls:
         self._closed = False
         self._threads = ThreadPool("holdfast call", MAX_CALLS)
         self._shared_reader: RunReader | None = None
+
+    def sharing(self, parts: Components) -> AsyncCalls:
+        """Return calls on open components, with the threads of these."""
+        calls = AsyncCalls(self._options)
+        calls._parts = parts
+        calls._threads = self._threads
+        return calls
 
     # The life of the engine
 
@@ -142,6 +151,17 @@ class AsyncCalls:
         if worker is None or parts.sealer.is_heavy(request.op):
             return await self._in_thread(lambda: parts.commit(request))
         return request.decode(await worker.ask(parts.sealer.seal(request.op)))
+
+    async def start_request(
+        self, workflow: Any, args: Any, kwargs: dict[str, Any], options: dict[str, Any]
+    ) -> StartRequest:
+        """Return the request that starts a run. A name that the process does not define may be a
+        deployed definition, which is read from the database, so in a thread."""
+        parts = await self.opened()
+        make = partial(parts.starts.start, workflow, args, kwargs, options, parts.lease)
+        if parts.client.may_be_deployed(workflow):
+            return await self._in_thread(make)
+        return make()
 
     async def start(self, runs: list[NewRun], request: Request[list[Started]]) -> list[Started]:
         """Commit the start of runs and return the answers. The worker executes the runs that the

@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from holdfast.authoring.python.workflow import Workflow
-from holdfast.connect import run_procedures
-from holdfast.connect.async_calls import AsyncCalls
-from holdfast.connect.async_run import AsyncRun
-from holdfast.connect.budgets import AsyncBudgets
-from holdfast.connect.components import EngineOptions
-from holdfast.connect.database import AsyncEngineDatabase
-from holdfast.connect.events import AsyncEvents
-from holdfast.connect.flows import AsyncFlows
-from holdfast.connect.gates import AsyncGates
-from holdfast.connect.graphs import AsyncGraphs
-from holdfast.connect.keys import AsyncKeys
-from holdfast.connect.lanes import AsyncLanes
-from holdfast.connect.operations import AsyncOperations
-from holdfast.connect.retention import AsyncRetention
-from holdfast.connect.runs import AsyncRunQuery
-from holdfast.connect.schedules import AsyncSchedules
+from holdfast.connect.namespaces import AsyncNamespaces
 from holdfast.connect.start_options import split_options
-from holdfast.connect.streams import AsyncStreams
-from holdfast.connect.tasks import AsyncTasks
-from holdfast.connect.waits import AsyncWaits
-from holdfast.connect.webhooks import AsyncWebhooks
-from holdfast.connect.workers import AsyncWorkers
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
+from holdfast.core.payload import INLINE_LIMIT
 from holdfast.core.status import Status
 from holdfast.core.unset import UNSET
-from holdfast.payloads.value_format import INLINE_LIMIT
+from holdfast.core.waits import MOST_SIGNALS
 from holdfast.service.instants import Moment
-from holdfast.service.starts import refuse_debounce
 from holdfast.store.clock import Clock
-from holdfast.store.signals.operations import MOST_SIGNALS
-from holdfast.views.why import WhyView
+
+if TYPE_CHECKING:
+    from holdfast.authoring.python.workflow import Workflow
+    from holdfast.connect.async_run import AsyncRun
+    from holdfast.connect.runs import AsyncRunQuery
+    from holdfast.views.why import WhyView
 
 T = TypeVar("T")
 
 
-class AsyncEngine:
+class AsyncEngine(AsyncNamespaces):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``async with AsyncEngine("orders.db") as engine:`` also executes runs, in the background; with
@@ -56,6 +39,7 @@ class AsyncEngine:
         *,
         work: bool = True,
         workflows: Iterable[Any] | None = None,
+        handlers: Mapping[str, Callable[..., Any]] | None = None,
         codec: Codec | None = None,
         clock: Clock | None = None,
         store: Any = None,
@@ -87,79 +71,50 @@ class AsyncEngine:
         in a thread, with ``async with`` or at the first call.
 
         With *work*, the context manager also starts a worker. *workflows* are the workflows that it
-        executes, all that the process defines if None. *namespace* binds the engine to one
-        namespace. *codec* encodes values; values of more than *inline_limit* bytes are stored apart
-        from their rows. A run accepts *max_signals* signals at most. *read_only_values* allows an
-        engine without keys to read an encrypted database. *clock* and *store* replace the clock and
-        the database of the engine, for tests; *driver* is the driver of a SQLite file. All other
-        options are settings of the worker, as the guide to workers describes them. Raises
-        BadOption, BadUrl, UnknownWorkflow.
+        executes, all that the process defines if None; *handlers* execute the tasks of models, by
+        name. *namespace* binds the engine to one namespace. *codec* encodes values; values of more
+        than *inline_limit* bytes are stored apart. A run accepts *max_signals* signals at most.
+        *read_only_values* allows an engine without keys to read an encrypted database. *clock* and
+        *store* replace those of the engine, for tests; *driver* is the driver of a SQLite file. All
+        other options are settings of the worker. Raises BadOption, BadUrl, UnknownWorkflow.
         """
-        self._calls = AsyncCalls(
-            EngineOptions(
-                url,
-                work=work,
-                workflows=workflows,
-                codec=codec,
-                clock=clock,
-                store=store,
-                driver=driver,
-                max_signals=max_signals,
-                inline_limit=inline_limit,
-                read_only_values=read_only_values,
-                name=name,
-                namespace=namespace,
-                lanes=lanes,
-                capabilities=capabilities,
-                concurrency=concurrency,
-                threads=threads,
-                session_ttl=session_ttl,
-                idle_timeout=idle_timeout,
-                crash_limit=crash_limit,
-                poll=poll,
-                poll_interval=poll_interval,
-                idle_poll_interval=idle_poll_interval,
-                shutdown_timeout=shutdown_timeout,
-                schedules=schedules,
-                stream_window=stream_window,
-                capture=capture,
-                keep_args=keep_args,
-                webhook_hosts=webhook_hosts,
-                retention_interval=retention_interval,
-            )
+        # Here, not above: opening an engine loads the store, the services and the worker.
+        from holdfast.connect.async_calls import AsyncCalls
+        from holdfast.connect.engine_options import EngineOptions
+
+        options = EngineOptions(
+            url,
+            work=work,
+            workflows=workflows,
+            handlers=handlers,
+            codec=codec,
+            clock=clock,
+            store=store,
+            driver=driver,
+            max_signals=max_signals,
+            inline_limit=inline_limit,
+            read_only_values=read_only_values,
+            name=name,
+            namespace=namespace,
+            lanes=lanes,
+            capabilities=capabilities,
+            concurrency=concurrency,
+            threads=threads,
+            session_ttl=session_ttl,
+            idle_timeout=idle_timeout,
+            crash_limit=crash_limit,
+            poll=poll,
+            poll_interval=poll_interval,
+            idle_poll_interval=idle_poll_interval,
+            shutdown_timeout=shutdown_timeout,
+            schedules=schedules,
+            stream_window=stream_window,
+            capture=capture,
+            keep_args=keep_args,
+            webhook_hosts=webhook_hosts,
+            retention_interval=retention_interval,
         )
-        self.budgets = AsyncBudgets(self._calls)
-        """The amounts that runs may spend."""
-        self.database = AsyncEngineDatabase(self._calls)
-        """The database: its checks, and copies of runs."""
-        self.events = AsyncEvents(self._calls)
-        """The events of all runs, and the named cursors over them."""
-        self.flows = AsyncFlows(self._calls)
-        """Managed flows: work that another program drives, with its state kept in this database."""
-        self.gates = AsyncGates(self._calls)
-        """The decisions that runs ask of people."""
-        self.graphs = AsyncGraphs(self._calls)
-        """Graphs: runs that depend on each other."""
-        self.keys = AsyncKeys(self._calls)
-        """The keys that sign tokens, and the encryption of stored values."""
-        self.lanes = AsyncLanes(self._calls)
-        """The limits of the named queues."""
-        self.retention = AsyncRetention(self._calls)
-        """The rules by which finished runs are deleted."""
-        self.schedules = AsyncSchedules(self._calls)
-        """The rules that start runs at given times."""
-        self.streams = AsyncStreams(self._calls)
-        """The output of runs."""
-        self.tasks = AsyncTasks(self._calls)
-        """Leases, for programs that execute runs themselves."""
-        self.waits = AsyncWaits(self._calls)
-        """The waits of runs, and the signals that are delivered to them."""
-        self.webhooks = AsyncWebhooks(self._calls)
-        """The subscriptions that deliver events over HTTP."""
-        self.operations = AsyncOperations(self._calls)
-        """The bulk operations that the bulk verbs of ``runs`` create."""
-        self.workers = AsyncWorkers(self._calls)
-        """The workers, and the runs that none of them serves."""
+        super().__init__(AsyncCalls(options))
 
     # Working
 
@@ -324,14 +279,16 @@ class AsyncEngine:
         parts.know(workflow)
         own_connection = options.pop("connection", None)
         if own_connection is not None:
+            from holdfast.service.starts import queued, refuse_debounce
+
             refuse_debounce(options)
             # The run gets no lease: it exists only after the commit of the caller.
-            runs, _ = parts.starts.start(workflow, args, kwargs, options, _no_lease)
+            runs, _ = parts.starts.start(workflow, args, kwargs, options, queued)
             started = await self._calls.start_within(own_connection, runs)
-            return AsyncRun(self._calls, started[0].id)
-        runs, request = parts.starts.start(workflow, args, kwargs, options, parts.lease)
+            return self._handle(started[0].id)
+        runs, request = await self._calls.start_request(workflow, args, kwargs, options)
         answers = await self._calls.start(runs, request)
-        return AsyncRun(self._calls, answers[0].id)
+        return self._handle(answers[0].id)
 
     async def start_many(
         self,
@@ -374,17 +331,24 @@ class AsyncEngine:
             },
             {},
         )
+        from holdfast.connect import run_procedures
+
         started = await self._calls.call(
             lambda parts: run_procedures.start_many(parts, workflow, items, options)
         )
-        return [AsyncRun(self._calls, run_id) for run_id in started]
+        return [self._handle(run_id) for run_id in started]
 
     # Runs
+
+    def _handle(self, run_id: str) -> AsyncRun[Any]:
+        from holdfast.connect.async_run import AsyncRun
+
+        return AsyncRun(self._calls, run_id)
 
     async def run(self, run_id: str) -> AsyncRun[Any]:
         """Return a handle to a run. Raises RunNotFound."""
         run = await self._calls.call(lambda parts: parts.client.get(run_id))
-        return AsyncRun(self._calls, run.id)
+        return self._handle(run.id)
 
     def runs(
         self,
@@ -414,6 +378,8 @@ class AsyncEngine:
         of a run, *roots* the runs that are no children. *ids* selects runs by their ids, without
         other filters.
         """
+        from holdfast.connect.runs import AsyncRunQuery
+
         return AsyncRunQuery(
             self._calls,
             {
@@ -446,10 +412,9 @@ class AsyncEngine:
         source: str | None = None,
         wait: str | None = None,
     ) -> bool:
-        """Send a signal to a run, or to one wait of that run. The signal may arrive before the run
-        waits for it. Return False if a signal with the same *key* was sent before. Raises
-        RunNotFound."""
-        run: AsyncRun[Any] = AsyncRun(self._calls, run_id)
+        """Send a signal to a run, or to one wait of it; it may arrive before the run waits for it.
+        Return False if a signal with the same *key* was sent before. Raises RunNotFound."""
+        run = self._handle(run_id)
         return await run.signal(name, payload, key=key, source=source, wait=wait)
 
     async def cancel(
@@ -460,39 +425,32 @@ class AsyncEngine:
         force: bool = False,
         by: str | None = None,
     ) -> Status:
-        """Request the cancellation of a run and its children, with compensation of their completed
-        steps, and return the status of the run. With *force*, they end at once and without
-        compensation. *by* is the person or program that asks for it. Raises RunNotFound,
-        RunFinished, BadOption."""
-        return await AsyncRun(self._calls, run_id).cancel(reason, force=force, by=by)
+        """Request the cancellation of a run and its children, as ``cancel`` of the run does, and
+        return the status of the run. Raises RunNotFound, RunFinished, BadOption."""
+        return await self._handle(run_id).cancel(reason, force=force, by=by)
 
-    async def resume(self, run_id: str) -> Status:
-        """Make a stuck run claimable again, after its cause was fixed, and return its status."""
-        return await AsyncRun(self._calls, run_id).resume()
+    async def resume(self, run_id: str, *, by: str | None = None) -> Status:
+        """Make a stuck run claimable again, after its cause was fixed; return its status."""
+        return await self._handle(run_id).resume(by=by)
 
-    async def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
-        """Make a finished run claimable again and return its status.
-
-        Completed steps keep their results; failed steps, and all steps from *from_step* on, are
-        executed again. Children that did not complete are replayed with the run. If any step was
-        compensated, the run starts from the beginning. Raises RunNotFound, RunNotFinished,
-        StepNotFound, HistoryGone.
-        """
-        return await AsyncRun(self._calls, run_id).replay(from_step=from_step)
+    async def replay(
+        self, run_id: str, *, from_step: str | None = None, by: str | None = None
+    ) -> Status:
+        """Make a finished run claimable again, as ``replay`` of the run does, and return its
+        status. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone."""
+        return await self._handle(run_id).replay(from_step=from_step, by=by)
 
     async def fork(
-        self, run_id: str, *, from_step: str | None = None, id: str | None = None
+        self,
+        run_id: str,
+        *,
+        from_step: str | None = None,
+        id: str | None = None,
+        by: str | None = None,
     ) -> AsyncRun[Any]:
-        """Start a new run with the same input and the same history up to *from_step*, which the new
-        run executes itself. If *id* belongs to a fork of the same run from the same step, return
-        that fork."""
-        return await AsyncRun(self._calls, run_id).fork(from_step=from_step, id=id)
+        """Start a new run from the history of another, as ``fork`` of the run does."""
+        return await self._handle(run_id).fork(from_step=from_step, id=id, by=by)
 
     async def why(self, run_id: str) -> WhyView:
-        """Explain what a run waits for, what blocks it, and what would let it continue."""
-        return await AsyncRun(self._calls, run_id).why()
-
-
-def _no_lease(route: object) -> None:
-    """Return no session, so that a new run is queued and claimed."""
-    return None
+        """Explain what a run waits for, and what would let it continue."""
+        return await self._handle(run_id).why()

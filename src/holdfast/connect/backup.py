@@ -24,7 +24,8 @@ from holdfast.core.redaction import redacted
 from holdfast.core.validation import checked_call, checked_flag
 from holdfast.errors import BadOption, StoreUnavailable
 from holdfast.store.database import CheckProgress, Operation
-from holdfast.store.runs.operations import EndSession, SealStore
+from holdfast.store.runs.copy_operations import SealStore
+from holdfast.store.runs.operations import EndSession
 from holdfast.store.sqlite import SqliteDatabase
 from holdfast.store.sqlite.liveness import is_gone
 from holdfast.store.store import Store

@@ -33,6 +33,7 @@ class AsyncBudgets:
         on_breach: str | None = None,
         reset: Any = None,
         zone: str | None = None,
+        by: str | None = None,
     ) -> None:
         """Create a budget that runs share by its name, or change it: ``set("team", {"tokens":
         1000})``. Settings of an existing budget that are not passed stay as they are; a limit of
@@ -40,14 +41,16 @@ class AsyncBudgets:
 
         At a hard limit a run waits, fails or is cancelled, as *on_breach* says; exceeding a *soft*
         limit is only recorded. *reset* is "hour", "day", "week" or "month" in a *zone*, a duration,
-        or "never". Raises BadOption, NamespaceBound.
+        or "never". With *by*, the person or program that asks, the change is recorded in
+        ``engine.audit``. Raises BadOption, NamespaceBound.
         """
 
         def make_request(parts: Components) -> Request[None]:
             parts.client.require_unbound("budgets.set")
-            return budget_service.set_budget(
+            request = budget_service.set_budget(
                 parts.store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone
             )
+            return parts.audit.record(request, by, "budgets.set", name, limits=_shown(limits))
 
         await self._calls.call(lambda parts: parts.merge(lambda: make_request(parts)))
 
@@ -71,35 +74,41 @@ class AsyncBudgets:
 
         return await self._calls.call(read)
 
-    async def raise_limits(self, name: str, amounts: Amounts, *, key: str | None = None) -> bool:
+    async def raise_limits(
+        self, name: str, amounts: Amounts, *, key: str | None = None, by: str | None = None
+    ) -> bool:
         """Raise the limits of a budget by *amounts* and wake the runs that wait for room. Return
         False, and change nothing, if a raise with the same *key* was made before. Raises
         BudgetNotFound, UnknownDimension, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[bool]:
             parts.client.require_unbound("budgets.raise_limits")
-            return budget_service.raise_budget(name, amounts, key)
+            request = budget_service.raise_budget(name, amounts, key)
+            shown = _shown(amounts)
+            return parts.audit.record(request, by, "budgets.raise_limits", name, amounts=shown)
 
         return await self._calls.commit(make_request)
 
-    async def reset(self, name: str) -> None:
+    async def reset(self, name: str, *, by: str | None = None) -> None:
         """Set the used amounts of a budget to zero and wake the runs that wait for room. Raises
         BudgetNotFound, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[None]:
             parts.client.require_unbound("budgets.reset")
-            return budget_service.reset_budget(name)
+            request = budget_service.reset_budget(name)
+            return parts.audit.record(request, by, "budgets.reset", name)
 
         await self._calls.commit(make_request)
 
-    async def remove(self, name: str, *, force: bool = False) -> None:
+    async def remove(self, name: str, *, force: bool = False, by: str | None = None) -> None:
         """Remove a budget that runs share. While runs that have not ended draw on it, this is
         refused; with *force* they continue, and the budget no longer counts or limits what they
         spend. Raises BudgetInUse, BudgetNotFound, NamespaceBound."""
 
         def make_request(parts: Components) -> Request[None]:
             parts.client.require_unbound("budgets.remove")
-            return budget_service.remove_budget(name, force=force)
+            request = budget_service.remove_budget(name, force=force)
+            return parts.audit.record(request, by, "budgets.remove", name)
 
         await self._calls.commit(make_request)
 
@@ -115,14 +124,15 @@ class AsyncBudgets:
         spent = await self._calls.commit(make_request)
         return views.spent_of(spent.counted, spent.soft)
 
-    async def refund(self, run_id: str) -> RefundView:
+    async def refund(self, run_id: str, *, by: str | None = None) -> RefundView:
         """Give back what a run has spent, to all budgets that it draws on, and wake the runs that
         wait for room in them. What its children have spent stays. A repeated call gives nothing
         back. A budget that was reset since the run was created gets nothing back. Raises
         RunNotFound."""
 
         def make_request(parts: Components) -> Request[Refunded]:
-            return budget_service.refund_run(parts.client.get(run_id).id)
+            request = budget_service.refund_run(parts.client.get(run_id).id)
+            return parts.audit.record_run(request, by, "budgets.refund", run_id)
 
         refunded = await self._calls.commit(make_request)
         return views.refund_of(refunded.amounts, refunded.budgets)
@@ -135,3 +145,8 @@ class AsyncBudgets:
             return views.spending_of(run.id, parts.store.budgets.spending(run.id))
 
         return await self._calls.call(read)
+
+
+def _shown(amounts: Amounts) -> dict[str, str | None]:
+    """Return amounts as the audit log shows them; they are checked already."""
+    return {name: None if value is None else str(value) for name, value in amounts.items()}

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from holdfast.connect.components import Components, EngineOptions, seconds_of
+from holdfast.connect.components import Components
+from holdfast.connect.engine_options import EngineOptions, seconds_of
 from holdfast.connect.worker_thread import WorkerThread
 from holdfast.core.duration import Duration
 from holdfast.core.runs import NewRun, RunRecord
@@ -20,6 +21,7 @@ from holdfast.core.validation import checked_call
 from holdfast.engine.runtime.notifier import Committed, Listener, Topic
 from holdfast.errors import BadOption
 from holdfast.service.requests import Request
+from holdfast.service.starts import StartRequest
 from holdfast.store.database import Started
 
 T = TypeVar("T")
@@ -81,6 +83,13 @@ class Calls:
     def send(self, request: Request[T]) -> T:
         """Commit a request and return its decoded answer. Raises EngineClosed."""
         return self._parts.commit(request)
+
+    def start_request(
+        self, workflow: Any, args: Any, kwargs: dict[str, Any], options: dict[str, Any]
+    ) -> StartRequest:
+        """Return the request that starts a run."""
+        parts = self._parts
+        return parts.starts.start(workflow, args, kwargs, options, parts.lease)
 
     def start(self, runs: list[NewRun], request: Request[list[Started]]) -> list[Started]:
         """Commit the start of runs, let the worker execute the runs that the commit has leased to

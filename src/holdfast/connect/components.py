@@ -2,129 +2,93 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.authoring import registry
+from holdfast.connect.definition_kinds import DefinitionKinds
+from holdfast.connect.engine_options import EngineOptions
+from holdfast.connect.libraries import bind_query, bind_resolvers
 from holdfast.connect.open_store import open_store
-from holdfast.core import duration
-from holdfast.core.addresses import checked_hosts
-from holdfast.core.codec import Codec, JsonCodec
-from holdfast.core.duration import Duration
-from holdfast.core.program import Definition, is_definition, is_workflow_code
+from holdfast.connect.outlines import HistoryOutlines
+from holdfast.connect.services import Services
+from holdfast.connect.shared_names import SharedNames
+from holdfast.core.codec import JsonCodec
+from holdfast.core.program import Definition, is_workflow_code
 from holdfast.core.runs import NewRun, Route, RunRecord
 from holdfast.core.schedules.model import GONE
-from holdfast.core.text import is_one_of
-from holdfast.core.validation import (
-    checked_capabilities,
-    checked_count,
-    checked_flag,
-    checked_many,
-    checked_text,
-    checked_words,
-)
+from holdfast.core.validation import checked_text
 from holdfast.engine.runtime.ended_runs import DONE, EndedRuns
+from holdfast.engine.runtime.graph_follow_up import GraphFollowUp
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.runtime.program_loop import ProgramLoop
-from holdfast.engine.runtime.settings import WorkerSettings
+from holdfast.engine.runtime.stored_definitions import StoredDefinitions
 from holdfast.engine.worker.worker import Worker
-from holdfast.errors import BadOption, CodecMismatch, EngineClosed, StoreError, UnknownWorkflow
-from holdfast.errors.base import safe_repr
+from holdfast.errors import BadOption, CodecMismatch, EngineClosed, StoreError
+from holdfast.payloads.compose import composer
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.payloads.value_format import INLINE_LIMIT
-from holdfast.service.flows import FlowService
-from holdfast.service.gates import GateService
-from holdfast.service.graphs import GraphService
-from holdfast.service.operations import OperationService
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
-from holdfast.service.schedules import ScheduleService
 from holdfast.service.starts import StartService
 from holdfast.service.streams import StreamService
-from holdfast.service.subscriptions import SubscriptionService
-from holdfast.service.tasks.service import TaskService
 from holdfast.store.clear_values import GUARDED
 from holdfast.store.clock import Clock
 from holdfast.store.database import CheckProgress, Operation, SettingsChanged
 from holdfast.store.installation import ENCRYPTION
 from holdfast.store.payloads.operations import EncryptStore
 from holdfast.store.schedules.operations import PauseSchedule, SetSchedule
-from holdfast.store.signals.operations import MOST_SIGNALS
 
 if TYPE_CHECKING:
+    from holdfast.connect.migrations import MigrationPlanner
+    from holdfast.connect.token_check import TokenCheck
     from holdfast.core.why.model import Why
+    from holdfast.service.audit import AuditService
+    from holdfast.service.definitions import DefinitionService
+    from holdfast.service.flows import FlowService
+    from holdfast.service.gates import GateService
+    from holdfast.service.graphs import GraphService
+    from holdfast.service.messages import MessageService
+    from holdfast.service.operations import OperationService
+    from holdfast.service.schedules import ScheduleService
+    from holdfast.service.subscriptions import SubscriptionService
+    from holdfast.service.tasks.service import TaskService
     from holdfast.views.workers import UnservedView, WorkerView
 
 T = TypeVar("T")
 
 log = logging.getLogger("holdfast")
 
-WEBHOOK_HOSTS = "HOLDFAST_WEBHOOK_HOSTS"
-"""The environment variable with the default of ``webhook_hosts``: host names, separated by
-commas."""
-
 UNEASY = 5.0
 """Seconds after which a program without a worker that waits for a run gets a log message with the
 reason why the run has not ended."""
 
 
-class EngineOptions:
-    """The checked options of an engine whose database is not opened yet. Raises BadOption,
-    UnknownWorkflow."""
-
-    def __init__(
-        self,
-        url: str | os.PathLike[str],
-        *,
-        workflows: Iterable[Any] | None = None,
-        namespace: str | None = None,
-        codec: Codec | None = None,
-        clock: Clock | None = None,
-        store: Any = None,
-        driver: str | None = None,
-        max_signals: int = MOST_SIGNALS,
-        inline_limit: int = INLINE_LIMIT,
-        read_only_values: bool = False,
-        work: bool = True,
-        **options: Any,
-    ) -> None:
-        self.work: bool = checked_flag("work", work)
-        self.url: str | os.PathLike[str] = url
-        self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
-        self.max_signals: int = checked_limit(max_signals)
-        if isinstance(inline_limit, bool) or not isinstance(inline_limit, int) or inline_limit < 0:
-            raise BadOption(
-                option="inline_limit",
-                value=inline_limit,
-                why="the limit must be a number of bytes, 0 or more",
-            )
-        self.inline_limit: int = inline_limit
-        self.workflows: dict[str, Definition] | None = None
-        if workflows is not None:
-            checked = [checked_workflow(item) for item in checked_many("workflows", workflows)]
-            self.workflows = registry.by_name(checked)
-        self.settings: WorkerSettings = settings_from(
-            {**options, "namespace": checked_text("namespace", namespace)}
-        )
-        self.namespace: str | None = namespace
-        self.clock: Clock | None = None if clock is None else checked_clock(clock)
-        self.store: Any = store
-        self.driver: dict[str, Any] = {} if driver is None else {"driver": driver}
-        self.read_only_values: bool = read_only_values
-
-
 class Components:
     """Opens the database; has the store, the writer, the services and the worker of an engine."""
+
+    # The services, which ``Services`` creates when they are first used.
+    models: DefinitionService
+    messages: MessageService
+    audit: AuditService
+    subscriptions: SubscriptionService
+    schedules: ScheduleService
+    gates: GateService
+    graphs: GraphService
+    flows: FlowService
+    token_check: TokenCheck
+    migrations: MigrationPlanner
+    operations: OperationService
+    tasks: TaskService
 
     def __init__(self, plan: EngineOptions) -> None:
         self.codec = plan.codec
         self.settings = plan.settings
         self._workflows = plan.workflows
+        self._libraries = plan.libraries
         self._started: dict[str, Definition] = {}
         self.store = plan.store or open_store(
             plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
@@ -136,26 +100,51 @@ class Components:
         self.writer = GroupCommit(self.store)
         self.notifier = self.writer.notifier
         self.ended_runs = EndedRuns(self.notifier)
+        self.outlines = HistoryOutlines(self.store)
         self.frames = StreamService(self.store, self.codec, self.sealer)
-        self.client = RunService(
-            self.store, self.codec, self.definitions, plan.namespace, self.sealer
+        self.kinds = DefinitionKinds(self.store, plan.handlers)
+        self.stored_definitions = StoredDefinitions(
+            self.store, self.definitions, self.kinds.load, self.kinds.startable
         )
-        self.starts = StartService(self.client)
-        self.subscriptions = SubscriptionService(self.client)
-        self.schedules = ScheduleService(self.client)
-        self.client.max_signals = plan.max_signals
-        self.gates = GateService(self.client)
-        self.graphs = GraphService(self.client)
-        self.writer.follow_up = self.graphs.follow_up()
-        self.flows = FlowService(self.client)
-        self.operations = OperationService(self.client, self.graphs)
-        self.tasks = TaskService(self.client, crash_limit=self.settings.crash_limit)
+        self.shared_names = SharedNames(self.store, self._named_code)
+        self._max_signals: int = plan.max_signals
+        self._make_services(plan.namespace)
+        self.writer.follow_up = GraphFollowUp(self.store, composer(self.sealer, self.codec))
         self.ended_graphs = EndedRuns(self.notifier)
         """The graphs that were started here together: their ends are read together."""
         self.on_close: list[Callable[[], None]] = []
         """Called before the store is closed, to end what works in the background."""
         self.worker: Worker | None = None
         self.closed: bool = False
+
+    def _make_services(self, namespace: str | None) -> None:
+        """Create the services, which read and change nothing outside *namespace*, if it is set."""
+        self.client = RunService(
+            self.store,
+            self.codec,
+            self.definitions,
+            namespace,
+            self.sealer,
+            self.stored_definitions,
+        )
+        self.client.max_signals = self._max_signals
+        self.starts = StartService(self.client)
+        self.services = Services(self.client, self.kinds, self.settings.crash_limit)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return one of the services."""
+            if name not in Components.__annotations__:
+                raise AttributeError(f"'Components' object has no attribute {name!r}")
+            return getattr(self.services, name)
+
+    def bound_to(self, namespace: str) -> Components:
+        """Return components that share the database, the writer and the worker of these, and are
+        bound to a namespace."""
+        bound = copy.copy(self)
+        bound._make_services(namespace)
+        return bound
 
     def commit(self, request: Request[T]) -> T:
         """Commit the operation of a request and return its decoded answer. This blocks the calling
@@ -172,6 +161,13 @@ class Components:
             answer = self.commit(Request(request.op, identity))
             if not isinstance(answer, SettingsChanged):
                 return request.decode(answer)
+
+    def note_action(self, by: str | None, action: str, subject: object, **details: Any) -> None:
+        """Record in the audit log that a procedure of several transactions begins, if the person or
+        program that asks for it is named. Raises BadOption, EngineClosed."""
+        person = checked_text("by", by)
+        if person is not None:
+            self.commit(self.audit.note(person, action, subject, **details))
 
     def commit_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
         """Commit several requests together, and return their answers; the answer of a refused
@@ -195,12 +191,12 @@ class Components:
         """Explain the status of a run: what blocks it, and what would let it continue."""
         from holdfast.service.why import why  # on use: saves the import at start-up
 
-        return why(self.store, run, self.sealer, self.client.only)
+        return why(self.store, run, self.sealer, self.client.only, self.kinds.handlers_of)
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
         """Check the database and return a message for each damaged value and violated invariant."""
         damaged = self.store.damaged_values() if self.codec.name == JsonCodec.name else []
-        return damaged + self.store.check(progress)
+        return damaged + self.store.check(progress) + self.token_check.faults()
 
     def unserved(self) -> list[UnservedView]:
         """Return the routes with claimable runs that no live worker serves."""
@@ -291,12 +287,18 @@ class Components:
         known = registry.unique_definitions() if self._workflows is None else self._workflows
         return {**known, **self._started} if self._started else known
 
+    def _named_code(self) -> Mapping[str, Definition]:
+        """Return the workflows whose names no deployed definition may have."""
+        if self._workflows is None and registry.is_test_process():
+            return {}
+        return self.definitions()
+
     def know(self, workflow: Any) -> None:
         """Register a workflow that is started here, so that the worker of this engine can execute
         it.
 
         Raises BadOption inside workflow code, which would start the run again at every replay, and
-        WorkflowExists for a name that several workflows have.
+        WorkflowExists for a name that several workflows have, or a deployed definition too.
         """
         if is_workflow_code():
             raise BadOption(
@@ -305,8 +307,10 @@ class Components:
             )
         if not isinstance(workflow, str):
             self.learn(workflow)
-        elif self._workflows is None and workflow not in self._started:
+            return
+        if self._workflows is None and workflow not in self._started:
             registry.check_name(workflow)
+        self.shared_names.check_start(self.client.namespace, workflow)
 
     def learn(self, workflow: Any) -> None:
         """Register a workflow, in place of another one of that name. Raises WorkflowExists."""
@@ -319,11 +323,13 @@ class Components:
     def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
         """Create the worker of this engine, not yet started. Async user code runs on
         *program_loop*, if that is given. Raises WorkflowExists if the process defines several
-        workflows of one name, and the engine was given none."""
+        workflows of one name, and the engine was given none, or if a deployed definition has the
+        name of one."""
         if self._workflows is None:
             registry.require_unique()
             for name, places in registry.ambiguous().items():
                 log.info("workflow %s is not served by its name: %s", name, ", ".join(places))
+        self.shared_names.check_all(self.client.only)
         self.worker = Worker(
             self.store,
             self.writer,
@@ -334,7 +340,10 @@ class Components:
             self.learn,
             self.sealer,
             program_loop,
+            self.stored_definitions,
         )
+        bind_resolvers(self.worker, self._libraries, self.codec, self.sealer)
+        bind_query(self.client, self._libraries)
         self.worker.declare = self._declarations
         self.ended_runs.is_held = self.worker.capacity.has
         return self.worker
@@ -369,6 +378,9 @@ class Components:
     def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
         """Execute the runs that were leased to this engine's worker at their start."""
         worker = self.worker
+        for run in runs:
+            if run.definition is not None:
+                self.stored_definitions.kept.note(run.definition)
         leased = [
             (run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased
         ]
@@ -411,95 +423,3 @@ class LateWarning:
             why.reason,
             why.remedy or f"holdfast why {run.id}",
         )
-
-
-def checked_codec(codec: Any) -> Codec:
-    """Return *codec*. Raises BadOption if it has not the attributes of a codec."""
-    if isinstance(codec, type) or not all(
-        hasattr(codec, name) for name in ("name", "encode", "decode")
-    ):
-        raise BadOption(
-            option="codec",
-            value=codec if isinstance(codec, str) else type(codec).__name__,
-            why="a codec has the attributes name, encode and decode",
-        )
-    return codec  # type: ignore[no-any-return]
-
-
-def checked_clock(clock: Any) -> Clock:
-    """Return *clock*. Raises BadOption if it has not the attributes of a clock."""
-    if isinstance(clock, type) or not all(
-        hasattr(clock, name) for name in ("flows", "now", "not_before", "listen", "unlisten")
-    ):
-        raise BadOption(
-            option="clock",
-            value=type(clock).__name__,
-            why="pass a clock such as holdfast.testing.VirtualClock()",
-        )
-    return clock  # type: ignore[no-any-return]
-
-
-def settings_from(options: dict[str, Any]) -> WorkerSettings:
-    """Return the checked settings of a worker. Raises BadOption for an unknown option or a wrong
-    value."""
-    known = set(WorkerSettings.__struct_fields__)
-    unknown = set(options) - known
-    if unknown:
-        raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
-    values = {name: value for name, value in options.items() if value is not None}
-    values.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
-    return WorkerSettings(
-        **{
-            name: _CHECKED[name](name, value) if name in _CHECKED else value
-            for name, value in values.items()
-        }
-    )
-
-
-def _micros(name: str, value: Any) -> int:
-    return duration.parse(value)
-
-
-def _seconds(name: str, value: Any) -> float:
-    return duration.parse(value) / 1_000_000
-
-
-_CHECKED: dict[str, Callable[[str, Any], Any]] = {
-    "name": lambda name, value: "" if is_one_of(value, ("",)) else checked_text(name, value),
-    "lanes": lambda name, value: tuple(checked_words(name, value) or ()),
-    "capabilities": lambda name, value: checked_capabilities(value),
-    "webhook_hosts": checked_hosts,
-    "schedules": checked_flag,
-    "capture": checked_flag,
-    "keep_args": checked_flag,
-    **dict.fromkeys(("concurrency", "threads", "crash_limit"), partial(checked_count, least=1)),
-    **dict.fromkeys(
-        ("session_ttl", "idle_timeout", "poll", "stream_window", "retention_interval"), _micros
-    ),
-    **dict.fromkeys(("shutdown_timeout", "poll_interval", "idle_poll_interval"), _seconds),
-}
-"""The functions that check a setting and convert it to its unit."""
-
-
-def checked_limit(limit: Any) -> int:
-    """Return *limit*, the maximum number of signals of a run. Raises BadOption."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise BadOption(
-            option="max_signals", value=limit, why="the limit must be an integer, 1 or more"
-        )
-    return limit
-
-
-def checked_workflow(workflow: Any) -> Any:
-    """Return *workflow*. Raises UnknownWorkflow if it is not a workflow."""
-    if not is_definition(workflow):
-        raise UnknownWorkflow(
-            workflow=getattr(workflow, "__name__", safe_repr(workflow)),
-            why="pass a function that is decorated with @workflow",
-        )
-    return workflow
-
-
-def seconds_of(timeout: Duration | None) -> float | None:
-    """Return a duration in seconds; None for None. Raises BadDuration."""
-    return None if timeout is None else duration.parse(timeout) / 1_000_000

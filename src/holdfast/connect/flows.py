@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
+from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
 from holdfast.service.flows import DELIVERED, advancing, failing, patched, setting
 from holdfast.service.instants import Moment
+from holdfast.service.requests import Request
 from holdfast.store.flows.operations import FlowsWoken
 from holdfast.views import flows as views
 from holdfast.views import why as why_views
@@ -252,11 +254,12 @@ class AsyncFlows:
         owner: str | None = None,
         revision: int | None = None,
         connection: Any = None,
+        by: str | None = None,
     ) -> FlowView:
         """Request that the driver of a flow cancels it. From then on the flow accepts no other
         change; a worker cancels it if it waits."""
         return await self._move(
-            flow_id, flow_model.RequestFlowCancel(), owner, revision, connection
+            flow_id, flow_model.RequestFlowCancel(), owner, revision, connection, by
         )
 
     async def cancel(
@@ -266,9 +269,10 @@ class AsyncFlows:
         owner: str | None = None,
         revision: int | None = None,
         connection: Any = None,
+        by: str | None = None,
     ) -> FlowView:
         """Cancel a flow at once."""
-        return await self._move(flow_id, flow_model.CancelFlow(), owner, revision, connection)
+        return await self._move(flow_id, flow_model.CancelFlow(), owner, revision, connection, by)
 
     async def observe(
         self,
@@ -321,13 +325,20 @@ class AsyncFlows:
         Workers do this periodically."""
         return await self._calls.commit(lambda parts: parts.flows.wake())
 
-    async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
+    async def prune(self, older_than: Moment, *, batch: int = 500, by: str | None = None) -> int:
         """Delete the ended flows that were last changed before *older_than*, and return their
-        number."""
-        deleted = 0
-        while count := await self._calls.commit(lambda parts: parts.flows.prune(older_than, batch)):
-            deleted += count
-        return deleted
+        number. With *by*, the person or program that asks, it is recorded in ``engine.audit``."""
+
+        def prune(parts: Components) -> int:
+            deleted = 0
+            request = parts.flows.prune(older_than, batch)
+            parts.note_action(by, "flows.prune", "ended flows")
+            while count := parts.commit(request):
+                deleted += count
+                request = parts.flows.prune(older_than, batch)
+            return deleted
+
+        return await self._calls.call(prune)
 
     async def _move(
         self,
@@ -336,8 +347,10 @@ class AsyncFlows:
         owner: str | None,
         revision: int | None,
         connection: Any,
+        by: str | None = None,
     ) -> FlowView:
-        flow = await self._calls.commit_within(
-            connection, lambda parts: parts.flows.move(flow_id, action, owner, revision)
-        )
-        return views.of(flow)
+        def make_request(parts: Components) -> Request[Any]:
+            request = parts.flows.move(flow_id, action, owner, revision)
+            return parts.audit.record(request, by, "flows.cancel", flow_id)
+
+        return views.of(await self._calls.commit_within(connection, make_request))

@@ -14,7 +14,8 @@ import msgspec
 from holdfast.connect import operation_procedures, run_views
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.blocking.engine import Engine
-from holdfast.connect.components import Components, settings_from
+from holdfast.connect.components import Components
+from holdfast.connect.engine_options import settings_from
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.engine.worker.worker import Worker
 from holdfast.store.database import Hints

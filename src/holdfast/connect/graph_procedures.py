@@ -44,7 +44,11 @@ def _register(parts: Components, graph: Graph) -> None:
     if not isinstance(graph, Graph):
         raise BadGraph(given=type(graph).__name__, why="build the graph with holdfast.Graph()")
     # Many members share a workflow: it is registered once.
-    workflows = {id(member.workflow): member.workflow for member in graph.members.values()}
+    workflows = {
+        id(member.workflow): member.workflow
+        for member in graph.members.values()
+        if member.joins is None
+    }
     for workflow in workflows.values():
         parts.know(workflow)
 
@@ -58,11 +62,16 @@ def _adopt(parts: Components, staged: Sequence[StagedGraph | ResolvedGraphs]) ->
         worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
 
 
-def replay(parts: Components, graph_id: str, member: str, from_step: str | None) -> None:
+def replay(
+    parts: Components, graph_id: str, member: str, from_step: str | None, by: str | None = None
+) -> None:
     """Replay an ended member; try again if other processes change the graph meanwhile."""
     for attempt in range(TRIES):
         try:
-            for request in parts.graphs.replay(graph_id, member, parts.lease_member, from_step):
+            requests = parts.graphs.replay(graph_id, member, parts.lease_member, from_step)
+            if attempt == 0:
+                parts.note_action(by, "graphs.replay", graph_id, member=member)
+            for request in requests:
                 _adopt(parts, [parts.commit(request)])
             return
         except (GraphChanged, RunChanged):

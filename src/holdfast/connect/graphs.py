@@ -10,6 +10,7 @@ from holdfast.connect import graph_procedures, run_views
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.connect.open_store import open_store
+from holdfast.core.diagrams import Diagram
 from holdfast.core.duration import Duration
 from holdfast.core.graphs.builder import Graph
 from holdfast.core.graphs.model import GraphStatus
@@ -18,6 +19,7 @@ from holdfast.errors import ResultTimeout
 from holdfast.service.export import export_graph
 from holdfast.service.instants import Moment
 from holdfast.views import graphs as views
+from holdfast.views.diagram import of_graph
 from holdfast.views.graphs import GraphEdgeView, GraphEventView, GraphView
 from holdfast.views.why import WhyView
 
@@ -95,6 +97,11 @@ class AsyncGraphs:
                 *parts.graphs.get(graph_procedures.caught_up(parts, graph_id))
             )
         )
+
+    async def diagram(self, graph_id: str) -> Diagram:
+        """Return a graph drawn as nodes and edges, with the state of each member. Raises
+        GraphNotFound."""
+        return of_graph(await self.get(graph_id))
 
     async def edges(
         self, graph_id: str, *, member: str | None = None, upstream: str | None = None
@@ -174,21 +181,53 @@ class AsyncGraphs:
             lambda parts: graph_procedures.extend(parts, graph_id, graph, revision)
         )
 
+    async def join(self, graph_id: str, run_id: str, *, name: str | None = None) -> int:
+        """Let a run that exists become a member of a graph that has not ended, and return the
+        revision of the graph. The run keeps its id; without a *name* it is named after it. If it
+        has ended, its outcome counts at once. A run that is this member already changes nothing.
+        Raises GraphNotFound, GraphFinished, RunNotFound, MemberElsewhere, MemberExists."""
+        graph = Graph()
+        graph.join(run_id, name=name)
+        return await self.extend(graph_id, graph)
+
     async def cancel(
-        self, graph_id: str, policy: str = "all", reason: str = "cancelled by request"
+        self,
+        graph_id: str,
+        policy: str = "all",
+        reason: str = "cancelled by request",
+        *,
+        by: str | None = None,
     ) -> GraphStatus:
         """Cancel a graph and return its status.
 
         Policies: "graph" ends the graph, and its started runs continue on their own; "pending" also
-        cancels the members that have not begun; "all" cancels all members. Raises GraphFinished.
+        cancels the members that have not begun; "all" cancels all members. With *by*, the person or
+        program that asks, it is recorded in ``engine.audit``. Raises GraphFinished.
         """
-        return await self._calls.commit(lambda parts: parts.graphs.cancel(graph_id, policy, reason))
+        return await self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.graphs.cancel(graph_id, policy, reason),
+                by,
+                "graphs.cancel",
+                graph_id,
+                policy=policy,
+                reason=reason,
+            )
+        )
 
-    async def replay(self, graph_id: str, member: str, *, from_step: str | None = None) -> None:
+    async def replay(
+        self,
+        graph_id: str,
+        member: str,
+        *,
+        from_step: str | None = None,
+        by: str | None = None,
+    ) -> None:
         """Replay an ended member, together with the members because of which it was skipped and all
-        members that were skipped because of it. Raises GraphNotFound, MemberNotFound."""
+        members that were skipped because of it. With *by*, the person or program that asks, it is
+        recorded in ``engine.audit``. Raises GraphNotFound, MemberNotFound."""
         await self._calls.call(
-            lambda parts: graph_procedures.replay(parts, graph_id, member, from_step)
+            lambda parts: graph_procedures.replay(parts, graph_id, member, from_step, by)
         )
 
     async def result(self, graph_id: str, timeout: Duration | None = None) -> dict[str, Any]:
@@ -203,9 +242,13 @@ class AsyncGraphs:
             raise ResultTimeout(graph=graph_id, status=status.value)
         return await self._calls.call(lambda parts: graph_procedures.value(parts, record))
 
-    async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
+    async def prune(self, older_than: Moment, *, batch: int = 500, by: str | None = None) -> int:
         """Delete the graphs that ended before *older_than*, and return their number. Their runs
-        stay."""
-        return await self._calls.call(
-            lambda parts: graph_procedures.prune(parts, older_than, batch)
-        )
+        stay. With *by*, the person or program that asks, it is recorded in ``engine.audit``."""
+
+        def prune(parts: Components) -> int:
+            parts.graphs.prune(older_than, batch)  # refuses wrong arguments
+            parts.note_action(by, "graphs.prune", "ended graphs")
+            return graph_procedures.prune(parts, older_than, batch)
+
+        return await self._calls.call(prune)

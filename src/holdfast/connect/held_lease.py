@@ -14,6 +14,7 @@ from holdfast.core import tokens
 from holdfast.core.budgets.model import Breach, OnBreach
 from holdfast.core.budgets.rules import breach_error
 from holdfast.core.duration import Duration, as_datetime
+from holdfast.core.messages import element_of
 from holdfast.core.runs import ChildRecord
 from holdfast.core.signature import GivenArguments
 from holdfast.errors import HoldfastError, LeaseLost, WriteConflict
@@ -203,13 +204,30 @@ class HeldLease:
             return lost
 
     def fail(
-        self, kind: str, message: str, details: Mapping[str, Any] | None = None
+        self,
+        kind: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        retry_after: Duration | None = None,
     ) -> Retried | RunEnded:
         """Record that this attempt failed."""
         answer: Retried | RunEnded = self._write(
-            lambda: self.service.fail(self.state, kind, message, details)
+            lambda: self.service.fail(self.state, kind, message, details, retry_after)
         )
         return answer
+
+    def throw(self, code: str, message: str, variables: Mapping[str, Any] | None) -> RunEnded:
+        """End the external task of a model with a BPMN error."""
+        answer: RunEnded = self._write(
+            lambda: self.service.throw(self.state, code, message, variables)
+        )
+        return answer
+
+    @property
+    def element(self) -> str | None:
+        """The element of the model that the task belongs to."""
+        step = self.state.run.parent_step
+        return None if step is None else element_of(step)
 
     def cancel(self, reason: str) -> RunEnded:
         """End the run as cancelled."""

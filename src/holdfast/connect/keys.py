@@ -37,6 +37,7 @@ class AsyncKeys:
         grace: Duration = DEFAULT_GRACE,
         kid: str | None = None,
         secret: bytes | None = None,
+        by: str | None = None,
     ) -> KeyRotationView:
         """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
         Raises KeyExists, NamespaceBound."""
@@ -44,7 +45,8 @@ class AsyncKeys:
         def rotate(parts: Components) -> KeyRotationView:
             parts.client.require_unbound("keys.rotate")
             sealer = parts.sealer
-            rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
+            request = keys.rotate(sealer, kid, secret, grace)
+            rotated = parts.commit(parts.audit.record(request, by, "keys.rotate", "signing keys"))
             if sealer.cipher is not None:
                 for op in sealer.secrets.outdated(parts.store, sealer.cipher.current, {}):
                     parts.commit(Request(op, bool))
@@ -52,7 +54,9 @@ class AsyncKeys:
 
         return await self._calls.call(rotate)
 
-    async def rekey(self, progress: Callable[[int], None] | None = None) -> Rekeyed:
+    async def rekey(
+        self, progress: Callable[[int], None] | None = None, *, by: str | None = None
+    ) -> Rekeyed:
         """Encrypt with the current key all values that another key encrypts or that are in clear.
         *progress* is called with numbers of runs. The call can be interrupted and repeated. Raises
         NamespaceBound."""
@@ -60,6 +64,7 @@ class AsyncKeys:
 
         def encrypt(parts: Components) -> Rekeyed:
             parts.client.require_unbound("keys.rekey")
+            parts.note_action(by, "keys.rekey", "stored values")
             return rekey(
                 parts.store,
                 parts.sealer,

@@ -7,10 +7,11 @@ from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
-from holdfast.core.unset import UNSET
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.service import lanes
+from holdfast.service.requests import Request
 from holdfast.views import lanes as views
-from holdfast.views.lanes import LaneView
+from holdfast.views.lanes import LaneUse, LaneView
 
 
 class AsyncLanes:
@@ -30,6 +31,7 @@ class AsyncLanes:
         rate_per_share: str | None = UNSET,
         weights: Mapping[str, float | None] | None = UNSET,
         draining: bool = UNSET,
+        by: str | None = None,
     ) -> None:
         """Create a lane or change it. Settings that are not passed stay as they are; None removes a
         limit.
@@ -37,7 +39,8 @@ class AsyncLanes:
         *concurrency* limits the runs that are executed at the same time, *rate* the runs that begin
         per period ("10/s"); *per_share* and *rate_per_share* limit each share likewise. *weights*
         are the weights of shares; other shares keep theirs, and a weight of None removes it. A
-        *paused* lane starts no runs; a *draining* lane accepts no new runs. Raises BadOption,
+        *paused* lane starts no runs; a *draining* lane accepts no new runs. With *by*, the person
+        or program that asks, the change is recorded in ``engine.audit``. Raises BadOption,
         NamespaceBound.
         """
         settings: dict[str, Any] = {
@@ -49,16 +52,18 @@ class AsyncLanes:
             "weights": weights,
             "draining": draining,
         }
-        await self._calls.call(
-            lambda parts: parts.merge(lambda: lanes.set_lane(parts.client, name, **settings))
-        )
+
+        def make_request(parts: Components) -> Request[None]:
+            request = lanes.set_lane(parts.client, name, **settings)
+            return parts.audit.record(request, by, "lanes.set", name, **without_unset(settings))
+
+        await self._calls.call(lambda parts: parts.merge(lambda: make_request(parts)))
 
     async def get(self, name: str) -> LaneView:
         """Return a lane. Without settings it has no limits. Raises NamespaceBound."""
 
         def read(parts: Components) -> LaneView:
-            lane = lanes.get_lane(parts.client, name)
-            return views.of(lane, running=parts.store.lanes.running().get(lane.name, 0))
+            return views.of(lanes.get_lane(parts.client, name), _use(parts))
 
         return await self._calls.call(read)
 
@@ -68,28 +73,39 @@ class AsyncLanes:
 
         def read(parts: Components) -> list[LaneView]:
             parts.client.require_unbound("lanes.list")
-            running = parts.store.lanes.running()
-            return [
-                views.of(lane, running=running.get(lane.name, 0))
-                for lane in lanes.known_lanes(parts.store, after, limit)
-            ]
+            use = _use(parts)
+            return [views.of(lane, use) for lane in lanes.known_lanes(parts.store, after, limit)]
 
         return await self._calls.call(read)
 
-    async def remove(self, name: str, *, force: bool = False) -> None:
+    async def remove(self, name: str, *, force: bool = False, by: str | None = None) -> None:
         """Delete the settings of a lane, so that it has no limits. While runs of the lane have not
         ended, this is refused; with *force* they continue without limits. The lane stays listed as
         long as runs of it are stored. Raises LaneInUse, LaneNotFound, NamespaceBound."""
-        await self._calls.commit(lambda parts: lanes.remove_lane(parts.client, name, force=force))
+        await self._calls.commit(
+            lambda parts: parts.audit.record(
+                lanes.remove_lane(parts.client, name, force=force), by, "lanes.remove", name
+            )
+        )
 
-    async def pause(self, name: str) -> None:
+    async def pause(self, name: str, *, by: str | None = None) -> None:
         """Let a lane start no runs until it is resumed. Raises NamespaceBound."""
-        await self.set(name, paused=True)
+        await self.set(name, paused=True, by=by)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, by: str | None = None) -> None:
         """Let a lane start runs again, and accept new ones. Raises NamespaceBound."""
-        await self.set(name, paused=False, draining=False)
+        await self.set(name, paused=False, draining=False, by=by)
 
-    async def drain(self, name: str) -> None:
+    async def drain(self, name: str, *, by: str | None = None) -> None:
         """Let a lane accept no new runs, and finish the runs that it has. Raises NamespaceBound."""
-        await self.set(name, draining=True)
+        await self.set(name, draining=True, by=by)
+
+
+def _use(parts: Components) -> LaneUse:
+    store = parts.store
+    return LaneUse(
+        running=store.lanes.running(),
+        shares=store.lanes.running_by_share(),
+        ready=store.lanes.ready(),
+        oldest_ready=store.gauges.oldest_by_lane(),
+    )

@@ -76,6 +76,11 @@ class AsyncLease:
         return self._held.arguments.value
 
     @property
+    def element(self) -> str | None:
+        """The element of the model whose external task this is; None for other tasks."""
+        return self._held.element
+
+    @property
     def attempt(self) -> int:
         """The number of this attempt; the first is 1. Attempts whose lease was lost do not
         count."""
@@ -259,12 +264,26 @@ class AsyncLease:
         return await self._calls.call(lambda parts: self._held.complete(result))
 
     async def fail(
-        self, kind: str, message: str, details: Mapping[str, Any] | None = None
+        self,
+        kind: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        retry_after: Duration | None = None,
     ) -> Retried | RunEnded:
         """Record that this attempt failed. *kind* is "transient", "timeout", "infrastructure",
-        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried.
-        Raises LeaseLost."""
-        return await self._calls.call(lambda parts: self._held.fail(kind, message, details))
+        "permanent" or "cancelled"; it and the retry policy decide whether the run is retried, after
+        *retry_after* if that is given. Raises LeaseLost."""
+        return await self._calls.call(
+            lambda parts: self._held.fail(kind, message, details, retry_after)
+        )
+
+    async def throw(
+        self, code: str, message: str = "", variables: Mapping[str, Any] | None = None
+    ) -> RunEnded:
+        """End an external task with a BPMN error, which the model catches; it is never retried.
+        Raises LeaseLost, NotEncodable."""
+        return await self._calls.call(lambda parts: self._held.throw(code, message, variables))
 
     async def delay(self, until: Moment) -> Deferred:
         """Delay the run for a duration, or until a time. The attempt does not count as failed.

@@ -14,6 +14,7 @@ from holdfast.connect.held_lease import HeldLease
 from holdfast.connect.lease_renewal import LeaseRenewal
 from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.sessions import Session
+from holdfast.core.status import Status
 from holdfast.core.validation import checked_capabilities, checked_flag, checked_words
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.service.requests import Request
@@ -22,6 +23,8 @@ from holdfast.service.tasks.claims import ClaimedLeases
 from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
 from holdfast.service.tasks.lease_state import ChildrenLeft, LeaseState, LeaseTerm, RunEnded
 from holdfast.service.tasks.service import TaskService
+from holdfast.service.tasks.terms import LATE
+from holdfast.service.tasks.writes import write_as_holder
 from holdfast.store.runs.operations import EndSession, OpenSession
 
 
@@ -53,6 +56,8 @@ class LeaseHolder:
         self._lanes = checked_words("lanes", lanes)
         self._capabilities = checked_capabilities(capabilities)
         self._closed = False
+        self._is_remote = False
+        self._claim_key: str | None = None
         self._parts: Components
         self._service: TaskService
         # No thread holds two of these locks at the same time, so they need no order.
@@ -79,6 +84,20 @@ class LeaseHolder:
                     parts.client, self._horizon, crash_limit=parts.settings.crash_limit
                 )
                 parts.commit(self._open_request())
+        return self
+
+    def resume(self, parts: Components, session: Session, key: str | None = None) -> LeaseHolder:
+        """Continue the session of a remote worker, which another process may have opened, and
+        return this holder. The session is never replaced: when it has expired, calls raise
+        LeaseLost. Leases are recorded under *key*, if that is given."""
+        self._parts = parts
+        self._service = TaskService(
+            parts.client, self._horizon, crash_limit=parts.settings.crash_limit
+        )
+        self.session_id = session.id
+        self._term = LeaseTerm(session.expires_at, session.id, session.worker)
+        self._is_remote = True
+        self._claim_key = key
         return self
 
     def _open_request(self) -> Request[None]:
@@ -110,6 +129,8 @@ class LeaseHolder:
     def _reopen(self) -> None:
         """Open a new session if the current one has expired, and drop the leases of the old one."""
         if self._is_over():
+            if self._is_remote:
+                raise LeaseLost(session=self.session_id, why=LATE)
             self._stock.clear()
             self._unanswered.clear()
             self._parts.commit(self._open_request())
@@ -202,7 +223,9 @@ class LeaseHolder:
         """Claim runs of these routes. If a claim found only runs that it had to park, claim again:
         there may be others behind them."""
         while True:
-            request = self._service.claims.claim(self.session_id, routes, limit, self._term)
+            request = self._service.claims.claim(
+                self.session_id, routes, limit, self._term, key=self._claim_key
+            )
             states = self._send_claim(request)
             if states or not isinstance(states, ClaimedLeases) or not states.parked:
                 return states
@@ -242,6 +265,23 @@ class LeaseHolder:
         if not states:
             return [], RunEnded(self._service.claims.status(run_id))
         return [self._held(states[0])], None
+
+    def lease_of(self, state: LeaseState) -> HeldLease:
+        """Return the lease of a state that was read again."""
+        return self._held(state)
+
+    def read_again(self, proof: str) -> LeaseState:
+        """Return the state of a lease by its proof. Raises BadLease, LeaseLost."""
+        return self._service.from_proof(proof)
+
+    def release(self, leases: Sequence[HeldLease]) -> None:
+        """Return leases that their holder never received: the runs can be claimed at once."""
+        requests = [
+            write_as_holder(held.state, [], None, status=Status.PENDING, release=True)
+            for held in leases
+            if held.state.run.status is not Status.CANCELLING
+        ]
+        self._parts.commit_all(requests)
 
     def complete_all(self, done: Iterable[tuple[HeldLease, Any]]) -> list[RunEnded | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Return one answer per

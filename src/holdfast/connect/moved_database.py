@@ -8,7 +8,7 @@ from holdfast.connect.open_store import open_store
 from holdfast.core.codec import JsonCodec
 from holdfast.errors import CodecMismatch
 from holdfast.service.copy import CopyReport, Progress, copy_store
-from holdfast.store.runs.operations import UnsealStore
+from holdfast.store.runs.copy_operations import UnsealStore
 from holdfast.store.store import Store
 
 

@@ -14,16 +14,19 @@ from typing import Any
 
 import msgspec
 
-from holdfast.connect import run_views
+from holdfast.connect import run_drawings, run_views
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.components import Components
+from holdfast.connect.database import facts_of
 from holdfast.connect.dry_replay import DryReplay
 from holdfast.connect.open_store import file_of, open_store
+from holdfast.connect.stored_versions import stored_versions
+from holdfast.connect.text_steps import is_dry_run, text_steps_shown
 from holdfast.core import associated_data
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.events import EventKind
+from holdfast.core.events import Event, EventKind
 from holdfast.core.gates.model import GateStatus
 from holdfast.core.program import Definition
 from holdfast.core.runs import DEFAULT_NAMESPACE, RunRecord
@@ -35,7 +38,6 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.service.instants import Moment, moment
 from holdfast.store.database import CheckProgress
 from holdfast.store.gates.operations import GateFilter
-from holdfast.store.installation import ENCRYPTION
 from holdfast.store.retention.operations import PruneFilter
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.store import Store
@@ -49,6 +51,7 @@ from holdfast.views import (
 from holdfast.views.budgets import ReservationView
 from holdfast.views.events import EventView
 from holdfast.views.gates import GateView
+from holdfast.views.history import Opened
 from holdfast.views.runs import RunDetailView, RunView
 from holdfast.views.streams import ProgressView
 from holdfast.views.values import decoder, instant
@@ -96,6 +99,10 @@ class OpenDatabase:
     def dry_replay(self, definitions: Mapping[str, Definition], *, limit: Duration) -> DryReplay:
         """Return a dry replay of the runs of this database with the code of *definitions*."""
         return DryReplay(self._parts, definitions, namespace=self.namespace, limit=limit)
+
+    def stored_versions(self) -> dict[str, Definition]:
+        """Return the texts and models that runs of this database keep, by name."""
+        return stored_versions(self._parts)
 
     @property
     def now(self) -> datetime:
@@ -189,14 +196,26 @@ class OpenDatabase:
         if record is None:
             raise RunNotFound(run=run_id)
         history = self.history(run_id, large=True)
+        text_steps = text_steps_shown(self._parts, record)
         return runs.details(
             self._view(record, large=True),
             attempts=run_views.attempts(self._parts, run_id),
             progress=self.progress(run_id),
             children=[runs.child_of(child) for child in self._store.runs.children(run_id)],
-            steps=steps.of(history, ended=self._store.runs.map_progress(run_id)),
+            steps=steps.of(history, ended=self._store.runs.map_progress(run_id))
+            if text_steps is None
+            else text_steps,
             history=history,
+            dry_run=is_dry_run(self._parts, record),
         )
+
+    def events(self, run_id: str) -> list[Event]:
+        """Return the events of a run as they are stored."""
+        return self._store.runs.history(run_id)
+
+    def opened(self, run_id: str) -> Opened:
+        """Return the function that opens the values of some events of a run, for people."""
+        return run_drawings.opened_events(self._parts, run_id)
 
     def history(self, run_id: str, *, large: bool = False) -> list[EventView]:
         """Return the history of a run; values that are kept apart only with *large*."""
@@ -261,7 +280,7 @@ class OpenDatabase:
             namespace=self.namespace,
             workflow=workflow,
         )
-        return self._store.retention.count_prunable(which)
+        return self._store.retention.count_prunable(which).runs
 
     # Gates
 
@@ -344,15 +363,4 @@ class OpenDatabase:
 
     def info(self) -> dict[str, Any]:
         """Return facts about the database: driver, version, size, settings, seal."""
-        totals = self._store.payloads.totals()
-        facts = {
-            **self._store.info(),
-            "payloads": totals["payloads"],
-            "payload_bytes": totals["stored"],
-        }
-        if self._store.installation.setting(ENCRYPTION) is not None:
-            facts["encrypted"] = True
-        seal = self._store.installation.seal()
-        if seal is not None:
-            facts["sealed"] = f"its runs continue in {seal.moved_to or seal.copied_from}"
-        return facts
+        return facts_of(self._store)

@@ -55,7 +55,9 @@ def apply_to_all(
     if dry_run:
         return views.preview(call.verb, parts.operations.dry_run(call, filters, ids))
     request = parts.operations.start(call, filters, ids, by=by, waits=wait)
-    record = parts.commit(request)
+    record = parts.commit(
+        parts.audit.record(request, by, f"runs.{call.verb}", "the runs that match")
+    )
     if wait:
         record = carry_out(parts, record.id, progress)
     return report(parts, record)
@@ -78,9 +80,11 @@ def listed(
     return [views.of(record) for record in parts.operations.find(status, after, limit)]
 
 
-def stop(parts: Components, operation_id: str) -> OperationReportView:
+def stop(parts: Components, operation_id: str, by: str | None) -> OperationReportView:
     """Stop an operation between two portions, and return its report. Raises OperationNotFound."""
-    return report(parts, parts.commit(parts.operations.stop(operation_id)))
+    request = parts.operations.stop(operation_id)
+    request = parts.audit.record(request, by, "operations.stop", operation_id)
+    return report(parts, parts.commit(request))
 
 
 def wait(parts: Components, operation_id: str, progress: Progress | None) -> OperationReportView:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.connect.components import Components
+from holdfast.connect.text_steps import steps_of_text
 from holdfast.core.runs import RunRecord
 from holdfast.core.tasks.attempts import attempts_of
 from holdfast.core.waits import WaitKind
@@ -81,6 +82,9 @@ def steps(parts: Components, run_id: str) -> list[StepView]:
     knows it. Raises RunNotFound, KeyMissing."""
     run = parts.client.get(run_id)
     recorded = parts.client.history(run_id)
+    text_steps = steps_of_text(parts, run, recorded)
+    if text_steps is not None:
+        return list(text_steps)
     names = {step.id: step.name for step in parts.client.steps(run, recorded)}
     ended = parts.store.runs.map_progress(run_id)
     return step_views.of(events.history_of(recorded, decoder(parts.codec)), names, ended)

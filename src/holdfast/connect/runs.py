@@ -9,6 +9,7 @@ from holdfast.connect import operation_procedures, run_procedures, run_views
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.connect.error_groups import group_by_error
+from holdfast.connect.migrations import checked_mapping
 from holdfast.core.validation import checked_flag
 from holdfast.service import bulk_verbs
 from holdfast.service.bulk_verbs import BulkCall
@@ -195,6 +196,26 @@ class AsyncRunQuery:
         return the report; the options are those of ``cancel``. Filters select only runs without a
         parent: children are deleted with their parent."""
         return await self._apply(lambda parts: bulk_verbs.delete(), dry_run, wait, by, progress)
+
+    async def migrate(
+        self,
+        to: int | str,
+        mapping: Mapping[str, str] | None = None,
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
+        wait: bool = True,
+        by: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> OperationReportView:
+        """Move the runs of models to another version, as ``engine.models.migrate`` does, and return
+        the report; the other options are those of ``cancel``. A run with a token that cannot move
+        is refused. Each of the others gets an instruction, which its worker applies: if the run has
+        changed by then so that a token cannot move, it stays in its version."""
+        names = checked_mapping(mapping)
+        return await self._apply(
+            lambda parts: bulk_verbs.migrate(to, names, by, reason), dry_run, wait, by, progress
+        )
 
     async def _apply(
         self,

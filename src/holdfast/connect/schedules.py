@@ -9,9 +9,11 @@ from typing import Any
 from holdfast.connect.async_calls import AsyncCalls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
+from holdfast.core.schedules.model import Schedule
 from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
 from holdfast.service.instants import Moment
+from holdfast.service.requests import Request
 from holdfast.views import schedules as views
 from holdfast.views.schedules import ScheduleView, TickView
 from holdfast.views.why import BlockerView, blocker_of
@@ -48,6 +50,7 @@ class AsyncSchedules:
         tags: Mapping[str, str] | None = UNSET,
         capabilities: str | Iterable[str] | None = UNSET,
         version: str | int | None = UNSET,
+        by: str | None = None,
     ) -> ScheduleView:
         """Create a schedule, which starts runs of a workflow by a rule, or change the schedule of
         that name. Settings of an existing schedule that are not passed stay as they are, and so
@@ -59,7 +62,8 @@ class AsyncSchedules:
         earlier run is live, with *queue_limit* queued ticks at most. *misfire*, *catch_up* and
         *grace* say what happens to ticks that no worker served in time. A *paused* schedule starts
         no runs. *args* and *kwargs* are passed to the workflow; *lane*, *priority*, *deadline*,
-        *tags*, *capabilities* and *version* are options of ``start``. Raises BadSchedule,
+        *tags*, *capabilities* and *version* are options of ``start``. With *by*, the person or
+        program that asks, the change is recorded in ``engine.audit``. Raises BadSchedule,
         BadOption, UnknownWorkflow.
         """
         options = without_unset(
@@ -90,7 +94,11 @@ class AsyncSchedules:
         def set_schedule(parts: Components) -> ScheduleView:
             if workflow is not None:
                 parts.know(workflow)
-            return views.of(parts.merge(lambda: parts.schedules.set(name, workflow, options)))
+            return views.of(parts.merge(lambda: make_request(parts)))
+
+        def make_request(parts: Components) -> Request[Schedule]:
+            request = parts.schedules.set(name, workflow, options)
+            return parts.audit.record(request, by, "schedules.set", name, settings=list(options))
 
         return await self._calls.call(set_schedule)
 
@@ -104,36 +112,67 @@ class AsyncSchedules:
             lambda parts: [views.of(schedule) for schedule in parts.schedules.all()]
         )
 
-    async def pause(self, name: str, reason: str = "paused by request") -> ScheduleView:
+    async def pause(
+        self, name: str, reason: str = "paused by request", *, by: str | None = None
+    ) -> ScheduleView:
         """Pause a schedule: it starts no runs until it is resumed. Raises ScheduleNotFound."""
-        return views.of(await self._calls.commit(lambda parts: parts.schedules.pause(name, reason)))
+        schedule = await self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.schedules.pause(name, reason), by, "schedules.pause", name, reason=reason
+            )
+        )
+        return views.of(schedule)
 
-    async def resume(self, name: str) -> ScheduleView:
+    async def resume(self, name: str, *, by: str | None = None) -> ScheduleView:
         """Resume a schedule from its next tick on. Ticks during the pause are not made up for; use
         ``backfill`` for them. Raises ScheduleNotFound."""
-        return views.of(await self._calls.commit(lambda parts: parts.schedules.resume(name)))
+        schedule = await self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.schedules.resume(name), by, "schedules.resume", name
+            )
+        )
+        return views.of(schedule)
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, *, by: str | None = None) -> None:
         """Delete a schedule; the runs that it started stay. Raises ScheduleNotFound."""
-        await self._calls.commit(lambda parts: parts.schedules.remove(name))
+        await self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.schedules.remove(name), by, "schedules.remove", name
+            )
+        )
 
-    async def trigger(self, name: str) -> TickView:
+    async def trigger(self, name: str, *, id: str | None = None, by: str | None = None) -> TickView:
         """Start a run of a schedule now, as at a tick. The run of the tick is None if it is queued
-        behind another run. Raises ScheduleNotFound, and ScheduleBusy if a tick would be skipped."""
-        tick = await self._calls.commit(lambda parts: parts.schedules.trigger(name))
+        behind another run. With *id*, the run has this id, a repeated call starts no other run, and
+        the tick is never queued. Raises ScheduleNotFound, BadOption, RunExists if the id belongs to
+        another run, and ScheduleBusy if a tick would be skipped."""
+        tick = await self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.schedules.trigger(name, id), by, "schedules.trigger", name
+            )
+        )
         return views.tick_of(tick)
 
     async def backfill(
-        self, name: str, since: Moment, until: Moment, *, preview: bool = False
+        self,
+        name: str,
+        since: Moment,
+        until: Moment,
+        *,
+        dry_run: bool = False,
+        by: str | None = None,
     ) -> Sequence[TickView]:
         """Start a run for each tick from *since* (inclusive) to *until* (exclusive) that has none,
-        and return all ticks of the period, each with its run. With *preview*, start nothing: the
+        and return all ticks of the period, each with its run. With *dry_run*, start nothing: the
         ticks to be started are returned without a run. Raises ScheduleNotFound, BadSchedule."""
-        preview = checked_flag("preview", preview)
+        dry_run = checked_flag("dry_run", dry_run)
 
         def start(parts: Components) -> list[TickView]:
             ticks, request = parts.schedules.backfill(name, since, until)
-            started = {} if preview else {tick.at: tick for tick in parts.commit(request)}
+            request = parts.audit.record(
+                request, by, "schedules.backfill", name, since=str(since), until=str(until)
+            )
+            started = {} if dry_run else {tick.at: tick for tick in parts.commit(request)}
             return [views.tick_of(started.get(tick.at, tick)) for tick in ticks]
 
         return await self._calls.call(start)

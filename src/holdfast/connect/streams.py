@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from holdfast.connect.async_calls import AsyncCalls, AsyncPrepared
-from holdfast.connect.components import Components, seconds_of
+from holdfast.connect.components import Components
+from holdfast.connect.engine_options import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.errors import ResultTimeout
 from holdfast.service.streams import StreamFollower, stream_filter

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from holdfast.connect.backup import BackupReport, back_up
 from holdfast.connect.calls import Calls
@@ -13,6 +14,25 @@ from holdfast.connect.open_store import open_store
 from holdfast.payloads.verify import PayloadReport, check_payloads
 from holdfast.service.export import export
 from holdfast.store.database import CheckProgress
+from holdfast.store.installation import ENCRYPTION
+from holdfast.store.store import Store
+from holdfast.views.storage import TableSizeView, tables_of
+
+
+def facts_of(store: Store) -> dict[str, Any]:
+    """Return facts about a database: the kind of store, driver, version, size, settings, seal."""
+    totals = store.payloads.totals()
+    facts = {
+        **store.info(),
+        "payloads": totals["payloads"],
+        "payload_bytes": totals["stored"],
+    }
+    if store.installation.setting(ENCRYPTION) is not None:
+        facts["encrypted"] = True
+    seal = store.installation.seal()
+    if seal is not None:
+        facts["sealed"] = f"its runs continue in {seal.moved_to or seal.copied_from}"
+    return facts
 
 
 class EngineDatabase:
@@ -31,6 +51,34 @@ class EngineDatabase:
             return parts.check(progress)
 
         return self._calls.call(check)
+
+    def info(self) -> dict[str, Any]:
+        """Return facts about the database: ``store`` is "sqlite" or "postgres", ``shared`` says
+        whether workers of several hosts can use it, ``installation`` is its id; the others are
+        those of `holdfast db info`. All features work on both stores. Raises NamespaceBound."""
+
+        def read(parts: Components) -> dict[str, Any]:
+            parts.client.require_unbound("database.info")
+            facts = facts_of(parts.store)
+            is_file = "sqlite" in facts
+            return {
+                "store": "sqlite" if is_file else "postgres",
+                "shared": not is_file,
+                "installation": parts.store.installation.id(),
+                **facts,
+            }
+
+        return self._calls.call(read)
+
+    def sizes(self) -> list[TableSizeView]:
+        """Return how many bytes each table takes, with its indexes, the largest first. SQLite reads
+        the whole file for it. Raises NamespaceBound."""
+
+        def read(parts: Components) -> list[TableSizeView]:
+            parts.client.require_unbound("database.sizes")
+            return tables_of(parts.store.installation.table_sizes())
+
+        return self._calls.call(read)
 
     def check_payloads(self, progress: Callable[[int], None] | None = None) -> PayloadReport:
         """Read and decrypt every payload that is stored apart from its row, and report the damaged

@@ -1,5 +1,5 @@
 # Generated from connect/events.py by tools/generate_blocking.py: do not edit.
-"""``engine.events``: the events of all runs, and the named cursors over them."""
+"""``engine.events``: the events of all runs, graphs or flows, and the named cursors over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.connect.calls import Calls, Prepared
-from holdfast.connect.components import Components, seconds_of
+from holdfast.connect.components import Components
+from holdfast.connect.engine_options import seconds_of
 from holdfast.connect.subscription_reads import subscriptions_of
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import is_sealed
@@ -19,6 +20,7 @@ from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_flag
 from holdfast.errors import EngineClosed
 from holdfast.service.subscriptions import EventPages
+from holdfast.store.user_code import CodeRaised
 from holdfast.views import events as views
 from holdfast.views.events import RunEventView
 from holdfast.views.subscriptions import SubscriptionView
@@ -44,6 +46,7 @@ class Events:
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
         with_result: bool = False,
+        source: str = UNSET,
     ) -> Iterator[RunEventView]:
         """Yield the events of all runs so far, each at least once; the events of one run are in
         order.
@@ -52,10 +55,19 @@ class Events:
         cursor of that name, which moves as events are consumed. Filters: *workflow*, *namespace*,
         *run*, *tags* and *kind* (an event kind, a topic such as ``completions``, or several). With
         *with_result*, the event ``run_completed`` has the result of its run, as it is when the
-        event is read. Raises BadCursor.
+        event is read. With *source* ``graphs`` or ``flows``, the events are the lines of their
+        audit trails, and *workflow* and *run* are the name and id of the graph, or the controller
+        and id of the flow. Raises BadCursor.
         """
         filters = without_unset(
-            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+            {
+                "workflow": workflow,
+                "namespace": namespace,
+                "run": run,
+                "kind": kind,
+                "tags": tags,
+                "source": source,
+            }
         )
         reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
         results = checked_flag("with_result", with_result)
@@ -73,11 +85,19 @@ class Events:
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
         with_result: bool = False,
+        source: str = UNSET,
     ) -> Iterator[RunEventView]:
         """Yield the events of all runs, as ``read`` does, and wait for further events, without end
         or until none arrives for *timeout*. Raises BadCursor."""
         filters = without_unset(
-            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+            {
+                "workflow": workflow,
+                "namespace": namespace,
+                "run": run,
+                "kind": kind,
+                "tags": tags,
+                "source": source,
+            }
         )
         seconds = seconds_of(timeout)
         reader = self._calls.prepare(lambda parts: _reader(parts, name, after, filters))
@@ -148,6 +168,7 @@ class Events:
         kind: str | Sequence[str] | None = UNSET,
         tags: Mapping[str, str] | None = UNSET,
         with_result: bool = False,
+        source: str = UNSET,
     ) -> int:
         """Call ``callback(events, connection)``, a plain function, with the events after the stored
         cursor of *name*, and return the number of events.
@@ -160,18 +181,28 @@ class Events:
         checked_flag("follow", follow)
         results = checked_flag("with_result", with_result)
         filters = without_unset(
-            {"workflow": workflow, "namespace": namespace, "run": run, "kind": kind, "tags": tags}
+            {
+                "workflow": workflow,
+                "namespace": namespace,
+                "run": run,
+                "kind": kind,
+                "tags": tags,
+                "source": source,
+            }
         )
         seconds = seconds_of(timeout)
         total = 0
         with self._calls.listen() as listener:
             last_event = time.monotonic()
             while True:
-                done = self._calls.commit(
-                    lambda parts: parts.subscriptions.consume(
-                        name, _with_views(callback), after, batch, filters, with_result=results
+                try:
+                    done = self._calls.commit(
+                        lambda parts: parts.subscriptions.consume(
+                            name, _with_views(callback), after, batch, filters, with_result=results
+                        )
                     )
-                )
+                except CodeRaised as raised:
+                    raise raised.error from None
                 total += done.events
                 if done.more:
                     last_event = time.monotonic()
@@ -189,9 +220,13 @@ class Events:
         """Return all subscriptions, named cursors and webhooks, with their positions."""
         return self._calls.call(subscriptions_of)
 
-    def unsubscribe(self, name: str) -> None:
+    def unsubscribe(self, name: str, *, by: str | None = None) -> None:
         """Delete a named cursor. Raises SubscriptionNotFound."""
-        self._calls.commit(lambda parts: parts.subscriptions.remove(name))
+        self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.subscriptions.remove(name), by, "events.unsubscribe", name
+            )
+        )
 
 
 def _with_views(callback: Callback) -> Callable[[list[RunEvent], Any], object]:

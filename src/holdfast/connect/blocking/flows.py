@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.connect.calls import Calls
+from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
 from holdfast.core.flows import model as flow_model
 from holdfast.service.flows import DELIVERED, advancing, failing, patched, setting
 from holdfast.service.instants import Moment
+from holdfast.service.requests import Request
 from holdfast.store.flows.operations import FlowsWoken
 from holdfast.views import flows as views
 from holdfast.views import why as why_views
@@ -247,10 +249,11 @@ class Flows:
         owner: str | None = None,
         revision: int | None = None,
         connection: Any = None,
+        by: str | None = None,
     ) -> FlowView:
         """Request that the driver of a flow cancels it. From then on the flow accepts no other
         change; a worker cancels it if it waits."""
-        return self._move(flow_id, flow_model.RequestFlowCancel(), owner, revision, connection)
+        return self._move(flow_id, flow_model.RequestFlowCancel(), owner, revision, connection, by)
 
     def cancel(
         self,
@@ -259,9 +262,10 @@ class Flows:
         owner: str | None = None,
         revision: int | None = None,
         connection: Any = None,
+        by: str | None = None,
     ) -> FlowView:
         """Cancel a flow at once."""
-        return self._move(flow_id, flow_model.CancelFlow(), owner, revision, connection)
+        return self._move(flow_id, flow_model.CancelFlow(), owner, revision, connection, by)
 
     def observe(
         self,
@@ -314,13 +318,20 @@ class Flows:
         Workers do this periodically."""
         return self._calls.commit(lambda parts: parts.flows.wake())
 
-    def prune(self, older_than: Moment, *, batch: int = 500) -> int:
+    def prune(self, older_than: Moment, *, batch: int = 500, by: str | None = None) -> int:
         """Delete the ended flows that were last changed before *older_than*, and return their
-        number."""
-        deleted = 0
-        while count := self._calls.commit(lambda parts: parts.flows.prune(older_than, batch)):
-            deleted += count
-        return deleted
+        number. With *by*, the person or program that asks, it is recorded in ``engine.audit``."""
+
+        def prune(parts: Components) -> int:
+            deleted = 0
+            request = parts.flows.prune(older_than, batch)
+            parts.note_action(by, "flows.prune", "ended flows")
+            while count := parts.commit(request):
+                deleted += count
+                request = parts.flows.prune(older_than, batch)
+            return deleted
+
+        return self._calls.call(prune)
 
     def _move(
         self,
@@ -329,8 +340,10 @@ class Flows:
         owner: str | None,
         revision: int | None,
         connection: Any,
+        by: str | None = None,
     ) -> FlowView:
-        flow = self._calls.commit_within(
-            connection, lambda parts: parts.flows.move(flow_id, action, owner, revision)
-        )
-        return views.of(flow)
+        def make_request(parts: Components) -> Request[Any]:
+            request = parts.flows.move(flow_id, action, owner, revision)
+            return parts.audit.record(request, by, "flows.cancel", flow_id)
+
+        return views.of(self._calls.commit_within(connection, make_request))

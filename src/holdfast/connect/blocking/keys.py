@@ -38,6 +38,7 @@ class Keys:
         grace: Duration = DEFAULT_GRACE,
         kid: str | None = None,
         secret: bytes | None = None,
+        by: str | None = None,
     ) -> KeyRotationView:
         """Replace the key that signs new tokens. Tokens of the previous key stay valid for *grace*.
         Raises KeyExists, NamespaceBound."""
@@ -45,7 +46,8 @@ class Keys:
         def rotate(parts: Components) -> KeyRotationView:
             parts.client.require_unbound("keys.rotate")
             sealer = parts.sealer
-            rotated = parts.commit(keys.rotate(sealer, kid, secret, grace))
+            request = keys.rotate(sealer, kid, secret, grace)
+            rotated = parts.commit(parts.audit.record(request, by, "keys.rotate", "signing keys"))
             if sealer.cipher is not None:
                 for op in sealer.secrets.outdated(parts.store, sealer.cipher.current, {}):
                     parts.commit(Request(op, bool))
@@ -53,7 +55,9 @@ class Keys:
 
         return self._calls.call(rotate)
 
-    def rekey(self, progress: Callable[[int], None] | None = None) -> Rekeyed:
+    def rekey(
+        self, progress: Callable[[int], None] | None = None, *, by: str | None = None
+    ) -> Rekeyed:
         """Encrypt with the current key all values that another key encrypts or that are in clear.
         *progress* is called with numbers of runs. The call can be interrupted and repeated. Raises
         NamespaceBound."""
@@ -61,6 +65,7 @@ class Keys:
 
         def encrypt(parts: Components) -> Rekeyed:
             parts.client.require_unbound("keys.rekey")
+            parts.note_action(by, "keys.rekey", "stored values")
             return rekey(
                 parts.store,
                 parts.sealer,

@@ -8,10 +8,11 @@ from typing import Any
 
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
-from holdfast.core.unset import UNSET
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.service import lanes
+from holdfast.service.requests import Request
 from holdfast.views import lanes as views
-from holdfast.views.lanes import LaneView
+from holdfast.views.lanes import LaneUse, LaneView
 
 
 class Lanes:
@@ -31,6 +32,7 @@ class Lanes:
         rate_per_share: str | None = UNSET,
         weights: Mapping[str, float | None] | None = UNSET,
         draining: bool = UNSET,
+        by: str | None = None,
     ) -> None:
         """Create a lane or change it. Settings that are not passed stay as they are; None removes a
         limit.
@@ -38,7 +40,8 @@ class Lanes:
         *concurrency* limits the runs that are executed at the same time, *rate* the runs that begin
         per period ("10/s"); *per_share* and *rate_per_share* limit each share likewise. *weights*
         are the weights of shares; other shares keep theirs, and a weight of None removes it. A
-        *paused* lane starts no runs; a *draining* lane accepts no new runs. Raises BadOption,
+        *paused* lane starts no runs; a *draining* lane accepts no new runs. With *by*, the person
+        or program that asks, the change is recorded in ``engine.audit``. Raises BadOption,
         NamespaceBound.
         """
         settings: dict[str, Any] = {
@@ -50,16 +53,18 @@ class Lanes:
             "weights": weights,
             "draining": draining,
         }
-        self._calls.call(
-            lambda parts: parts.merge(lambda: lanes.set_lane(parts.client, name, **settings))
-        )
+
+        def make_request(parts: Components) -> Request[None]:
+            request = lanes.set_lane(parts.client, name, **settings)
+            return parts.audit.record(request, by, "lanes.set", name, **without_unset(settings))
+
+        self._calls.call(lambda parts: parts.merge(lambda: make_request(parts)))
 
     def get(self, name: str) -> LaneView:
         """Return a lane. Without settings it has no limits. Raises NamespaceBound."""
 
         def read(parts: Components) -> LaneView:
-            lane = lanes.get_lane(parts.client, name)
-            return views.of(lane, running=parts.store.lanes.running().get(lane.name, 0))
+            return views.of(lanes.get_lane(parts.client, name), _use(parts))
 
         return self._calls.call(read)
 
@@ -69,28 +74,39 @@ class Lanes:
 
         def read(parts: Components) -> list[LaneView]:
             parts.client.require_unbound("lanes.list")
-            running = parts.store.lanes.running()
-            return [
-                views.of(lane, running=running.get(lane.name, 0))
-                for lane in lanes.known_lanes(parts.store, after, limit)
-            ]
+            use = _use(parts)
+            return [views.of(lane, use) for lane in lanes.known_lanes(parts.store, after, limit)]
 
         return self._calls.call(read)
 
-    def remove(self, name: str, *, force: bool = False) -> None:
+    def remove(self, name: str, *, force: bool = False, by: str | None = None) -> None:
         """Delete the settings of a lane, so that it has no limits. While runs of the lane have not
         ended, this is refused; with *force* they continue without limits. The lane stays listed as
         long as runs of it are stored. Raises LaneInUse, LaneNotFound, NamespaceBound."""
-        self._calls.commit(lambda parts: lanes.remove_lane(parts.client, name, force=force))
+        self._calls.commit(
+            lambda parts: parts.audit.record(
+                lanes.remove_lane(parts.client, name, force=force), by, "lanes.remove", name
+            )
+        )
 
-    def pause(self, name: str) -> None:
+    def pause(self, name: str, *, by: str | None = None) -> None:
         """Let a lane start no runs until it is resumed. Raises NamespaceBound."""
-        self.set(name, paused=True)
+        self.set(name, paused=True, by=by)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, by: str | None = None) -> None:
         """Let a lane start runs again, and accept new ones. Raises NamespaceBound."""
-        self.set(name, paused=False, draining=False)
+        self.set(name, paused=False, draining=False, by=by)
 
-    def drain(self, name: str) -> None:
+    def drain(self, name: str, *, by: str | None = None) -> None:
         """Let a lane accept no new runs, and finish the runs that it has. Raises NamespaceBound."""
-        self.set(name, draining=True)
+        self.set(name, draining=True, by=by)
+
+
+def _use(parts: Components) -> LaneUse:
+    store = parts.store
+    return LaneUse(
+        running=store.lanes.running(),
+        shares=store.lanes.running_by_share(),
+        ready=store.lanes.ready(),
+        oldest_ready=store.gauges.oldest_by_lane(),
+    )

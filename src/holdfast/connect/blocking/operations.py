@@ -31,10 +31,10 @@ class Operations:
         """Return the report of an operation as it is now. Raises OperationNotFound."""
         return self._calls.call(lambda parts: operation_procedures.get(parts, operation_id))
 
-    def stop(self, operation_id: str) -> OperationReportView:
+    def stop(self, operation_id: str, *, by: str | None = None) -> OperationReportView:
         """Stop an operation and return its report. Runs that it has changed stay changed; the other
         ones stay as they are. Raises OperationNotFound."""
-        return self._calls.call(lambda parts: operation_procedures.stop(parts, operation_id))
+        return self._calls.call(lambda parts: operation_procedures.stop(parts, operation_id, by))
 
     def wait(
         self, operation_id: str, *, progress: Callable[[int], None] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.connect.calls import Calls
 from holdfast.connect.components import Components
 from holdfast.core.duration import Duration
-from holdfast.core.unset import UNSET
+from holdfast.core.unset import UNSET, without_unset
 from holdfast.core.validation import checked_string
 from holdfast.errors import RetentionNotFound
 from holdfast.service.graph_stages import sweep_all
@@ -39,10 +39,12 @@ class Retention:
         older_than: Duration | None = UNSET,
         keep_last: int | None = UNSET,
         max_bytes: int | None = UNSET,
+        by: str | None = None,
     ) -> None:
         """Create a rule by which workers delete finished runs, or only the part *target* of their
         history, or change the rule of that name. Settings that are not passed stay as they are;
-        None removes a bound.
+        None removes a bound. With *by*, the person or program that asks, the change is recorded in
+        ``engine.audit``.
 
         Raises BadOption if the rule has no bound or is inconsistent, UnknownWorkflow,
         NamespaceBound.
@@ -55,9 +57,13 @@ class Retention:
             "keep_last": keep_last,
             "max_bytes": max_bytes,
         }
-        self._calls.call(
-            lambda parts: parts.merge(lambda: parts.client.retention(name, **settings))
-        )
+
+        def make_request(parts: Components) -> Request[None]:
+            request = parts.client.retention(name, **settings)
+            shown = {option: str(value) for option, value in without_unset(settings).items()}
+            return parts.audit.record(request, by, "retention.set", name, **shown)
+
+        self._calls.call(lambda parts: parts.merge(lambda: make_request(parts)))
 
     def get(self, name: str) -> RetentionRuleView:
         """Return a retention rule. Raises RetentionNotFound, NamespaceBound."""
@@ -76,9 +82,13 @@ class Retention:
 
         return self._calls.call(read)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, *, by: str | None = None) -> None:
         """Remove a retention rule. Raises RetentionNotFound."""
-        self._calls.commit(lambda parts: parts.client.remove_retention(name))
+        self._calls.commit(
+            lambda parts: parts.audit.record(
+                parts.client.remove_retention(name), by, "retention.remove", name
+            )
+        )
 
     def preview(self) -> Sequence[RetentionPreviewView]:
         """Return how much each rule would delete now. Raises NamespaceBound."""
@@ -91,12 +101,18 @@ class Retention:
 
         return self._calls.call(read)
 
-    def apply(self, progress: Progress | None = None) -> int:
+    def apply(self, progress: Progress | None = None, *, by: str | None = None) -> int:
         """Apply the retention rules now, in this process, batch by batch, and return how many runs
         were deleted or trimmed. *progress* is called with the size of each batch. Raises
         NamespaceBound."""
         report = self._calls.reporter(progress)
-        return self._calls.call(lambda parts: apply_rules(parts, report))
+
+        def apply(parts: Components) -> int:
+            parts.client.require_unbound("retention.apply")
+            parts.note_action(by, "retention.apply", "all rules")
+            return apply_rules(parts, report)
+
+        return self._calls.call(apply)
 
     def prune(
         self,
@@ -106,6 +122,7 @@ class Retention:
         workflow: str | None = None,
         batch: int = 500,
         progress: Progress | None = None,
+        by: str | None = None,
     ) -> int:
         """Delete the finished runs that ended before *older_than*, batch by batch, and return their
         number. *progress* is called with the size of each batch."""
@@ -115,11 +132,12 @@ class Retention:
             after: str | None = ""
             deleted = 0
             while after is not None:
-                done = parts.change_finished(
-                    parts.client.prune(
-                        older_than, status, batch=batch, after=after, workflow=workflow
-                    )
+                request = parts.client.prune(
+                    older_than, status, batch=batch, after=after, workflow=workflow
                 )
+                if not after:  # the request is valid: the procedure begins
+                    parts.note_action(by, "retention.prune", workflow or "finished runs")
+                done = parts.change_finished(request)
                 deleted += done.runs
                 after = done.last
                 if report is not None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from holdfast.connect import run_procedures, run_views
 from holdfast.connect.blocking.waits import Waits
 from holdfast.connect.calls import Calls
-from holdfast.connect.components import seconds_of
+from holdfast.connect.engine_options import seconds_of
+from holdfast.core.diagrams import Diagram
 from holdfast.core.duration import Duration
 from holdfast.core.envelope import digest_of
+from holdfast.core.lazy_parts import LazyModule
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import ResultTimeout
 from holdfast.service.run_filters import known_statuses
@@ -21,7 +22,15 @@ from holdfast.views.attempts import AttemptView
 from holdfast.views.events import EventView
 from holdfast.views.runs import RunView
 from holdfast.views.steps import StepView
+from holdfast.views.timeline import MOST_ROWS, TimelineView
 from holdfast.views.why import WhyView
+
+if TYPE_CHECKING:
+    from holdfast.connect import run_drawings, run_procedures, run_views
+else:
+    run_drawings = LazyModule("holdfast.connect.run_drawings")
+    run_procedures = LazyModule("holdfast.connect.run_procedures")
+    run_views = LazyModule("holdfast.connect.run_views")
 
 T = TypeVar("T")
 
@@ -61,6 +70,21 @@ class Run(Generic[T]):
         """Return the attempts at the run, oldest first; the last one is the current one. Each has
         its kind, worker, start, end and outcome. Raises RunNotFound, BadData."""
         return self._calls.call(lambda parts: run_views.attempts(parts, self.id))
+
+    def timeline(
+        self, *, open: str | None = None, after: str | None = None, limit: int = MOST_ROWS
+    ) -> TimelineView:
+        """Return the history of the run as rows in time; many calls of one name are one row. *open*
+        is the id of a row to unfold, *after* the id of the last row of the previous page. Raises
+        RunNotFound, StepNotFound, BadOption."""
+        return self._calls.call(
+            lambda parts: run_drawings.timeline(parts, self.id, open=open, after=after, limit=limit)
+        )
+
+    def diagram(self) -> Diagram:
+        """Return the run drawn as nodes and edges, with the state of each node. Raises
+        RunNotFound."""
+        return self._calls.call(lambda parts: run_drawings.diagram(parts, self.id))
 
     def why(self) -> WhyView:
         """Explain what the run waits for, what blocks it, and what would let it continue."""
@@ -139,31 +163,45 @@ class Run(Generic[T]):
             lambda parts: run_procedures.cancel(parts, self.id, reason, force=force, by=by)
         )
 
-    def set_tags(self, tags: Mapping[str, str | None]) -> dict[str, str]:
+    def set_tags(self, tags: Mapping[str, str | None], *, by: str | None = None) -> dict[str, str]:
         """Add tags to the run or change their values, whatever its status; None removes a tag.
-        Return all its tags. Raises RunNotFound, BadOption."""
-        return self._calls.commit(lambda parts: parts.client.set_tags(self.id, tags))
+        Return all its tags. With *by*, the person or program that asks, the change is recorded in
+        ``engine.audit``. Raises RunNotFound, BadOption."""
+        return self._calls.commit(
+            lambda parts: parts.audit.record_run(
+                parts.client.set_tags(self.id, tags), by, "run.set_tags", self.id, tags=dict(tags)
+            )
+        )
 
-    def resume(self) -> Status:
+    def resume(self, *, by: str | None = None) -> Status:
         """Make the run claimable again if it is stuck, after its cause was fixed, and return its
-        status."""
-        return self._calls.commit(lambda parts: parts.client.resume(self.id))
+        status. *by* is the person or program that asks for it. Raises RunNotFound, IllegalMove,
+        RunFinished, BadOption."""
+        return self._calls.commit(
+            lambda parts: parts.audit.record_run(
+                parts.client.resume(self.id, by), by, "run.resume", self.id
+            )
+        )
 
-    def replay(self, *, from_step: str | None = None) -> Status:
+    def replay(self, *, from_step: str | None = None, by: str | None = None) -> Status:
         """Make the finished run claimable again and return its status.
 
         Completed steps keep their results; failed steps, and all steps from *from_step* on, are
         executed again. Children that did not complete are replayed with the run. If any step was
-        compensated, the run starts from the beginning. Raises RunNotFound, RunNotFinished,
-        StepNotFound, HistoryGone.
+        compensated, the run starts from the beginning. *by* is the person or program that asks for
+        it. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone.
         """
-        return self._calls.call(lambda parts: run_procedures.replay(parts, self.id, from_step))
+        return self._calls.call(lambda parts: run_procedures.replay(parts, self.id, from_step, by))
 
-    def fork(self, *, from_step: str | None = None, id: str | None = None) -> Run[T]:
+    def fork(
+        self, *, from_step: str | None = None, id: str | None = None, by: str | None = None
+    ) -> Run[T]:
         """Start a new run with the same input and the same history up to *from_step*, which the new
         run executes itself. If *id* belongs to a fork of the same run from the same step, return
-        that fork."""
-        fork_id = self._calls.call(lambda parts: run_procedures.fork(parts, self.id, from_step, id))
+        that fork. *by* is the person or program that asks for it."""
+        fork_id = self._calls.call(
+            lambda parts: run_procedures.fork(parts, self.id, from_step, id, by)
+        )
         return Run(self._calls, fork_id)
 
     def release(

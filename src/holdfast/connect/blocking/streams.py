@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.connect.calls import Calls, Prepared
-from holdfast.connect.components import Components, seconds_of
+from holdfast.connect.components import Components
+from holdfast.connect.engine_options import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.errors import ResultTimeout
 from holdfast.service.streams import StreamFollower, stream_filter

@@ -12,7 +12,8 @@ from holdfast.connect import run_views
 from holdfast.connect.blocking.lease import Lease
 from holdfast.connect.blocking.run import Run
 from holdfast.connect.calls import Calls
-from holdfast.connect.components import Components, seconds_of
+from holdfast.connect.components import Components
+from holdfast.connect.engine_options import seconds_of
 from holdfast.connect.held_lease import HeldLease
 from holdfast.connect.lease_holder import LeaseHolder
 from holdfast.connect.lease_renewal import LeaseRenewal
@@ -20,7 +21,7 @@ from holdfast.connect.start_options import split_options
 from holdfast.core.duration import Duration
 from holdfast.core.status import Status
 from holdfast.core.unset import UNSET
-from holdfast.core.validation import checked_count, checked_flag
+from holdfast.core.validation import checked_count, checked_flag, checked_words
 from holdfast.engine.runtime.notifier import WorkReady
 from holdfast.errors import BadOption, LeaseLost
 from holdfast.service.instants import Moment
@@ -112,6 +113,19 @@ class TaskWorker:
         """Return all leases at once and end the session."""
         self._opened.get()
         self._calls.call(lambda parts: self._holder.close())
+
+
+def with_topics(
+    workflows: str | Sequence[str] | None, topics: str | Sequence[str] | None
+) -> str | Sequence[str] | None:
+    """Return the names of workflows and topics together: a topic is the name of a task. Raises
+    BadOption."""
+    if topics is None:
+        return workflows
+    return [
+        *(checked_words("workflows", workflows) or ()),
+        *(checked_words("topics", topics) or ()),
+    ]
 
 
 def _pairs(done: Iterable[tuple[Lease, Any]]) -> list[tuple[HeldLease, Any]]:
@@ -240,6 +254,7 @@ class Tasks:
         worker: str = "",
         *,
         workflows: str | Sequence[str] | None = None,
+        topics: str | Sequence[str] | None = None,
         lanes: str | Sequence[str] | None = None,
         capabilities: str | Sequence[str] = (),
         ttl: Duration = "30s",
@@ -254,11 +269,12 @@ class Tasks:
         One of *workflows* and *lanes* may be None, for all of them. A lease lasts for *ttl*. While
         it is held it is renewed in the background, every third of that time; without *renew*, only
         by ``lease.renew()``. *horizon* ("366d") is the longest time that a wait may last. Without
-        *claims* it does not count as a worker that serves runs. Raises BadOption.
+        *claims* it does not count as a worker that serves runs. *topics* are the external tasks of
+        models, by topic. Raises BadOption.
         """
         holder = LeaseHolder(
             worker=worker,
-            workflows=workflows,
+            workflows=with_topics(workflows, topics),
             lanes=lanes,
             capabilities=capabilities,
             ttl=ttl,
@@ -296,22 +312,57 @@ class Tasks:
         return self._calls.call(lambda parts: run_views.attempts(parts, run_id))
 
     def revoke(
-        self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None
+        self,
+        run_id: str,
+        reason: str = "revoked by an operator",
+        *,
+        session_id: str | None = None,
+        by: str | None = None,
     ) -> bool:
         """Revoke the lease of a run, whose holder can then no longer write it. Return False if the
-        run has no holder. With *session_id*, revoke only the lease of that session."""
-        return self._calls.commit(lambda parts: parts.tasks.revoke(run_id, reason, session_id))
+        run has no holder. With *session_id*, revoke only the lease of that session. *by* is the
+        person or program that asks for it. Raises RunNotFound, RunFinished, BadOption."""
+        return self._calls.commit(
+            lambda parts: parts.audit.record_run(
+                parts.tasks.revoke(run_id, reason, session_id, by),
+                by,
+                "tasks.revoke",
+                run_id,
+                reason=reason,
+            )
+        )
 
-    def prioritise(self, run_id: str, priority: int) -> int:
-        """Change the priority of an unfinished run and return the old priority. Raises
-        BadOption."""
-        return self._calls.commit(lambda parts: parts.tasks.priority(run_id, priority))
+    def prioritise(self, run_id: str, priority: int, *, by: str | None = None) -> int:
+        """Change the priority of an unfinished run and return the old priority. *by* is the person
+        or program that asks for it. Raises RunNotFound, RunFinished, BadOption."""
+        return self._calls.commit(
+            lambda parts: parts.audit.record_run(
+                parts.tasks.priority(run_id, priority, by),
+                by,
+                "tasks.prioritise",
+                run_id,
+                priority=priority,
+            )
+        )
 
     def override(
-        self, run_id: str, reason: str, *, result: Any = None, failed: bool = False
+        self,
+        run_id: str,
+        reason: str,
+        *,
+        result: Any = None,
+        failed: bool = False,
+        by: str | None = None,
     ) -> Status:
         """End an unfinished run by an operator's decision, even if it has a holder: completed with
-        *result*, or failed. Return its status. Raises BadOption."""
+        *result*, or failed. Return its status. *by* is the person or program that asks for it.
+        Raises RunNotFound, RunFinished, BadOption."""
         return self._calls.commit(
-            lambda parts: parts.tasks.override(run_id, reason, result=result, failed=failed)
+            lambda parts: parts.audit.record_run(
+                parts.tasks.override(run_id, reason, result=result, failed=failed, by=by),
+                by,
+                "tasks.override",
+                run_id,
+                reason=reason,
+            )
         )

@@ -48,14 +48,18 @@ class Waits:
         """Return an issued wait by its id, without its token. Raises WaitNotFound."""
         return views.of(self._calls.call(lambda parts: waits.get(parts.client, wait_id)))
 
-    def token(self, wait_id: str) -> Token:
-        """Return the token of an issued wait again, for an operator of this database. Raises
-        WaitNotFound."""
-        return self._calls.call(
-            lambda parts: waits.token(
+    def token(self, wait_id: str, *, by: str | None = None) -> Token:
+        """Return the token of an issued wait again, for an operator of this database. With *by*,
+        the person or program that asks, it is recorded in ``engine.audit``. Raises WaitNotFound."""
+
+        def read(parts: Components) -> Token:
+            token = waits.token(
                 parts.client, wait_id, lambda: parts.commit(keys.need(parts.sealer))
             )
-        )
+            parts.note_action(by, "waits.token", wait_id)
+            return token
+
+        return self._calls.call(read)
 
     def deliver(
         self,
@@ -97,6 +101,7 @@ class Waits:
 
         def make_request(parts: Components) -> Request[str]:
             run = parts.client.get(parts.client.own_run_id(run_id))
-            return waits.release(parts.store, parts.codec, run.id, step, payload, by, delay)
+            request = waits.release(parts.store, parts.codec, run.id, step, payload, by, delay)
+            return parts.audit.record_run(request, by, "run.release", run.id, step=step)
 
         return self._calls.commit(make_request)

@@ -25,12 +25,12 @@ class Workers:
         the workers that serve it."""
         return self._calls.call(lambda parts: parts.workers())
 
-    def remove(self, worker: str) -> Sequence[RemovedWorkerView]:
+    def remove(self, worker: str, *, by: str | None = None) -> Sequence[RemovedWorkerView]:
         """Declare a worker dead, by its name or by the id of its session: it loses its runs and
         leases at once, and other workers may claim them. If it lives after all, its writes to them
         are refused, and it continues with a new session. Return the removed sessions. Raises
         WorkerNotFound, NamespaceBound."""
-        return self._calls.call(lambda parts: _remove(parts, worker))
+        return self._calls.call(lambda parts: _remove(parts, worker, by))
 
     def unserved(self) -> Sequence[UnservedView]:
         """Return the routes with claimable runs that no live worker serves: the number of runs, the
@@ -38,8 +38,10 @@ class Workers:
         return self._calls.call(lambda parts: parts.unserved())
 
 
-def _remove(parts: Components, worker: str) -> Sequence[RemovedWorkerView]:
-    return [_end(parts, session) for session in sessions_of(parts.client, worker)]
+def _remove(parts: Components, worker: str, by: str | None) -> Sequence[RemovedWorkerView]:
+    sessions = sessions_of(parts.client, worker)
+    parts.note_action(by, "workers.remove", worker)
+    return [_end(parts, session) for session in sessions]
 
 
 def _end(parts: Components, session: Session) -> RemovedWorkerView:
