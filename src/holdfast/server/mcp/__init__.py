@@ -1,0 +1,1 @@
+"""MCP: workflows as tools of agents, operators' tools and resources, runs as durable tasks."""

@@ -1,0 +1,131 @@
+/**
+ * Forms from a JSON Schema: text, number, date, choice, switch, list and nested objects.
+ *
+ * A schema that the form cannot draw becomes a text field for JSON, so that every value can be entered.
+ */
+
+import { exactNumber, exactText, parseExact } from '../lib/exact.js'
+import { tags } from '../lib/view.js'
+
+const { button, div, fieldset, input, label, legend, option, select, span, textarea } = tags
+
+/** @typedef {(value: any) => void} Change */
+
+/**
+ * @param {any} schema @param {any} value @param {Change} change
+ * @param {Record<string, string>} [wrong] messages by the path of a field
+ * @param {string} [path]
+ * @returns {any}
+ */
+export function formView(schema, value, change, wrong = {}, path = '') {
+  const kind = kindOf(schema)
+  if (kind === 'object') {
+    const required = new Set(schema.required ?? [])
+    return Object.entries(schema.properties).map(([name, part]) => {
+      const place = path ? `${path}.${name}` : name
+      const set = (/** @type {any} */ next) => change({ ...value, [name]: next })
+      return field(name, part, value?.[name], set, wrong, place, required.has(name))
+    })
+  }
+  return field(schema.title ?? 'value', schema, value, change, wrong, path, true)
+}
+
+/**
+ * @param {string} name @param {any} schema @param {any} value @param {Change} change
+ * @param {Record<string, string>} wrong @param {string} path @param {boolean} required
+ * @returns {any}
+ */
+function field(name, schema, value, change, wrong, path, required) {
+  const title = (schema.title ?? name) + (required ? '' : ' (optional)')
+  const kind = kindOf(schema)
+  const message = wrong[path] && div({ class: 'wrong', role: 'alert' }, wrong[path])
+  const hint = schema.description && span({ class: 'soft' }, schema.description)
+  if (kind === 'object') {
+    return fieldset({ key: path, class: 'field' }, legend(title), hint, formView(schema, value ?? {}, change, wrong, path), message)
+  }
+  if (kind === 'boolean') {
+    return div({ key: path, class: 'field' },
+      label({ class: 'inline' }, input({ type: 'checkbox', checked: Boolean(value), onchange: (/** @type {any} */ event) => change(event.target.checked) }), title),
+      hint, message)
+  }
+  if (kind === 'array') return listField(title, schema, value ?? [], change, wrong, path, message)
+  return div({ key: path, class: 'field' }, label(title, hint, control(kind, schema, value, change)), message)
+}
+
+/**
+ * @param {string} kind @param {any} schema @param {any} value @param {Change} change
+ */
+function control(kind, schema, value, change) {
+  const changed = (/** @type {any} */ event) => change(event.target.value === '' ? undefined : event.target.value)
+  if (kind === 'choice') {
+    return select({ value: value ?? '', onchange: changed },
+      option({ value: '' }, 'choose …'), schema.enum.map((/** @type {any} */ choice) => option({ value: String(choice) }, String(choice))))
+  }
+  if (kind === 'json') {
+    const text = typeof value === 'string' ? value : value === undefined ? '' : exactText(value)
+    return textarea({ value: text, spellcheck: 'false', oninput: changed, placeholder: 'JSON' })
+  }
+  const types = { number: 'text', integer: 'text', date: 'date', 'date-time': 'datetime-local', email: 'email', string: 'text' }
+  return input({
+    type: types[/** @type {keyof typeof types} */ (kind)] ?? 'text', value: value ?? '', oninput: changed, autocomplete: 'off',
+    inputmode: kind === 'number' || kind === 'integer' ? 'decimal' : null, maxlength: schema.maxLength ?? null,
+  })
+}
+
+/**
+ * @param {string} title @param {any} schema @param {any[]} value @param {Change} change
+ * @param {Record<string, string>} wrong @param {string} path @param {any} message
+ * @returns {any}
+ */
+function listField(title, schema, value, change, wrong, path, message) {
+  const items = schema.items ?? {}
+  const set = (/** @type {number} */ index, /** @type {any} */ next) => change(value.map((item, at) => (at === index ? next : item)))
+  return fieldset({ key: path, class: 'field' }, legend(title),
+    value.map((item, index) => div({ key: index, class: 'row' },
+      div({ class: 'grow' }, field(`${index + 1}`, items, item, (next) => set(index, next), wrong, `${path}.${index}`, true)),
+      button({ type: 'button', onclick: () => change(value.filter((_, at) => at !== index)) }, 'Remove'))),
+    button({ type: 'button', onclick: () => change([...value, undefined]) }, 'Add'), message)
+}
+
+/** @param {any} schema */
+function kindOf(schema) {
+  if (!schema || typeof schema !== 'object') return 'json'
+  if (Array.isArray(schema.enum)) return 'choice'
+  const type = Array.isArray(schema.type) ? schema.type.find((/** @type {string} */ one) => one !== 'null') : schema.type
+  if (type === 'object') return schema.properties ? 'object' : 'json'
+  if (type === 'string') return ['date', 'date-time', 'email'].includes(schema.format) ? schema.format : 'string'
+  return ['number', 'integer', 'boolean', 'array'].includes(type) ? type : 'json'
+}
+
+/**
+ * Return the typed texts as the value that the server expects. The server judges it; here nothing is refused.
+ * @param {any} schema @param {any} typed
+ * @returns {any}
+ */
+export function valueOf(schema, typed) {
+  const kind = kindOf(schema)
+  if (typed === undefined) return undefined
+  if (kind === 'object') {
+    const value = Object.entries(schema.properties).map(([name, part]) => [name, valueOf(part, typed?.[name])])
+    return Object.fromEntries(value.filter(([, part]) => part !== undefined))
+  }
+  if (kind === 'array') return typed.map((/** @type {any} */ item) => valueOf(schema.items ?? {}, item))
+  if (kind === 'number' || kind === 'integer') return numberOf(typed)
+  if (kind === 'choice') return schema.enum.find((/** @type {any} */ choice) => String(choice) === String(typed)) ?? typed
+  return kind === 'json' ? parsed(typed) : typed
+}
+
+/** @param {any} typed */
+function numberOf(typed) {
+  return typeof typed === 'string' ? exactNumber(typed) : typed
+}
+
+/** Return JSON text as its value, and any other text as a text. @param {any} typed */
+function parsed(typed) {
+  if (typeof typed !== 'string') return typed
+  try {
+    return parseExact(typed)
+  } catch {
+    return typed
+  }
+}

@@ -1,0 +1,52 @@
+/** Graphs: the list, and one graph with its diagram and members. */
+
+import { addressOf } from '../lib/address.js'
+import { path, post } from '../lib/api.js'
+import { List, Resource } from '../lib/resource.js'
+import { tags } from '../lib/view.js'
+import { grid, listOf, problemBox, runLink, since, state, td, tr, windowRows } from '../parts/common.js'
+import { diagramKeys, diagramView, Viewport } from '../parts/diagram.js'
+import { ask } from '../parts/dialogs.js'
+import { RowWindow } from '../parts/rows.js'
+
+const { a, button, div, h1, h2 } = tags
+
+/** All graphs. @param {any} app */
+export function openList(app) {
+  const graphs = new List(() => ['graphs'], app.redraw)
+  graphs.load()
+  return {
+    title: () => 'Graphs',
+    heard: () => graphs.refresh(),
+    close: () => graphs.close(),
+    view: () => [div({ class: 'bar' }, h1('Graphs')), listOf(graphs, ['Graph', 'Status', 'Created'], (graph) => tr({ key: graph.id }, td({ class: 'wide' }, a({ class: 'mono', href: addressOf(['graph', graph.id]) }, graph.id)), td(state(graph.status)), td({ class: 'line' }, since(graph.created_at))), { label: 'Graphs', empty: 'There is no graph.' })],
+  }
+}
+
+/** One graph. @param {any} app @param {import('../lib/address.js').Address} address */
+export function open(app, address) {
+  const id = address.path[1] ?? ''
+  const viewport = new Viewport()
+  const lines = new RowWindow(app.redraw)
+  const graph = new Resource(() => [path`graphs/${id}`], app.redraw)
+  const diagram = new Resource(() => [path`graphs/${id}/diagram`, { open: viewport.opened }], app.redraw)
+  const read = () => { graph.load(); diagram.load() }
+  read()
+  const cancel = () => ask({ title: `Cancel graph ${id}?`, text: 'All members that have not ended are cancelled.', verb: 'Cancel', danger: true, act: async () => { await post(path`graphs/${id}/cancel`); read() } })
+  const pick = (/** @type {any} */ node) => { if (node.run) app.go(['run', node.run]) }
+  return {
+    title: () => `Graph ${id}`,
+    heard: () => { graph.refresh(); diagram.refresh() },
+    close: () => { graph.close(); diagram.close() },
+    keys: () => diagramKeys(viewport, app.redraw),
+    view: () => {
+      if (!graph.data) return graph.problem ? [h1(id), problemBox(graph.problem)] : div({ class: 'panel empty', 'aria-busy': 'true' }, 'Reading …')
+      return [
+        div({ class: 'bar' }, div({ class: 'row' }, h1(`Graph ${id}`), state(graph.data.status)), app.may('operate') && button({ class: 'danger', onclick: cancel }, 'Cancel')),
+        diagram.data && div({ class: 'panel' }, diagramView(diagram.data, viewport, { selected: null, pick, redraw: app.redraw, reread: () => diagram.load() })),
+        h2('Members'),
+        grid(['Member', 'State', 'Run'], windowRows(lines, graph.data.members, (member) => tr({ key: member.name }, td({ class: 'wide' }, member.name), td(state(member.status ?? member.state)), td({ class: 'line' }, member.run ? runLink(member.run) : ''))), { label: 'Members', count: graph.data.members.length + 1 }),
+      ]
+    },
+  }
+}

@@ -1,0 +1,135 @@
+"""Bad input: each is a named problem with the right status, and nothing is written."""
+
+import pytest
+
+from holdfast.server import app
+from tests.server.clients import ApiClient, problem
+
+DEEP = b"[" * 200 + b"]" * 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "name"),
+    [
+        (b"{", 400, "BadRequest"),
+        (b"\xff\xfe", 400, "BadRequest"),
+        (b"[]", 400, "BadRequest"),
+        (b'{"workflow": 7}', 400, "BadRequest"),
+        (b'{"workflow": "elsewhere", "priorty": 7}', 400, "BadRequest"),
+        (b'{"workflow": "elsewhere", "args": [%s]}' % DEEP, 400, "BadRequest"),
+        (b'{"workflow": "elsewhere", "delay": "soon"}', 422, "BadDuration"),
+        (b'{"workflow": "elsewhere", "id": ""}', 422, "BadOption"),
+        (b'{"workflow": "elsewhere", "args": ["%s"]}' % (b"x" * 5000), 413, "RequestTooLarge"),
+        (b'{"workflow": "elsewhere", "id": "a\\u0000b"}', 422, "BadOption"),
+        (b'{"workflow": "elsewhere", "id": "\\ud800"}', 400, "BadRequest"),
+    ],
+    ids=range(11),
+)
+def test_a_body_that_cannot_be_used_starts_nothing(engine, body, status, name):
+    client = ApiClient.maker(engine, app(engine, max_body=4096))("starter")
+
+    response = client("POST", "/runs", content=body)
+
+    assert (problem(response), response.status_code) == (name, status)
+    assert engine.runs().count() == 0
+
+
+def test_an_unknown_field_is_named(admin):
+    response = admin("POST", "/runs", {"workflow": "elsewhere", "priorty": 7})
+
+    assert "priorty" in response.json()["detail"]
+
+
+def test_a_body_is_measured_also_if_its_length_is_not_declared(engine):
+    client = ApiClient.maker(engine, app(engine, max_body=1000))("starter")
+
+    async def body():
+        for _ in range(100):
+            yield b" " * 100
+
+    assert problem(client("POST", "/runs", content=body())) == "RequestTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "name"),
+    [
+        ("/runs?limit=0", 400, "BadRequest"),
+        ("/runs?limit=501", 400, "BadRequest"),
+        ("/runs?limit=many", 400, "BadRequest"),
+        ("/runs?colour=red", 400, "BadRequest"),
+        ("/runs?limit=1&limit=2", 400, "BadRequest"),
+        ("/runs?cursor=abc", 400, "BadCursor"),
+        ("/runs?cursor=%C3%BC", 400, "BadCursor"),
+        ("/runs?status=odd", 422, "BadOption"),
+        ("/runs?since=yesterday", 422, "BadDuration"),
+        ("/events?after=abc", 400, "BadCursor"),
+        ("/events/stream?after=other.1.1", 400, "BadCursor"),
+        ("/events?kind=odd", 422, "BadOption"),
+        ("/runs/unknown", 404, "RunNotFound"),
+        ("/runs/a%00b", 404, "RunNotFound"),
+        ("/runs/%FF", 404, "RunNotFound"),
+        ("/nothing", 404, "RouteNotFound"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_a_problem(admin, path, status, name):
+    response = admin("GET", path)
+
+    assert (problem(response), response.status_code) == (name, status)
+
+
+def test_a_cursor_of_another_list_database_or_namespace_is_refused(connect, engine, tmp_path):
+    from holdfast import Engine
+
+    engine.start_many("elsewhere", range(3))
+    admin, acme = connect("admin"), connect("admin", namespace="acme")
+    cursor = admin.json("GET", "/runs?limit=1")["next"]
+    with Engine(tmp_path / "other.db", work=False) as other:
+        stranger = ApiClient.maker(other, app(other))("admin")
+
+        assert problem(admin("GET", f"/gates?cursor={cursor}")) == "BadCursor"
+        assert problem(acme("GET", f"/runs?cursor={cursor}")) == "BadCursor"
+        assert problem(stranger("GET", f"/runs?cursor={cursor}")) == "BadCursor"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/runs", "GET, HEAD, OPTIONS, POST"),
+        ("POST", "/overview", "GET, HEAD, OPTIONS"),
+        ("PUT", "/runs/x/cancel", "OPTIONS, POST"),
+    ],
+)
+def test_a_wrong_method_names_the_right_ones(admin, method, path, allow):
+    response = admin(method, path)
+
+    assert (response.status_code, problem(response)) == (405, "MethodRefused")
+    assert response.headers["allow"] == allow
+    assert admin("OPTIONS", path).headers["allow"] == allow
+
+
+def test_a_caller_that_is_too_fast_is_slowed_down(engine):
+    maker = ApiClient.maker(engine, app(engine, rate="3/h"))
+    fast, other = maker("viewer"), maker("viewer")
+
+    answers = [fast("GET", "/runs").status_code for _ in range(4)]
+
+    assert answers == [200, 200, 200, 429]
+    assert fast("GET", "/runs").headers["retry-after"]
+    assert other("GET", "/runs").status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+def test_an_idempotency_key_has_a_length(admin, key):
+    response = admin("POST", "/runs", {"workflow": "x"}, headers={"Idempotency-Key": key})
+
+    assert (response.status_code, problem(response)) == (400, "BadRequest")
+
+
+def test_a_request_cannot_name_a_file_of_the_server(admin, tmp_path):
+    path = tmp_path / "model.bpmn"
+    path.write_text("<definitions/>", "utf-8")
+
+    response = admin("POST", "/models", {"sources": [str(path)]})
+
+    assert response.status_code == 422
+    assert admin.json("GET", "/models")["items"] == []

@@ -1,0 +1,273 @@
+"""Streams of events and output: filters, resume without loss, slow clients, the end."""
+
+import asyncio
+import json
+
+import pytest
+
+from holdfast import Engine, Graph, streams, workflow
+from holdfast.server import app
+from holdfast.server.sse import MOST_WAITING
+from tests.server.clients import ApiClient, problem
+from tests.server.conftest import WORKFLOWS
+
+
+@workflow(name="server.talk")
+async def talk(count: int) -> None:
+    for number in range(count):
+        streams.emit({"number": number})
+
+
+class Stream:
+    """An open stream of an app, read message by message."""
+
+    def __init__(self, asgi, client, path, headers=None):
+        self.messages = asyncio.Queue()
+        self.gone = asyncio.Event()
+        self.status = asyncio.get_running_loop().create_future()
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._text = ""
+        path, _, query = path.partition("?")
+        sent = {**client.headers, **(headers or {}), "host": "localhost"}
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": f"/api/v1{path}",
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+        }
+        self.task = asyncio.create_task(asgi(scope, self._receive, self._send))
+
+    async def _receive(self):
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        await self.reads.wait()
+        if message["type"] == "http.response.start":
+            self.status.set_result(message["status"])
+            return
+        self._text += message["body"].decode()
+        *whole, self._text = self._text.split("\n\n")
+        for text in whole:
+            self.messages.put_nowait(dict(line.split(": ", 1) for line in text.splitlines()))
+        if not message.get("more_body"):
+            self.messages.put_nowait(None)
+
+    async def next(self):
+        """Return the next message; None at the end of the stream. Comments are skipped."""
+        while True:
+            message = await asyncio.wait_for(self.messages.get(), 20)
+            if message is None or "" not in message:
+                return message
+
+    async def close(self):
+        self.gone.set()
+        await asyncio.wait_for(self.task, 10)
+
+
+def test_events_arrive_and_resume_without_loss_or_duplicates(both):
+    with Engine(both, workflows=WORKFLOWS, shutdown_timeout=1) as engine:
+        asgi = app(engine)
+        client = ApiClient.maker(engine, asgi)("viewer")
+
+        async def follow():
+            stream = Stream(asgi, client, "/events/stream?kind=completions")
+            assert await stream.status == 200
+            runs = [await asyncio.to_thread(engine.start, "server.double", n) for n in range(3)]
+            first = await stream.next()
+            await stream.close()
+            await asyncio.to_thread(runs[-1].result, "20s")
+            more = await asyncio.to_thread(engine.start, "server.double", 9)
+            await asyncio.to_thread(more.result, "20s")
+            resumed = Stream(
+                asgi,
+                client,
+                "/events/stream?kind=completions",
+                {"Last-Event-ID": first["id"]},
+            )
+            rest = [await resumed.next() for _ in range(3)]
+            late = await asyncio.to_thread(engine.start, "server.double", 10)
+            rest.append(await resumed.next())
+            await resumed.close()
+            return [run.id for run in (*runs, more, late)], [first, *rest]
+
+        ids, messages = asyncio.run(follow())
+
+    assert sorted(json.loads(message["data"])["run_id"] for message in messages) == sorted(ids)
+    assert {json.loads(message["data"])["kind"] for message in messages} == {"run_completed"}
+
+
+def graph_of(number):
+    graph = Graph(f"graph-{number}")
+    graph.add("server.double", number)
+    return graph
+
+
+def start_graph(engine, number):
+    return engine.graphs.start(graph_of(number)).id
+
+
+def start_flow(engine, number):
+    return engine.flows.create("driver", f"goal {number}", owner="ann").id
+
+
+@pytest.mark.parametrize(
+    ("source", "start", "kind"),
+    [("graphs", start_graph, "graph_started"), ("flows", start_flow, "created")],
+)
+def test_events_of_graphs_and_flows_arrive_and_resume(both, source, start, kind):
+    with Engine(both, workflows=WORKFLOWS, shutdown_timeout=1) as engine:
+        asgi = app(engine)
+        connect = ApiClient.maker(engine, asgi)
+        client = connect("viewer")
+        path = f"/events/stream?source={source}&kind={kind}"
+        earlier = start(engine, 0)
+
+        async def follow():
+            stream = Stream(asgi, client, path)
+            other = Stream(asgi, connect("viewer", namespace="acme"), path)
+            assert (await stream.status, await other.status) == (200, 200)
+            begun = [await asyncio.to_thread(start, engine, number) for number in (1, 2)]
+            first = await stream.next()
+            await stream.close()
+            begun.append(await asyncio.to_thread(start, engine, 3))
+            resumed = Stream(asgi, client, path, {"Last-Event-ID": first["id"]})
+            rest = [await resumed.next() for _ in range(2)]
+            begun.append(await asyncio.to_thread(start, engine, 4))
+            rest.append(await resumed.next())
+            await resumed.close()
+            await other.close()
+            messages = [first, *rest]
+            others = [other.messages.get_nowait() for _ in range(other.messages.qsize())]
+            return begun, messages, others
+
+        begun, messages, elsewhere = asyncio.run(follow())
+        page = client.json("GET", f"/events?source={source}&kind={kind}")["items"]
+
+    events = [json.loads(message["data"]) for message in messages]
+    assert [event["run_id"] for event in events] == begun
+    assert [event["run_id"] for event in page] == [earlier, *begun]
+    assert {event["kind"] for event in events} == {kind}
+    assert elsewhere[:1] == [{"": "connected"}] and elsewhere[1:] in ([], [None])
+
+
+def test_a_cursor_of_another_source_is_refused(engine, admin):
+    start_flow(engine, 1)
+    cursor = admin.json("GET", "/events?source=flows")["next"]
+
+    for path in ("/events", "/events/stream", "/events/stream?source=graphs"):
+        sign = "&" if "?" in path else "?"
+        assert problem(admin("GET", f"{path}{sign}after={cursor}")) == "BadCursor"
+
+
+def test_a_stream_of_a_namespace_has_no_other_events(engine, connect):
+    asgi = app(engine)
+    acme = connect("viewer", namespace="acme")
+
+    async def follow():
+        stream = Stream(asgi, acme, "/events/stream")
+        await stream.status
+        await asyncio.to_thread(engine.start, "server.double", 1)
+        await asyncio.to_thread(engine.start, "server.double", 2, namespace="acme")
+        message = await stream.next()
+        await stream.close()
+        return json.loads(message["data"])
+
+    assert asyncio.run(follow())["namespace"] == "acme"
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_resumes(engine, connect):
+    from holdfast.core.subscriptions import EventFilter
+    from holdfast.server.sse import StreamClient, live_messages
+
+    class Sent:
+        def __init__(self, number):
+            self.view = type(
+                "View", (), {"workflow": "w", "namespace": "n", "run_id": "r", "kind": "k"}
+            )
+            self.place = number
+
+        def encoded(self, *, with_values):
+            return b"%d\n" % self.place
+
+    async def read():
+        client = StreamClient(EventFilter())
+        for number in range(MOST_WAITING + 5):
+            client.offer(Sent(number))
+        return [chunk async for chunk in live_messages(client, None, with_values=True)]
+
+    sent, last = asyncio.run(read())
+
+    assert sent.count(b"\n") == MOST_WAITING
+    assert last.startswith(b"event: behind")
+
+
+def test_the_output_of_a_run_is_sent_until_its_end(tmp_path):
+    with Engine(tmp_path / "output.db", workflows=[talk], shutdown_timeout=1) as engine:
+        asgi = app(engine)
+        client = ApiClient.maker(engine, asgi)("viewer")
+        run = engine.start(talk, 3)
+        run.result(timeout="20s")
+
+        async def follow(headers):
+            stream = Stream(asgi, client, f"/runs/{run.id}/output/stream", headers)
+            messages = []
+            while (message := await stream.next()) is not None:
+                messages.append(message)
+            await stream.task
+            return messages
+
+        whole = asyncio.run(follow({}))
+        rest = asyncio.run(follow({"Last-Event-ID": whole[1]["id"]}))
+
+    assert [json.loads(m["data"])["value"] for m in whole[:-1]] == [{"number": n} for n in range(3)]
+    assert whole[-1]["event"] == "end"
+    assert rest == whole[2:]
+
+
+def test_a_stop_ends_every_stream_at_once(engine, connect):
+    asgi = app(engine)
+    client = connect("viewer")
+
+    async def follow():
+        opened = [Stream(asgi, client, "/events/stream") for _ in range(20)]
+        for stream in opened:
+            await stream.status
+        asgi.stop_streams()
+        await asyncio.wait_for(asyncio.gather(*(stream.task for stream in opened)), 2)
+        late = Stream(asgi, client, "/events/stream")
+        await asyncio.wait_for(late.task, 2)
+
+    asyncio.run(follow())
+
+
+def test_the_audit_log_names_the_api_key(connect, engine):
+    operator = connect("operator", name="carla")
+    run = engine.start("elsewhere")
+    operator.json("POST", f"/runs/{run.id}/cancel", {"reason": "not needed"})
+
+    events = operator.json("GET", "/events?kind=operator")["items"]
+
+    assert [event["run_id"] for event in events] == [run.id]
+    assert "carla" in json.dumps(events)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_events_are_read_in_pages(engine, admin, limit):
+    runs = engine.start_many("server.double", range(5))
+    for run in runs:
+        run.result(timeout="20s")
+
+    seen = []
+    after = ""
+    while True:
+        page = admin.json("GET", f"/events?limit={limit}{after}")
+        if not page["items"]:
+            break
+        seen += [event["run_id"] for event in page["items"]]
+        after = f"&after={page['next']}"
+
+    assert sorted(seen) == sorted(run.id for run in runs)
