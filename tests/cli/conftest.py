@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
+from holdfast.authoring import registry
 from holdfast.cli.main import cli
 
 PATIENCE = 60
@@ -106,6 +109,20 @@ def folder(tmp_path_factory) -> Path:
     return made
 
 
+_shop: dict[str, list] = {}
+"""The workflows of the folder, which are registered when its modules are imported, once."""
+
+
+@pytest.fixture(autouse=True)
+def _shop_is_known(folder):
+    """Let the tests of this package alone know the workflows of the folder."""
+    registry._registered = {**registry._registered, **_shop}
+    yield
+    for name, registrations in registry._registered.items():
+        if Path(registrations[-1].source.file).parent == folder:
+            _shop[name] = registrations
+
+
 @pytest.fixture
 def database(tmp_path) -> Path:
     return tmp_path / "test.db"
@@ -126,6 +143,13 @@ class CommandLine:
 
     def json(self, *words, **options):
         return json.loads(self(*words, "--json", **options).stdout)
+
+    def items(self, *words, **options):
+        """The items of the only page of a list."""
+        page = self.json(*words, **options)
+        assert set(page) == {"items", "next"}
+        assert page["next"] is None
+        return page["items"]
 
     def error(self, *words, code=1) -> str:
         """The one line on stderr, and nothing on stdout."""
@@ -263,9 +287,10 @@ def execute(folder, database):
 
 @pytest.fixture
 def terminal(folder, database):
-    """Run ``holdfast`` with these words on a terminal and return what it shows."""
+    """Run ``holdfast`` with these words on a terminal and return what it shows; with *until*, press
+    Ctrl-C when it shows that text."""
 
-    def run(*words):
+    def run(*words, until=None):
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *words],
@@ -274,20 +299,26 @@ def terminal(folder, database):
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
-        said = _read_all(ours)
+        said = _read_all(ours, until)
         assert process.wait(PATIENCE) == 0, said
         return said
 
     return run
 
 
-def _read_all(descriptor: int) -> str:
+def _read_all(descriptor: int, until: str | None = None) -> str:
     said = b""
+    pressed = until is None
     try:
         while chunk := os.read(descriptor, 4096):
             said += chunk
+            if not pressed and until.encode() in said:
+                os.write(descriptor, b"\x03")
+                pressed = True
     except OSError:  # the other side was closed
         pass
     os.close(descriptor)

@@ -71,7 +71,7 @@ def test_a_budget_is_made_changed_raised_reset_and_shown(call):
         1,
     )
     assert "team" in call("budgets")
-    assert [budget["name"] for budget in json.loads(call("budgets", "--json"))] == ["team"]
+    assert [budget["name"] for budget in json.loads(call("budgets", "--json"))["items"]] == ["team"]
 
 
 def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
@@ -106,7 +106,7 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
 )
 def test_what_cannot_be_is_one_line_on_stderr(call, words, code, said):
     assert said in call("budgets", *words, code=code)
-    assert json.loads(call("budgets", "--json")) == []
+    assert json.loads(call("budgets", "--json"))["items"] == []
 
 
 def test_what_was_spent_elsewhere_is_counted_once(call):
@@ -147,14 +147,15 @@ def test_budgets_and_lanes_are_listed_in_pages(call):
         call("lanes", "set", name, "--concurrency", "1")
     for things in ("budgets", "lanes"):
         first = call(things, "--limit", "2").splitlines()
-        assert first[-1] == f"more: holdfast {things} --after 'b b'"
+        assert first[-1].startswith(f"next page: holdfast {things} --limit 2 --after 'b b'")
         rest = call(things, "--after", "b b", "--limit", "2").splitlines()
         assert [line.split()[0] for line in rest[1:]] == ["c"]
-        assert len(json.loads(call(things, "--limit", "2", "--json"))) == 2
+        page = json.loads(call(things, "--limit", "2", "--json"))
+        assert (len(page["items"]), page["next"]) == (2, "b b")
 
     call("lanes", "set", "c", "--weight", "gold=3")
     call("lanes", "set", "c", "--weight", "tin=2", "--weight", "gold=none")
-    assert json.loads(call("lanes", "--json"))[-1]["weights"] == {"tin": 2}
+    assert json.loads(call("lanes", "--json"))["items"][-1]["weights"] == {"tin": 2}
     assert call("lanes", "remove", "c", "--yes") == "lane c removed\n"
     assert "no settings" in call("lanes", "remove", "c", "--yes", code=1)
 
@@ -194,5 +195,5 @@ def test_a_run_is_started_with_budgets_and_for_somebody(call, tmp_path):
 
 
 def _limits(call, prefix):
-    data = json.loads(call("budgets", "--json"))
+    data = json.loads(call("budgets", "--json"))["items"]
     return [one["dimensions"]["tokens"] for one in data if one["name"].startswith(prefix)]

@@ -147,9 +147,9 @@ def test_a_module_is_loaded_and_its_workflows_are_listed(call):
 
 
 def test_other_kinds_of_files_are_refused(call, tmp_path):
-    (tmp_path / "order.wf").write_text("workflow order {}")
+    (tmp_path / "order.txt").write_text("workflow order {}")
 
-    error = call.error("check", tmp_path / "order.wf")
+    error = call.error("check", tmp_path / "order.txt")
 
     assert "not a kind of definition that this version checks" in error
     assert "there is no file" in call.error("check", tmp_path / "none.py")

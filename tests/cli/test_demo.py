@@ -38,8 +38,17 @@ def test_it_keeps_its_folder_when_asked_to(execute, tmp_path):
     shutil.rmtree(folder)
 
 
-def test_it_looks_good_on_a_terminal(terminal):
-    shown = terminal("demo")
+def test_on_a_terminal_it_looks_good_and_ends_with_the_web_ui(terminal):
+    shown = terminal("demo", "--no-open", until="#login=")
 
     assert "\x1b[1m" in shown
     assert "kill -9" in shown
+    assert "to=run/" in shown
+
+
+def test_the_ui_of_a_database_opens_at_a_run(terminal, execute):
+    execute("run", "shop.py:parcel", '"a"', "--id", "one")
+
+    shown = terminal("ui", "one", "--no-open", until="#login=")
+
+    assert "to=run/one" in shown

@@ -84,7 +84,7 @@ def test_setting_something_creates_it(call, tmp_path, monkeypatch, words):
     call(*words)
 
     group = words[: next(place for place, word in enumerate(words) if word in ("set", "rotate"))]
-    assert len(call.json(*group)) == 1
+    assert len(call.items(*group)) == 1
 
 
 @pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)
@@ -159,6 +159,7 @@ def test_an_url_that_names_no_database(call, url):
         (["run", "shop.py:parcel", '"a"', "--priority", "high"], 2, "not a valid int"),
         (["run", "shop.py"], 2, "use MODULE:NAME"),
         (["run"], 2, "Missing argument"),
+        (["run", "nothing_deployed", "{}"], 2, "neither a deployed process or text"),
         (["run", "nowhere.py:parcel"], 1, "there is no file nowhere.py"),
         (["run", "nowhere:parcel"], 1, "there is no module 'nowhere'"),
         (["run", "nowhere.deep:parcel"], 1, "there is no module 'nowhere.deep'"),
@@ -350,6 +351,7 @@ DELETING = [
     ["budgets", "remove", "team"],
     ["lanes", "remove", "mail"],
     ["workers", "remove", "gpu-1"],
+    ["api-keys", "revoke", "ci"],
     ["db", "backup", "shop.py"],
     ["db", "prune", "--older-than", "0s"],
     ["db", "retention", "remove", "old"],
@@ -373,7 +375,15 @@ def test_a_command_that_deletes_asks_first(call, words):
     assert len(call.json("runs")["items"]) == 1
 
 
-ONLY_AT_A_TERMINAL = {"signal", "cancel", "resume", "replay", "release", "prioritise"}
+ONLY_AT_A_TERMINAL = {
+    "signal",
+    "cancel",
+    "resume",
+    "replay",
+    "release",
+    "prioritise",
+    "migrate",
+}
 """The commands that change many runs and delete none: without a terminal they do not ask."""
 
 
@@ -390,7 +400,7 @@ def test_every_command_that_deletes_is_known_here():
 
     for path in deleting(main.cli):
         known = any(tuple(words[: len(path)]) == path for words in DELETING)
-        assert known or path[0] in ONLY_AT_A_TERMINAL, path
+        assert known or path[-1] in ONLY_AT_A_TERMINAL, path
 
 
 @pytest.mark.parametrize(
@@ -414,9 +424,10 @@ def test_several_values_are_repeated_or_separated_by_commas(call, words):
 
 def test_the_top_level_is_small():
     names = (
-        "demo run worker runs show why tags signal cancel resume replay release prioritise delete"
-        " fork tail approve reject gates waits tasks graphs flows schedules budgets lanes"
-        " operations workers events db check bench doctor"
+        "demo run worker serve mcp ui runs show why tags signal cancel resume replay release"
+        " prioritise delete fork tail approve reject gates waits tasks graphs flows models"
+        " schedules budgets lanes operations workers api-keys audit events db check fmt draw"
+        " lsp dmn bench doctor"
     )
 
     assert " ".join(main.COMMANDS) == names

@@ -67,7 +67,7 @@ def test_each_namespace_has_its_own(call, flow, monkeypatch):
     assert "no flows" in call.text("--namespace", "acme", "flows")
     monkeypatch.setenv("HOLDFAST_NAMESPACE", "acme")
     other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
-    assert [each_flow["id"] for each_flow in call.json("flows")] == [other]
+    assert [each_flow["id"] for each_flow in call.items("flows")] == [other]
     assert "no such flow" in call.error("flows", "show", flow)
     task = call.text("tasks", "submit", "render").strip()
     assert [run["id"] for run in call.json("runs")["items"]] == [task]
@@ -79,9 +79,9 @@ def test_each_namespace_has_its_own(call, flow, monkeypatch):
 
 
 def test_flows_are_listed(call, flow):
-    assert [each_flow["id"] for each_flow in call.json("flows")] == [flow]
-    assert call.json("flows", "--owner", "b") == []
-    assert [each_flow["goal"] for each_flow in call.json("flows", "--status", "running")] == [
+    assert [each_flow["id"] for each_flow in call.items("flows")] == [flow]
+    assert call.items("flows", "--owner", "b") == []
+    assert [each_flow["goal"] for each_flow in call.items("flows", "--status", "running")] == [
         "compare three"
     ]
     assert "compare three" in call.text("flows")
@@ -95,7 +95,7 @@ def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
     assert "running" in call.text("flows", "start", other)
     assert "failed" in call.text("flows", "fail", other, "nobody answered")
     assert "2 flows deleted" in call.text("flows", "prune", "--older-than", "0s", "--yes")
-    assert call.json("flows") == []
+    assert call.items("flows") == []
 
 
 def test_wrong_words_are_one_clear_line(call, flow):
@@ -147,5 +147,6 @@ def test_time_is_let_do_what_it_does_by_hand(call, flow):
 
 def test_ids_are_chosen_and_pages_turned(call, flow):
     call.text("flows", "create", "c", "g", "--owner", "a", "--id", "mine")
-    assert [each_flow["id"] for each_flow in call.json("flows", "--limit", "1")] == ["mine"]
-    assert [each_flow["id"] for each_flow in call.json("flows", "--before", "mine")] == [flow]
+    page = call.json("flows", "--limit", "1")
+    assert ([each_flow["id"] for each_flow in page["items"]], page["next"]) == (["mine"], "mine")
+    assert [each_flow["id"] for each_flow in call.items("flows", "--after", "mine")] == [flow]

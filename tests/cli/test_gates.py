@@ -48,10 +48,10 @@ def test_the_inbox_lists_who_may_decide_what_and_until_when(call, ask):
     assert "open, ends in 1d 23h" in lines[1]
     assert "ann" in lines[1]
     assert "anybody with the role finance" in lines[2]
-    assert len(call.json("gates", "--mine", "ann")) == 1
-    assert len(call.json("gates", "--mine", "bob", "--role", "finance")) == 1
-    assert len(call.json("gates", "--run", run_id, "--status", "any")) == 1
-    assert call.json("gates", "--status", "closed") == call.json("gates", "--overdue") == []
+    assert len(call.items("gates", "--mine", "ann")) == 1
+    assert len(call.items("gates", "--mine", "bob", "--role", "finance")) == 1
+    assert len(call.items("gates", "--run", run_id, "--status", "any")) == 1
+    assert call.items("gates", "--status", "closed") == call.items("gates", "--overdue") == []
 
 
 def test_a_gate_is_approved_by_the_id_of_its_run(call, ask, result):
@@ -65,7 +65,7 @@ def test_a_gate_is_approved_by_the_id_of_its_run(call, ask, result):
 
 def test_a_gate_is_rejected_by_its_id_or_the_beginning_of_it(call, ask, result):
     run_id = ask()
-    data = call.json("gates")[0]
+    data = call.items("gates")[0]
 
     done = call.json("reject", data["id"][:20])
 
@@ -97,7 +97,7 @@ def test_a_quorum_says_how_many_are_missing(call, ask):
     )
     assert "has decided this gate already" in call.error("reject", "last", "--by", "ann")
     assert "is approved" in call.text("approve", "last", "--by", "bob")
-    data = call.json("gates", "--status", "closed")[0]
+    data = call.items("gates", "--status", "closed")[0]
     assert "This gate is closed" in call.error("approve", data["id"], "--by", "carol")
     assert [(entry["kind"], entry["person"]) for entry in data["entries"]] == [
         ("decided", "ann"),

@@ -48,7 +48,7 @@ def test_a_graph_is_started_shown_and_explained(call, graph):
     assert [member["state"] for member in data["members"]] == ["started", "started", "waiting"]
     assert "1 more of: wait (started)" in call.text("graphs", "why", graph, "last")
     assert call.json("why", f"{graph}::last")["status"] == "waiting"
-    assert call.json("graphs", "events", graph)[0]["kind"] == "graph_started"
+    assert call.items("graphs", "events", graph)[0]["kind"] == "graph_started"
     assert "member_started" in call.text("graphs", "events", graph)
 
 
@@ -64,8 +64,8 @@ def test_a_long_chain_is_shown_to_its_end(call, graph, write):
 
 
 def test_graphs_are_listed(call, graph):
-    assert [each_graph["id"] for each_graph in call.json("graphs")] == [graph]
-    assert call.json("graphs", "--status", "failed") == []
+    assert [each_graph["id"] for each_graph in call.items("graphs")] == [graph]
+    assert call.items("graphs", "--status", "failed") == []
     assert "checkout" in call.text("graphs")
 
 
@@ -94,6 +94,19 @@ def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
     assert "has ended" in call.error("graphs", "cancel", graph)
     assert "was cancelled" in call.error("graphs", "wait", graph)
     assert "1 graphs deleted" in call.text("graphs", "prune", "--older-than", "0s", "--yes")
+
+
+def test_a_run_that_exists_joins_and_the_events_of_graphs_are_shown(call, graph):
+    run = call.start("shop.py:listener")
+
+    assert "revision 2" in call.text("graphs", "join", graph, run, "--name", "solo")
+    assert "revision 2" in call.text("graphs", "join", graph, run, "--name", "solo")
+
+    members = call.json("graphs", "show", graph)["members"]
+    assert {member["name"]: member["run"] for member in members}["solo"] == run
+    shown = call.text("events", "--source", "graphs", "--run", graph, "--kind", "member_joined")
+    assert shown.count("member_joined") == 1
+    assert "solo" in shown
 
 
 def test_a_member_is_done_again(call, write, database):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sqlite3
 
 import pytest
@@ -48,7 +49,9 @@ def test_cancel_tells_what_became_of_the_run(call):
         call.text("cancel", run_id, "--reason", "ordered twice") == f"run {run_id} was cancelled\n"
     )
     assert call.json("show", run_id)["cancel_reason"] == "ordered twice"
-    assert "it was cancelled: ordered twice" in call.text("why", run_id)
+    person = getpass.getuser()
+    assert f"it was cancelled by {person}: ordered twice" in call.text("why", run_id)
+    assert f" {person} " in call.text("audit", "--action", "run.cancel", "--subject", run_id)
     assert "The run has ended" in call.error("cancel", run_id)
 
 

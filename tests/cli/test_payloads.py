@@ -101,7 +101,7 @@ def test_malformed_keys_are_refused_and_not_shown(call, keys, monkeypatch):
 
 def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
     call.run("shop.py:parcel", '"a"')
-    (rule,) = call.json(
+    rule = call.json(
         "db",
         "retention",
         "set",
@@ -143,14 +143,14 @@ def test_a_rule_that_makes_no_sense_is_refused(call, keys, options, told, code):
     call.run("shop.py:parcel", '"a"')
 
     assert told in call.error("db", "retention", "set", "bad", *options, code=code)
-    assert call.json("db", "retention") == []
+    assert call.items("db", "retention") == []
 
 
 def test_sizes_are_read_and_written(call, keys):
     call.run("shop.py:parcel", '"a"')
 
     assert (
-        call.json("db", "retention", "set", "room", "--max-size", "1.5GB")[0]["max_bytes"]
+        call.json("db", "retention", "set", "room", "--max-size", "1.5GB")["max_bytes"]
         == 1_500_000_000
     )
     assert "1.5 GB" in call.text("db", "retention")
@@ -159,9 +159,9 @@ def test_sizes_are_read_and_written(call, keys):
 def test_a_change_of_a_rule_keeps_the_settings_that_are_not_named(call, keys):
     call.run("shop.py:parcel", '"a"')
     first = ["--workflow", "parcel", "--status", "failed", "--target", "events"]
-    (rule,) = call.json("db", "retention", "set", "old", *first, "--older-than", "30d")
+    rule = call.json("db", "retention", "set", "old", *first, "--older-than", "30d")
 
-    (changed,) = call.json("db", "retention", "set", "old", "--keep-last", "5")
+    changed = call.json("db", "retention", "set", "old", "--keep-last", "5")
 
     assert changed == {**rule, "keep_last": 5}
 

@@ -24,13 +24,13 @@ def nightly(call):
 
 
 def test_a_schedule_is_added_listed_and_shown(call, nightly):
-    (listed,) = call.json("schedules")
+    (listed,) = call.items("schedules")
     assert (listed["name"], listed["rule"], listed["zone"]) == (
         "nightly",
         {"cron": "0 2 * * *"},
         "Europe/Berlin",
     )
-    assert call.json("schedules") == [listed]
+    assert call.items("schedules") == [listed]
     assert listed["arguments"] == ["x"]
     assert "cron 0 2 * * *" in call.text("schedules")
     shown = call.text("schedules", "show", nightly)
@@ -93,11 +93,11 @@ def test_a_backfill_is_shown_and_done(call, nightly):
 
 def test_a_schedule_is_removed(call, nightly):
     assert "use --yes" in call.error("schedules", "remove", nightly, code=2)
-    assert len(call.json("schedules")) == 1
+    assert len(call.items("schedules")) == 1
 
     assert call.text("schedules", "remove", nightly, "--yes") == "schedule nightly removed\n"
 
-    assert call.json("schedules") == []
+    assert call.items("schedules") == []
     assert "There is no such schedule" in call.error("schedules", "remove", nightly, "--yes")
 
 
@@ -115,7 +115,7 @@ def test_a_schedule_is_removed(call, nightly):
 )
 def test_what_makes_no_sense_is_wrong_usage(call, nightly, words, told):
     assert told in call.error("schedules", "set", "bad", "shop.py:parcel", '"x"', *words, code=2)
-    assert [schedule["name"] for schedule in call.json("schedules")] == ["nightly"]
+    assert [schedule["name"] for schedule in call.items("schedules")] == ["nightly"]
 
 
 def test_an_unknown_workflow_is_named(call, nightly):
@@ -132,7 +132,7 @@ def test_other_rules_can_be_added(call, nightly):
     ):
         call.text("schedules", "set", name, "shop.py:parcel", '"x"', *words)
 
-    found = {schedule["name"]: schedule for schedule in call.json("schedules")}
+    found = {schedule["name"]: schedule for schedule in call.items("schedules")}
     assert (found["often"]["jitter"], found["often"]["tags"], found["five"]["paused"]) == (
         "PT60S",
         {"team": "7"},

@@ -242,7 +242,11 @@ def test_lanes_are_listed_and_set_one_thing_at_a_time(call):
         "weights": {},
         "draining": False,
         "state": "paused",
+        "shares": {},
+        "ready": 1,
+        "oldest_ready": changed["oldest_ready"],
     }
+    assert changed["oldest_ready"] is not None
     assert changed == {
         "name": "mail",
         "concurrency": None,
@@ -251,7 +255,7 @@ def test_lanes_are_listed_and_set_one_thing_at_a_time(call):
         "running": 0,
         **unset,
     }
-    assert call.json("lanes") == [changed]
+    assert call.items("lanes") == [changed]
     assert call.text("lanes").splitlines()[1].split() == [
         "mail",
         "0",
@@ -274,7 +278,7 @@ def test_workers_are_listed_with_what_they_serve(call, database):
     with Engine(
         database, workflows=[shop.listener], name="w1", lanes=["slow"], capabilities=["gpu"]
     ):
-        (found,) = call.json("workers")
+        (found,) = call.items("workers")
         text = call.text("workers")
 
     assert (found["worker"], found["state"], found["lanes"], found["capabilities"]) == (
@@ -384,3 +388,13 @@ def test_the_kept_arguments_of_a_step_are_shown(call, tmp_path, monkeypatch):
     assert 'called with ("a", amount=3)' in call.text("show", "last")
     shown = call.json("show", "last")
     assert shown["steps"][0]["args"] == {"args": ["a"], "kwargs": {"amount": 3}}
+
+
+def test_show_draws_the_diagram_of_a_run(call):
+    call.run("shop.py:branches", '["a", "b"]')
+
+    drawn = call.text("show", "last", "--svg")
+    text = call.text("show", "last", "--mermaid")
+
+    assert drawn.startswith("<svg ") and "pack, completed" in drawn
+    assert text.startswith("flowchart LR\n") and '["pack' in text

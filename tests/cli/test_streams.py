@@ -152,7 +152,7 @@ def test_webhooks_are_added_listed_and_removed(call, run):
         )
     )
     listed = call.text("events", "subscriptions")
-    (one,) = json.loads(call.text("events", "subscriptions", "--json"))
+    (one,) = json.loads(call.text("events", "subscriptions", "--json"))["items"]
 
     assert len(added["secret"]) == 64
     assert added["secret"] not in listed + json.dumps(one)
@@ -166,7 +166,7 @@ def test_webhooks_are_added_listed_and_removed(call, run):
     assert (
         call.text("events", "webhooks", "remove", "hook", "--yes") == "subscription hook removed\n"
     )
-    assert json.loads(call.text("events", "subscriptions", "--json")) == []
+    assert json.loads(call.text("events", "subscriptions", "--json"))["items"] == []
 
 
 def test_without_its_key_a_blob_is_shown_in_words_too(database, call, monkeypatch):

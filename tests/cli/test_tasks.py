@@ -197,7 +197,7 @@ def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
         other = call.text("tasks", "submit", "render", "--lane", "gpu").strip()
         call.text("tasks", "claim", "--lane", "gpu", "--capability", "cuda", *more)
         assert "no worker is alive" in call.json("why", other)["reason"]
-        assert [worker["claims"] for worker in call.json("workers")] == [False] * (1 + bool(more))
+        assert [worker["claims"] for worker in call.items("workers")] == [False] * (1 + bool(more))
     listed = call.text("workers")
     assert "only the runs that it has leased" in listed
     assert (
@@ -329,7 +329,7 @@ def test_a_task_spends_from_its_budget(call, task):
 def test_a_task_waits_for_its_children(call, task):
     lease = claimed(call)["lease"]
     child = call.text("tasks", "start", lease, "page", "1").strip()
-    assert call.json("tasks", "children", lease)[0]["id"] == child
+    assert call.items("tasks", "children", lease)[0]["id"] == child
 
     assert call.json("tasks", "wait-children", lease)["status"] == "waiting"
 
@@ -344,7 +344,7 @@ def test_the_attempts_at_a_task_are_listed(call, task):
     call.text("tasks", "fail", claimed(call)["lease"], "infrastructure", "no power")
     call.text("tasks", "complete", claimed(call)["lease"], "7")
 
-    first, second = call.json("tasks", "attempts", task)
+    first, second = call.items("tasks", "attempts", task)
 
     assert (first["kind"], first["outcome"]) == ("initial", "infrastructure")
     assert (second["kind"], second["outcome"]) == ("reclaim", "completed")

@@ -21,10 +21,10 @@ def test_it_tells_what_it_serves_and_works(call, process):
         for line in worker.lines
     )
     assert any("store sqlite:///" in line for line in worker.lines)
-    assert call.json("workers")[0]["worker"] == "w1"
+    assert call.items("workers")[0]["worker"] == "w1"
     worker.send()
     assert worker.ended() == 0
-    assert call.json("workers") == []
+    assert call.items("workers") == []
 
 
 def test_it_delivers_to_hosts_that_it_is_told_to_allow(call, process):
@@ -59,7 +59,7 @@ def test_told_to_stop_it_lets_the_step_end_and_hands_the_run_back(call, process)
         for event in shown["history"]
         if event["kind"] == "step_completed"
     ] == [("step_completed", "done")]
-    assert call.json("workers") == []
+    assert call.items("workers") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -74,7 +74,7 @@ def test_told_twice_it_stops_at_once_and_frees_the_run(call, process, number):
 
     assert worker.ended() == 128 + number
     assert call.json("show", run_id)["status"] == "pending"
-    assert call.json("workers") == []
+    assert call.items("workers") == []
 
 
 def test_a_waiting_run_is_released_at_once(call, process):
@@ -93,7 +93,7 @@ def test_a_list_of_workflows_is_served_and_no_other(call, process):
     worker = process("worker", "shop:some", "--lane", "default,slow", "--capability", "gpu")
     worker.wait_for("ready")
 
-    (found,) = call.json("workers")
+    (found,) = call.items("workers")
     assert sorted(found["workflows"]) == ["listener", "parcel"]
     assert found["lanes"] == ["default", "slow"]
     assert found["capabilities"] == ["gpu"]
@@ -109,7 +109,7 @@ def test_several_modules_are_served_by_one_worker(tmp_path, process, call):
     worker = process("worker", "billing", "stock.py", cwd=tmp_path)
     worker.wait_for("ready")
 
-    (found,) = call.json("workers")
+    (found,) = call.items("workers")
     assert sorted(found["workflows"]) == ["billing", "stock"]
     worker.send()
     assert worker.ended() == 0
@@ -176,7 +176,7 @@ def test_a_killed_worker_leaves_a_run_that_says_so(call, process):
     text = call.text("why", run_id)
     assert "worker doomed" in text and "which held it, is gone" in text
     assert "no worker is alive" in text
-    assert call.json("workers")[0]["state"] == "gone"
+    assert call.items("workers")[0]["state"] == "gone"
     assert "needs a worker" in call.text("doctor", code=1)
 
 

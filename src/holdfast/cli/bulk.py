@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -96,7 +97,11 @@ def apply_to(
             done += count
             show(done, total)
 
-        report = call(query, dry_run=dry_run, by=by, progress=progress)
+        person = command_context().person(by)
+        keywords = call.keywords if isinstance(call, partial) else {}
+        # By its name: a query over HTTP has the same verbs.
+        apply = getattr(query, verb.value)
+        report = apply(**keywords, dry_run=dry_run, by=person, progress=progress)
     print_report(report)
     if report.refusals:
         click.get_current_context().exit(1)

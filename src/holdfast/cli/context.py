@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from holdfast.cli.codec import codec_of
-from holdfast.connect.open_database import OpenDatabase, opened
 from holdfast.connect.open_store import file_of
 from holdfast.core.codec import Codec
 from holdfast.core.redaction import redacted
-from holdfast.errors import NamespaceBound
+from holdfast.errors import NamespaceBound, NotRemote
+
+if TYPE_CHECKING:
+    from holdfast.connect.open_database import OpenDatabase
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,12 +40,33 @@ class CommandContext:
         default namespace for tasks, graphs, flows and schedules."""
 
     @property
+    def raw_url(self) -> str:
+        """The database or the server, as the user named it."""
+        return self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the database is behind a server."""
+        return self.raw_url.startswith(("http://", "https://"))
+
+    @property
     def url(self) -> str:
         """The database: ``--db``, else HOLDFAST_DB, else ``holdfast.db`` in the current folder.
         Raises BadUrl."""
-        url = self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
+        url = self.raw_url
+        if self.is_remote:
+            raise NotRemote(
+                why="this command needs the database itself: it does not work over HTTP"
+            )
         file_of(url)  # raises BadUrl for a database that would be gone with this command
         return url
+
+    def person(self, named: str | None = None) -> str | None:
+        """Return the name under which an action is recorded: *named*, else the user of this
+        machine. A server records actions under the name of the API key."""
+        if named is not None or self.is_remote:
+            return named
+        return getpass.getuser()
 
     def codec(self) -> Codec | None:
         """Return the codec of ``--codec`` or of the environment; None for plain JSON."""
@@ -51,9 +75,18 @@ class CommandContext:
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[OpenDatabase]:
         """Open the database. Pass *create* in commands that start or set something; commands that
-        only read must not create a file."""
+        only read must not create a file. A URL of a server is called over HTTP."""
+        if self.is_remote:
+            from holdfast.remote.database import opened_remote
+
+            with opened_remote(self.raw_url, self.namespace, self.codec()) as remote:
+                yield cast("OpenDatabase", remote)
+            return
         if not create:
             must_be_there(self.url, "name one with --db, or start a run with `holdfast run`")
+        # Here: saves most of the imports of commands that open no database.
+        from holdfast.connect.open_database import opened
+
         with opened(
             self.url, create=create, codec=self.codec(), namespace=self.namespace
         ) as database:
@@ -76,6 +109,15 @@ class CommandContext:
 def command_context() -> CommandContext:
     """Return the context of the command that is running."""
     return click.get_current_context().find_object(CommandContext) or CommandContext(None, False)
+
+
+def refuse_code(target: str, example: str, using: Sequence[str] = ()) -> None:
+    """Refuse a target that this process would have to load. Raises UsageError."""
+    if ":" in target or target.endswith((".py", ".wf", ".bpmn")) or using:
+        raise click.UsageError(
+            "over HTTP, a worker of the server has the code: name the workflow alone,"
+            f" such as `holdfast {example}`"
+        )
 
 
 def must_be_there(url: str, remedy: str) -> None:
@@ -125,30 +167,6 @@ def printing(command: F) -> F:
 def deleting(command: F) -> F:
     """Add --yes to a command that deletes something; the command must call `confirm`."""
     return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(command)
-
-
-def pages(
-    things: str, metavar: str = "NAME", default: int = 50, example: str = "mail"
-) -> Callable[[F], F]:
-    """Add --after and --limit to a command that lists *things* in pages; *example* is a cursor."""
-
-    def add(command: F) -> F:
-        after = click.option(
-            "--after",
-            metavar=metavar,
-            help=f"The next page: only {things} after this one. E.g. --after {example}",
-        )
-        limit = click.option(
-            "--limit",
-            metavar="N",
-            type=click.IntRange(1, 10_000),
-            default=default,
-            show_default=True,
-            help=f"The maximum number of {things}. E.g. --limit 500",
-        )
-        return after(limit(command))
-
-    return add
 
 
 def confirm(question: str, *, yes: bool, preview: str = "") -> None:

@@ -73,6 +73,12 @@ def load_workflow(target: str) -> Any:
     return value
 
 
+def has_handlers() -> bool:
+    """Return whether an imported module has bound handlers for the tasks of models."""
+    handlers = sys.modules.get("holdfast.authoring.bpmn.handlers")
+    return handlers is not None and bool(handlers.is_any_registered())
+
+
 def _workflows(module: ModuleType) -> list[str]:
     return sorted(name for name, value in vars(module).items() if is_definition(value))
 

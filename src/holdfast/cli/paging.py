@@ -18,6 +18,7 @@ from holdfast.cli.context import command_context
 from holdfast.cli.output import print_json
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 MOST = 10_000
 """The maximum number of items of a page."""
@@ -43,6 +44,36 @@ def paged(*, limit: int, after: str = "01m7ge8gkb9apz") -> Callable[[F], F]:
         )(with_cursor)
 
     return add
+
+
+def print_page(
+    items: Sequence[T], limit: int, cursor: Callable[[T], str], show: Callable[[Sequence[T]], None]
+) -> None:
+    """Print the first *limit* of *items*, which has one item more if there is a next page. *cursor*
+    returns the place of an item; *show* prints items for people."""
+    page = items[:limit]
+    following = cursor(page[-1]) if len(items) > limit else None
+    if command_context().as_json:
+        print_items(page, following)
+        return
+    show(page)
+    print_next(following)
+
+
+def items_after(
+    items: Sequence[T], after: str | None, cursor: Callable[[T], str], limit: int
+) -> Sequence[T]:
+    """Return the page of a list that is read whole, with one item more if there is a next page:
+    the items that follow the cursor *after*. Raises UsageError if no item has it."""
+    if after is None:
+        return items[: limit + 1]
+    places = [cursor(item) for item in items]
+    if after not in places:
+        raise click.UsageError(
+            f"--after {after}: the list has no such item; begin again without --after"
+        )
+    first = places.index(after) + 1
+    return items[first : first + limit + 1]
 
 
 def print_items(items: Sequence[Any], cursor: str | int | None = None) -> None:

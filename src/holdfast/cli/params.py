@@ -43,6 +43,18 @@ class JsonValue(_Type):
             )
 
 
+class JsonObject(JsonValue):
+    """A JSON object, such as the variables of a model."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, dict):
+            return value
+        decoded = super().convert(value, param, ctx)
+        if not isinstance(decoded, dict):
+            self.fail(f"{value!r} is not a JSON object such as '{{\"x\": 1}}'", param, ctx)
+        return decoded
+
+
 class DurationValue(_Type):
     """A duration such as 30s, 1h30m or 2d; it is checked and passed on as text."""
 
@@ -103,6 +115,16 @@ class TagValue(_Type):
         return name, text
 
 
+class PairsValue(TagValue):
+    """OLD=NEW pairs, separated by commas."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if isinstance(value, list):
+            return value
+        pair = super().convert
+        return [pair(part, param, ctx) for part in str(value).split(",")]
+
+
 class WordsValue(_Type):
     """Words separated by commas, optionally limited to the values of an enum."""
 
@@ -143,6 +165,22 @@ class TagsValue(_Type):
         return [TAG.convert(part, param, ctx) for part in parts]
 
 
+class SeveralValues(_Type):
+    """Values of another type, separated by commas."""
+
+    name = "a,b"
+
+    def __init__(self, item: click.ParamType[Any]) -> None:
+        self._item = item
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        return [self._item.convert(part, param, ctx) for part in str(value).split(",")]
+
+
 def many(*names: str, type: click.ParamType[Any] | None = None, **options: Any) -> Callable[[F], F]:
     """Return an option that takes several values, repeated or separated by commas. The command
     receives one list, empty if the option is missing."""
@@ -157,6 +195,7 @@ NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
 """Settings of a command whose arguments may begin with a minus sign: -5 is JSON, not an option."""
 
 JSON = JsonValue()
+OBJECT = JsonObject()
 DURATION = DurationValue()
 MOMENT = MomentValue()
 TAG = TagValue()

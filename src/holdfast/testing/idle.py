@@ -78,7 +78,8 @@ def _is_idle(worker: Worker) -> bool:
     due = any(
         instant <= worker.clock.now() and timer.call is not None for instant, _, timer in timers
     )
-    return not (writer._queue or writer._scheduled or claims or due or worker.graph_resolver.busy)
+    busy = worker.graph_resolver.busy or worker.resolvers.busy
+    return not (writer._queue or writer._scheduled or claims or due or busy)
 
 
 def _sleeps(execution: RunExecution) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.blocking.run import Run
 from holdfast.connect.open_store import open_store
+from holdfast.core import duration
 from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.status import FINAL, Status
@@ -30,6 +31,9 @@ T = TypeVar("T")
 
 PATIENCE = 30.0
 """The number of real seconds for which a lab waits for running steps."""
+
+SOON = 2.0
+"""The number of real seconds for which a lab waits for running steps before it moves time."""
 
 HOPS = 10_000
 """How often time is moved for one run before the lab raises NeverEnds."""
@@ -124,9 +128,32 @@ class Lab:
         return self.engine.signal(_id(run), name, payload, key=key)
 
     def advance(self, by: Duration) -> None:
-        """Move time forward, and wait until all consequences have happened."""
-        self.clock.advance(by)
+        """Move time forward, and wait until all consequences have happened.
+
+        What falls due in between happens in order, each at its time: a timer that sets another one
+        fires before it. Only after 10,000 moves the rest is due at once."""
+        end = self.clock.now() + duration.parse(by)
+        if self._becomes_idle():
+            self._hop_until(end)
+        self.clock.advance_to(end)
         self.settle()
+
+    def _becomes_idle(self) -> bool:
+        """Return whether the engine becomes idle soon; a step may be at work until its time is
+        over."""
+        try:
+            self.settle(SOON)
+        except idle.NotIdle:
+            return False
+        return True
+
+    def _hop_until(self, end: int) -> None:
+        for _ in range(HOPS):
+            instant = self._run_on_loop(self._next_instant())
+            if instant is None or instant >= end or self.is_dead:
+                return
+            self.clock.advance_to(instant)
+            self.settle()
 
     def settle(self, timeout: float = PATIENCE) -> None:
         """Wait until every run has ended, or waits for time, a signal or a person.

@@ -82,6 +82,8 @@ class Scenario:
         self._gate_ids: dict[int, str] = {}
         """The gate on which each of the people acts, by the index of the person."""
         self._zombies: list[Lab] = []
+        self._has_died: bool = False
+        """Whether the last engine has died, and its session is to be ended."""
         self._histories: dict[str, list[Event]] = {}
 
     def play(self) -> ScenarioResult:
@@ -113,9 +115,10 @@ class Scenario:
 
     def _run_engine(self, number: int, plan: Fault | None) -> ScenarioResult | None:
         """Run an engine until all runs have ended; return None if its fault came first."""
-        store = FaultyStore(
-            self.script.wrap(hasty_store(self.path, self.clock)), self.ledger, plan, engine=number
-        )
+        inner = hasty_store(self.path, self.clock)
+        if self._has_died:
+            self._end_dead_sessions(inner)
+        store = FaultyStore(self.script.wrap(inner), self.ledger, plan, engine=number)
         lab = self._open(store, number)
         if lab is None:
             return None
@@ -127,7 +130,7 @@ class Scenario:
         if not (is_complete and store.spare()):
             if store.dead:
                 lab.abandon()
-                self._end_dead_sessions()
+                self._has_died = True
             else:
                 self._zombies.append(lab)
             return None
@@ -136,16 +139,16 @@ class Scenario:
         finally:
             lab.close()
 
-    def _end_dead_sessions(self) -> None:
+    def _end_dead_sessions(self, store: Any) -> None:
         """End the sessions of dead engines in a database that is not a file.
 
         With a file, workers detect at once which processes have died. With a server they would
         wait for the expiry of the session, and the virtual clock stands still.
         """
         if self.script.clear is not None:
-            with closing(hasty_store(self.path, self.clock)) as store:
-                sessions = store.runs.sessions()
-                store.apply([EndSession(session.id, crashed=True) for session in sessions])
+            sessions = store.runs.sessions()
+            store.apply([EndSession(session.id, crashed=True) for session in sessions])
+        self._has_died = False
 
     def _open(self, store: FaultyStore, number: int) -> Lab | None:
         known = {**registry.unique_definitions(), self.script.workflow.name: self.script.workflow}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from holdfast.cli.context import command_context, confirm, deleting, pages, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.cli.paging import paged, print_page
+from holdfast.cli.params import SeveralValues, many
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.budgets import rules as core
 from holdfast.views.budgets import BudgetLineView, BudgetView
@@ -48,7 +50,7 @@ AMOUNT = AmountValue()
     epilog=EPILOG,
     invoke_without_command=True,
 )
-@pages("budgets")
+@paged(limit=50, after="team")
 @printing
 @click.pass_context
 def budgets(ctx: click.Context, after: str | None, limit: int) -> None:
@@ -58,9 +60,7 @@ def budgets(ctx: click.Context, after: str | None, limit: int) -> None:
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
             listed = database.engine.budgets.list(after=after, limit=limit + 1)
-        _print_all(listed[:limit])
-        if len(listed) > limit and not command_context().as_json:
-            print(f"more: holdfast budgets --after {shlex.quote(listed[limit - 1].name)}")
+        print_page(listed, limit, lambda budget: budget.name, _print_all)
 
 
 @budgets.command("show", epilog="Example: holdfast budgets show team")
@@ -79,12 +79,11 @@ def show(name: str) -> None:
 )
 @click.argument("name", metavar="NAME")
 @click.argument("limits", metavar="[DIMENSION=LIMIT]...", nargs=-1, type=AMOUNT)
-@click.option(
+@many(
     "--soft",
-    "soft",
-    multiple=True,
-    type=AMOUNT,
-    help="A soft limit: exceeding it is only counted. E.g. --soft tokens=800",
+    metavar="DIMENSION=LIMIT",
+    type=SeveralValues(AMOUNT),
+    help="Soft limits: exceeding one is only counted. E.g. --soft tokens=800",
 )
 @click.option(
     "--on-breach",
@@ -103,7 +102,7 @@ def show(name: str) -> None:
 def set_budget(
     name: str,
     limits: tuple[tuple[str, str | None], ...],
-    soft: tuple[tuple[str, str | None], ...],
+    soft: list[tuple[str, str | None]],
     on_breach: str | None,
     reset: str | None,
     zone: str | None,
@@ -112,7 +111,13 @@ def set_budget(
     counts a dimension without limiting it."""
     with command_context().opened(create=True) as database:
         database.engine.budgets.set(
-            name, dict(limits), soft=dict(soft) or None, on_breach=on_breach, reset=reset, zone=zone
+            name,
+            dict(limits),
+            soft=dict(soft) or None,
+            on_breach=on_breach,
+            reset=reset,
+            zone=zone,
+            by=command_context().person(),
         )
         _print_one(database, name)
 
@@ -129,7 +134,9 @@ def set_budget(
 def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
     """Raise the limits of a budget by these amounts; runs that wait for room in it continue."""
     with command_context().opened() as database:
-        database.engine.budgets.raise_limits(name, dict(amounts), key=key)
+        database.engine.budgets.raise_limits(
+            name, dict(amounts), key=key, by=command_context().person()
+        )
         _print_one(database, name)
 
 
@@ -162,7 +169,7 @@ def spend_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: st
 def reset_budget(name: str) -> None:
     """Set the amounts used to zero; runs that wait for room in the budget continue."""
     with command_context().opened() as database:
-        database.engine.budgets.reset(name)
+        database.engine.budgets.reset(name, by=command_context().person())
         _print_one(database, name)
 
 
@@ -179,7 +186,7 @@ def remove_budget(name: str, force: bool, yes: bool) -> None:
     """Remove the budget NAME, with the amounts used."""
     with command_context().opened() as database:
         confirm(f"Remove the budget {name}?", yes=yes)
-        database.engine.budgets.remove(name, force=force)
+        database.engine.budgets.remove(name, force=force, by=command_context().person())
     if command_context().as_json:
         print_json({"removed": name})
     else:
@@ -193,7 +200,8 @@ def refund(run: str) -> None:
     """Give back what a run has spent to the budgets that it draws on. A repeated call gives nothing
     back."""
     with command_context().opened() as database:
-        refunded = database.engine.budgets.refund(database.find(run).id)
+        run_id = database.find(run).id
+        refunded = database.engine.budgets.refund(run_id, by=command_context().person())
     if command_context().as_json:
         print_json(refunded)
         return
@@ -224,10 +232,7 @@ def usage(run: str) -> None:
     print_table(("RUN", "DIMENSION", "SPENT"), rows)
 
 
-def _print_all(budgets: list[BudgetView]) -> None:
-    if command_context().as_json:
-        print_json(budgets)
-        return
+def _print_all(budgets: Sequence[BudgetView]) -> None:
     rows = [
         (budget.name, dimension, *_cells(line), budget.resets or "-")
         for budget in budgets

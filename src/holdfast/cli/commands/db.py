@@ -42,8 +42,9 @@ def db(ctx: click.Context) -> None:
 @db.command(epilog="Example: holdfast --db orders.db db check")
 @printing
 def check() -> None:
-    """Check the file, every row of every table, every law that the data must satisfy, and every
-    payload that is stored outside its row. The exit code is 1 if a check fails.
+    """Check the file, every row of every table, every law that the data must satisfy, every payload
+    that is stored outside its row, and the tokens of waiting models, by a replay. The exit code is
+    1 if a check fails.
 
     The command also lists the keys that values are encrypted with. Values under an unknown key are
     not checked."""

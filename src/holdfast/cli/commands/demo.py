@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import os
@@ -34,14 +35,20 @@ TIMEOUT = 20
     is_flag=True,
     help="Keep the folder with the workflow and its database for inspection.",
 )
-def demo(keep: bool) -> None:
-    """See a run survive kill -9 of its process. The demo takes a few seconds, works in a temporary
-    folder and removes it at the end."""
+@click.option(
+    "--no-open", is_flag=True, help="Open no browser at the end; only print the link of the UI."
+)
+def demo(keep: bool, no_open: bool) -> None:
+    """See a run survive kill -9 of its process. The demo takes a few seconds and works in a
+    temporary folder. On a terminal it then shows the run in the web UI until Ctrl-C. At the end it
+    removes the folder."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     previous = os.environ.get("HOLDFAST_DB")
     os.environ["HOLDFAST_DB"] = str(folder / "holdfast.db")
     try:
-        Demo(folder).play()
+        run_id = Demo(folder).play()
+        if sys.stdout.isatty():
+            _show(folder / "holdfast.db", run_id, opens_browser=not no_open)
         if keep:
             _say(f"The folder is kept: cd {folder} && holdfast show last")
     finally:
@@ -55,6 +62,17 @@ def demo(keep: bool) -> None:
 
 def _say(line: str = "") -> None:
     print(line, flush=True)
+
+
+def _show(database: Path, run_id: str, *, opens_browser: bool) -> None:
+    """Serve the web UI of the demo's database until Ctrl-C."""
+    from holdfast.cli.local_ui import show_ui  # the server's libraries take a moment to load
+
+    _title(
+        "5. The web UI shows the same run, with the crash in its timeline. Ctrl-C ends the demo."
+    )
+    with Engine(database, workflows=[], work=False, read_only_values=True) as engine:
+        asyncio.run(show_ui(engine, f"run/{run_id}", opens_browser=opens_browser))
 
 
 def _title(line: str) -> None:
@@ -71,8 +89,9 @@ class Demo:
         self.module = folder / "fulfil.py"
         self.printed_steps: list[str] = []
 
-    def play(self) -> None:
-        """Run the whole demo. Raises ClickException if a completed step ran twice."""
+    def play(self) -> str:
+        """Run the whole demo and return the id of its run. Raises ClickException if a completed
+        step ran twice."""
         self._write_workflow()
         run_id = self._start()
         _title("2. A worker process executes the run and is killed in the middle of it.")
@@ -86,6 +105,7 @@ class Demo:
             self._await_result(run_id)
             second.stop()
         self._conclude(run_id)
+        return run_id
 
     def _write_workflow(self) -> None:
         _title("1. A workflow is a Python function. An order is started: a row in a SQLite file.")

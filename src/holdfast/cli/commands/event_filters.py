@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast.cli.params import TAGS, many
+from holdfast.core.subscriptions import SOURCES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +22,11 @@ def filtering(command: F) -> F:
             type=TAGS,
             metavar="NAME=VALUE",
             help="Only runs with these tags. E.g. --tag customer=7",
+        ),
+        click.option(
+            "--source",
+            type=click.Choice(SOURCES),
+            help="Events of graphs or flows instead of runs. E.g. --source graphs",
         ),
         click.option("--run", "run", metavar="RUN", help="Only this run. E.g. --run last"),
         click.option(

@@ -12,7 +12,7 @@ from holdfast.cli.commands.event_filters import filtering, filters_from
 from holdfast.cli.commands.subscriptions import subscriptions, unsubscribe, webhooks
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_line
-from holdfast.core.subscriptions import TOPICS
+from holdfast.core.subscriptions import RUNS, TOPICS
 from holdfast.views.events import RunEventView
 from holdfast.views.text import error_line, payload, seconds
 
@@ -61,6 +61,7 @@ def events(
     workflow: str | None,
     namespace: str | None,
     run: str | None,
+    source: str | None,
     tags: list[tuple[str, str]],
 ) -> None:
     """Show the events of all runs; events of one run are in order. Each line ends with the cursor
@@ -68,8 +69,11 @@ def events(
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        run_id = None if run is None else database.find(run).id
-        filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
+        if run is not None and source in (None, RUNS):
+            run = database.find(run).id
+        filters = filters_from(
+            kinds, tags, workflow=workflow, namespace=namespace, run=run, source=source
+        )
         events = database.engine.events
         read = events.follow if follow else events.read
         # No variable refers to the iterator: it must end before the database is closed, because

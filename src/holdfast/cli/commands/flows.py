@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import DURATION, JSON, MOMENT
 from holdfast.core.flows.model import FlowStatus, FlowStepStatus
 from holdfast.views.flows import FlowEventView, FlowStepView, FlowView
@@ -52,30 +53,20 @@ def guarded(command: F) -> F:
     type=click.Choice([status.value for status in FlowStatus]),
     help="Only flows with this status. E.g. --status waiting",
 )
-@click.option(
-    "--before",
-    metavar="FLOW",
-    help="The next page: the last flow of the page before. E.g. --before 01m7ge8gkb",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="The maximum number of flows. E.g. --limit 10",
-)
+@paged(limit=50, after="01m7ge8gkb")
 @printing
 @click.pass_context
-def flows(ctx: click.Context, /, **filters: Any) -> None:
+def flows(ctx: click.Context, /, after: str | None, limit: int, **filters: Any) -> None:
     """List managed flows, the most recently changed first; the commands below drive them. FLOW is
     the id of a flow."""
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        page = database.engine.flows.list(**filters)
-    if command_context().as_json:
-        print_json(page)
-        return
+        listed = database.engine.flows.list(before=after, limit=limit + 1, **filters)
+    print_page(listed, limit, lambda flow: flow.id, _print_flows)
+
+
+def _print_flows(page: Sequence[FlowView]) -> None:
     if not page:
         print("no flows")
         return
@@ -358,15 +349,21 @@ def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
 @flows.command(epilog="Example: holdfast flows steps --run job-1")
 @click.argument("flow", metavar="[FLOW]", required=False)
 @click.option("--run", "run_id", metavar="NAME", help="Only steps of this name. E.g. --run job-1")
+@paged(limit=1000, after="01m7ge8gkb:job-1")
 @printing
-def steps(flow: str | None, run_id: str | None) -> None:
+def steps(flow: str | None, run_id: str | None, limit: int, after: str | None) -> None:
     """List the observed steps of a flow, or those of one NAME in all flows."""
     with command_context().opened() as database:
         observed = database.engine.flows.steps(flow, run_id=run_id)
-    if command_context().as_json:
-        print_json(observed)
-    else:
-        print("\n".join(f"{step.flow_id}  {_step_line(step)}" for step in observed) or "no steps")
+    print_page(items_after(observed, after, _place, limit), limit, _place, _print_steps)
+
+
+def _place(step: FlowStepView) -> str:
+    return f"{step.flow_id}:{step.run_id}"
+
+
+def _print_steps(page: Sequence[FlowStepView]) -> None:
+    print("\n".join(f"{step.flow_id}  {_step_line(step)}" for step in page) or "no steps")
 
 
 @flows.command(epilog="""Example: holdfast flows append-event 01m7ge8gkb asked '{"vendor": 1}'""")
@@ -419,7 +416,7 @@ def prune(older_than: str, yes: bool) -> None:
     """Delete flows that ended long ago, with their steps and audit trails."""
     with command_context().opened() as database:
         confirm(f"Delete all flows that ended more than {older_than} ago?", yes=yes)
-        deleted = database.engine.flows.prune(older_than)
+        deleted = database.engine.flows.prune(older_than, by=command_context().person())
     if command_context().as_json:
         print_json({"flows": deleted})
     else:

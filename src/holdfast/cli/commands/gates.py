@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.cli.paging import paged, print_page
 from holdfast.cli.params import JSON, MOMENT, many
 from holdfast.core.gates.model import APPROVE, REJECT, STATUSES, GateStatus
 from holdfast.service.gates import LINK_LIVES
@@ -60,23 +62,17 @@ run that has one open gate."""
         " [default: open]"
     ),
 )
-@click.option(
-    "--after",
-    metavar="GATE",
-    help="Only gates opened after this one: the next page. E.g. --after 01m7gq",
-)
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="The maximum number of gates. E.g. --limit 500",
-)
+@paged(limit=50, after="01m7gq")
 @printing
 @click.pass_context
 def gates(
-    ctx: click.Context, /, run: str | None, status: list[str], role: list[str], **filters: Any
+    ctx: click.Context,
+    /,
+    run: str | None,
+    status: list[str],
+    role: list[str],
+    limit: int,
+    **filters: Any,
 ) -> None:
     """List the open gates with their prompts, deciders and deadlines."""
     if ctx.invoked_subcommand is not None:
@@ -84,11 +80,14 @@ def gates(
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
         statuses: str | list[str] = "any" if "any" in status else status or GateStatus.OPEN
-        page = database.engine.gates.list(run=run_id, status=statuses, role=role, **filters)
+        listed = database.engine.gates.list(
+            run=run_id, status=statuses, role=role, limit=limit + 1, **filters
+        )
         now = database.now
-    if command_context().as_json:
-        print_json(page)
-        return
+    print_page(listed, limit, lambda gate: gate.id, lambda page: _print_gates(page, now))
+
+
+def _print_gates(page: Sequence[GateView], now: datetime) -> None:
     rows = [
         (gate.id, gate.run, state_line(gate, now), short(gate.who, 30), short(gate.prompt, 60))
         for gate in page

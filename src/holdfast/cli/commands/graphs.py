@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +11,12 @@ import click
 from holdfast.cli.commands.why import print_why
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
+from holdfast.cli.paging import MOST, paged, print_page
 from holdfast.connect.open_database import SHORTEST, OpenDatabase
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound
-from holdfast.views.graphs import GraphView, counts_line, trees
+from holdfast.views.graphs import GraphEventView, GraphView, counts_line, trees
 from holdfast.views.text import json_line, seconds, short
 
 EPILOG = """\b
@@ -37,25 +39,20 @@ Examples:
     type=click.Choice([status.value for status in GraphStatus]),
     help="Only graphs with this status. E.g. --status running",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="The maximum number of graphs. E.g. --limit 10",
-)
+@paged(limit=50, after="01m7ge8gkb")
 @printing
 @click.pass_context
-def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
+def graphs(ctx: click.Context, status: str | None, limit: int, after: str | None) -> None:
     """List graphs, newest first; the commands below start and change them. GRAPH is the id of a
     graph, at least the first 6 characters of it, or "last"."""
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        page = database.engine.graphs.list(status=status, limit=limit)
-    if command_context().as_json:
-        print_json(page)
-        return
+        listed = database.engine.graphs.list(status=status, before=after, limit=limit + 1)
+    print_page(listed, limit, lambda graph: graph.id, _print_graphs)
+
+
+def _print_graphs(page: Sequence[GraphView]) -> None:
     if not page:
         print("no graphs")
         return
@@ -129,6 +126,24 @@ def extend(graph: str, file: Any, revision: int | None) -> None:
     )
 
 
+@graphs.command(epilog="Example: holdfast graphs join 01m7ge8gkb order-7 --name order")
+@click.argument("graph", metavar="GRAPH")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="The name of the member; by default the id of the run. E.g. --name order",
+)
+@printing
+def join(graph: str, run: str, name: str | None) -> None:
+    """Let a run that exists become a member of a graph that has not ended. It keeps its id. If it
+    has ended, its outcome counts at once."""
+    with command_context().opened() as database:
+        graph_id = _find(database, graph)
+        revision = database.engine.graphs.join(graph_id, database.find(run).id, name=name)
+    _report({"id": graph_id, "revision": revision}, f"graph {graph_id} has revision {revision}")
+
+
 @graphs.command(
     epilog="Example: holdfast graphs cancel 01m7ge8gkb --policy pending --reason 'out of stock'"
 )
@@ -151,7 +166,9 @@ def cancel(graph: str, policy: str, reason: str) -> None:
     """Cancel a graph: no further member is started."""
     with command_context().opened() as database:
         graph_id = _find(database, graph)
-        status = database.engine.graphs.cancel(graph_id, policy, reason)
+        status = database.engine.graphs.cancel(
+            graph_id, policy, reason, by=command_context().person()
+        )
     _report({"id": graph_id, "status": status.value}, f"graph {graph_id} is {status.value}")
 
 
@@ -164,7 +181,7 @@ def replay(graph: str, member: str) -> None:
     to be skipped, and the members that were skipped because of it, are replayed with it."""
     with command_context().opened() as database:
         graph_id = _find(database, graph)
-        database.engine.graphs.replay(graph_id, member)
+        database.engine.graphs.replay(graph_id, member, by=command_context().person())
         status = database.engine.graphs.status(graph_id)
     _report({"id": graph_id, "status": status.value}, f"graph {graph_id} is {status.value}")
 
@@ -182,14 +199,32 @@ def why(graph: str, member: str) -> None:
 
 @graphs.command(epilog="Example: holdfast graphs events last")
 @click.argument("graph", metavar="GRAPH")
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    metavar="SEQ",
+    default=0,
+    help="Continue after this event: the next page. E.g. --after 1000",
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, MOST),
+    default=1000,
+    show_default=True,
+    help="The maximum number of events. E.g. --limit 50",
+)
 @printing
-def events(graph: str) -> None:
+def events(graph: str, after: int, limit: int) -> None:
     """Show the audit trail of a graph."""
     with command_context().opened() as database:
-        audit_trail = database.engine.graphs.events(_find(database, graph), limit=100_000)
-    if command_context().as_json:
-        print_json(audit_trail)
-        return
+        audit_trail = database.engine.graphs.events(
+            _find(database, graph), after=after, limit=limit + 1
+        )
+    print_page(audit_trail, limit, lambda event: str(event.seq), _print_events)
+
+
+def _print_events(audit_trail: Sequence[GraphEventView]) -> None:
     rows = [
         (
             str(event.seq),
@@ -232,7 +267,7 @@ def prune(older_than: str, yes: bool) -> None:
     together with their runs."""
     with command_context().opened() as database:
         confirm(f"Delete all graphs that ended more than {older_than} ago?", yes=yes)
-        deleted = database.engine.graphs.prune(older_than)
+        deleted = database.engine.graphs.prune(older_than, by=command_context().person())
     _report({"graphs": deleted}, f"{deleted} graphs deleted")
 
 

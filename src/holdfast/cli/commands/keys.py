@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import DURATION
 from holdfast.core.envelope import KEY_ID
 from holdfast.payloads.codecs import generate_key
 from holdfast.service.keys import DEFAULT_GRACE
+from holdfast.views.keys import KeyView
 from holdfast.views.text import seconds
 
 EPILOG = """\b
@@ -28,19 +31,25 @@ Examples:
     epilog=EPILOG,
     invoke_without_command=True,
 )
+@paged(limit=100, after="k1")
 @printing
 @click.pass_context
-def keys(ctx: click.Context) -> None:
+def keys(ctx: click.Context, limit: int, after: str | None) -> None:
     """List the keys that sign tokens, without their secrets; `db keys rotate` creates a new one.
     `db keys generate` prints a new key of another kind, which encrypts values."""
     command_context().concerns_all("keys")
     if ctx.invoked_subcommand is not None:
         return
     with command_context().opened() as database:
-        signing_keys = database.engine.keys.list()
-    if command_context().as_json:
-        print_json(signing_keys)
-        return
+        listed = items_after(database.engine.keys.list(), after, _id, limit)
+    print_page(listed, limit, _id, _print_keys)
+
+
+def _id(key: KeyView) -> str:
+    return key.kid
+
+
+def _print_keys(signing_keys: Sequence[KeyView]) -> None:
     rows = [
         (
             key.kid,
@@ -96,7 +105,7 @@ def generate(key_id: str | None) -> None:
 def rotate(grace: str) -> None:
     """Create a new key that signs all tokens from now on."""
     with command_context().opened(create=True) as database:
-        rotation = database.engine.keys.rotate(grace=grace)
+        rotation = database.engine.keys.rotate(grace=grace, by=command_context().person())
     if command_context().as_json:
         print_json(rotation)
         return

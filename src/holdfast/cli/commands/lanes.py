@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from holdfast.cli.context import command_context, confirm, deleting, pages, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.params import TagValue
+from holdfast.cli.paging import paged, print_page
+from holdfast.cli.params import SeveralValues, TagValue, many
 from holdfast.core.unset import UNSET
 from holdfast.views.lanes import LaneView
 
@@ -29,7 +30,7 @@ NONE = "none"
 @click.group(
     short_help="List lanes and set their limits.", epilog=EPILOG, invoke_without_command=True
 )
-@pages("lanes")
+@paged(limit=50, after="mail")
 @printing
 @click.pass_context
 def lanes(ctx: click.Context, after: str | None, limit: int) -> None:
@@ -38,9 +39,7 @@ def lanes(ctx: click.Context, after: str | None, limit: int) -> None:
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
             listed = database.engine.lanes.list(after=after, limit=limit + 1)
-        _print(listed[:limit])
-        if len(listed) > limit and not command_context().as_json:
-            print(f"more: holdfast lanes --after {shlex.quote(listed[limit - 1].name)}")
+        print_page(listed, limit, lambda lane: lane.name, _print)
 
 
 @lanes.command("set", epilog="Example: holdfast lanes set mail --concurrency 5 --rate 10/s")
@@ -66,11 +65,11 @@ def lanes(ctx: click.Context, after: str | None, limit: int) -> None:
     metavar="N/TIME",
     help="The maximum rate of starting runs of one share, or 'none'. E.g. --rate-per-share 10/m",
 )
-@click.option(
+@many(
     "--weight",
     "weights",
-    multiple=True,
-    type=WEIGHT,
+    metavar="SHARE=N",
+    type=SeveralValues(WEIGHT),
     help="The weight of a share, or 'none' for 1, the default. E.g. --weight gold=3",
 )
 @click.option(
@@ -92,7 +91,7 @@ def set_lane(
     rate_text: str | None,
     per_share: str | None,
     rate_per_share: str | None,
-    weights: tuple[tuple[str, str], ...],
+    weights: list[tuple[str, str]],
     paused: bool | None,
     draining: bool | None,
 ) -> None:
@@ -109,6 +108,7 @@ def set_lane(
         new_weights = {share: _weight(text) for share, text in weights}
         database.engine.lanes.set(
             name,
+            by=command_context().person(),
             concurrency=_number("--concurrency", concurrency),
             rate=_text(rate_text),
             per_share=_number("--per-share", per_share),
@@ -133,7 +133,7 @@ def remove_lane(name: str, force: bool, yes: bool) -> None:
     """Remove the settings of the lane NAME, so that it has no limits."""
     with command_context().opened() as database:
         confirm(f"Remove the settings of the lane {name}?", yes=yes)
-        database.engine.lanes.remove(name, force=force)
+        database.engine.lanes.remove(name, force=force, by=command_context().person())
     if command_context().as_json:
         print_json({"removed": name})
     else:
@@ -176,10 +176,7 @@ def _print_one(lane: LaneView) -> None:
         _print([lane])
 
 
-def _print(listed: list[LaneView]) -> None:
-    if command_context().as_json:
-        print_json(listed)
-        return
+def _print(listed: Sequence[LaneView]) -> None:
     rows = [
         (
             lane.name,

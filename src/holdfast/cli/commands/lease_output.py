@@ -1,12 +1,15 @@
-"""Print what the commands of holders do to their leases."""
+"""Options of the commands that take leases, and the output of the commands that end them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
+
+import click
 
 from holdfast.cli.context import command_context
 from holdfast.cli.output import print_json
+from holdfast.cli.params import DURATION, many
 from holdfast.connect.blocking.lease import Lease
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.signature import GivenArguments
@@ -14,6 +17,24 @@ from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
 from holdfast.views import tasks as views
 from holdfast.views.tasks import LeaseView
 from holdfast.views.text import seconds
+
+CAPABILITIES = many(
+    "--capability",
+    "capabilities",
+    metavar="A,B",
+    help="The capabilities that you offer. E.g. --capability cuda",
+)
+TTL = click.option(
+    "--ttl",
+    type=DURATION,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long the lease lasts, from now on. E.g. --ttl 2m",
+)
+WORKER = click.option(
+    "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
+)
 
 
 def end_lease(lease: str, act: Callable[[Lease], RunEnded | Retried | Deferred]) -> None:
@@ -49,8 +70,12 @@ def _line(held: Lease, answer: RunEnded | Retried | Deferred) -> str:
     )
 
 
-def lease_view(lease: Lease) -> LeaseView:
-    """Return what a holder needs to know of its lease."""
+def lease_view(lease: Lease) -> LeaseView | dict[str, Any]:
+    """Return what a holder needs to know of its lease; of a lease over HTTP, what the server has
+    answered."""
+    if command_context().is_remote:
+        answered: dict[str, Any] = cast(Any, lease).view
+        return answered
     return views.of(
         lease.run,
         proof=lease.proof,

@@ -170,7 +170,7 @@ def cancel(
 
 def _cancel(database: OpenDatabase, run: str, reason: str, force: bool, by: str | None) -> None:
     run_id = database.find(run).id
-    status = database.engine.cancel(run_id, reason, force=force, by=by)
+    status = database.engine.cancel(run_id, reason, force=force, by=command_context().person(by))
     if status is Status.CANCELLED:
         line = f"run {run_id} was cancelled"
     else:
@@ -206,7 +206,7 @@ def resume(runs: tuple[str, ...], dry_run: bool, yes: bool, by: str | None, **fi
             )
             return
         run_id = database.find(runs[0]).id
-        status = database.engine.resume(run_id)
+        status = database.engine.resume(run_id, by=command_context().person(by))
         _report(f"run {run_id} is {status.value}", run=run_id, status=status.value)
 
 
@@ -245,7 +245,7 @@ def replay(
             )
             return
         run_id = database.find(runs[0]).id
-        status = database.engine.replay(run_id, from_step=step)
+        status = database.engine.replay(run_id, from_step=step, by=command_context().person(by))
         children = database.replayed_children(run_id)
         lines = [
             f"run {run_id} is {status.value}",
@@ -276,5 +276,7 @@ def fork(run: str, step: str | None, new_id: str | None) -> None:
     """Start a new run with the same input and with the history before a step; print its id."""
     with command_context().opened() as database:
         run_id = database.find(run).id
-        forked = database.engine.fork(run_id, from_step=step, id=new_id)
+        forked = database.engine.fork(
+            run_id, from_step=step, id=new_id, by=command_context().person()
+        )
         _report(forked.id, id=forked.id, forked_from=run_id, status=forked.status.value)

@@ -66,7 +66,7 @@ def show(operation: str) -> None:
 def stop(operation: str) -> None:
     """Stop an operation. Runs that it has changed stay changed, the others stay as they are."""
     with command_context().opened() as database:
-        print_report(database.engine.operations.stop(operation))
+        print_report(database.engine.operations.stop(operation, by=command_context().person()))
 
 
 @operations.command(epilog="Example: holdfast operations wait 01m7ge8gkb9apz")

@@ -86,5 +86,10 @@ def _delete(
 ) -> int:
     with counting("{} runs deleted") as progress:
         return database.engine.retention.prune(
-            older_than, status=status, workflow=workflow, batch=PAGE, progress=progress
+            older_than,
+            status=status,
+            workflow=workflow,
+            batch=PAGE,
+            progress=progress,
+            by=command_context().person(),
         )

@@ -23,7 +23,7 @@ def rekey() -> None:
     interrupted and repeated. Values under an unknown key and damaged values are not changed; the
     exit code is then 1."""
     with command_context().opened() as database, counting("{} runs checked") as progress:
-        report = database.engine.keys.rekey(progress)
+        report = database.engine.keys.rekey(progress=progress, by=command_context().person())
         keys_in_use = database.keys_in_use()
     if command_context().as_json:
         print_json(

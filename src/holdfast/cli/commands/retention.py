@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import STATUSES, many
 from holdfast.cli.progress import counting
 from holdfast.views.retention import RetentionPreviewView, RetentionRuleView
@@ -54,15 +55,17 @@ class SizeValue(click.ParamType["int"]):
     epilog=EPILOG,
     invoke_without_command=True,
 )
+@paged(limit=100, after="old")
 @printing
 @click.pass_context
-def retention(ctx: click.Context) -> None:
+def retention(ctx: click.Context, limit: int, after: str | None) -> None:
     """List the retention rules. One worker of the installation applies them in small batches. A
     tree of runs with a live run is never deleted."""
     command_context().concerns_all("retention")
     if ctx.invoked_subcommand is None:
         with command_context().opened() as database:
-            _print(database.engine.retention.list())
+            listed = items_after(database.engine.retention.list(), after, _name, limit)
+        print_page(listed, limit, _name, _print)
 
 
 @retention.command(
@@ -111,8 +114,12 @@ def set_rule(name: str, status: list[str], max_size: int | None, **options: Any)
     named = {**options, "status": status or None, "max_bytes": max_size}
     settings = {option: value for option, value in named.items() if value is not None}
     with command_context().opened(create=True) as database:
-        database.engine.retention.set(name, **settings)
-        _print([rule for rule in database.engine.retention.list() if rule.name == name])
+        database.engine.retention.set(name, by=command_context().person(), **settings)
+        rule = database.engine.retention.get(name)
+    if command_context().as_json:
+        print_json(rule)
+    else:
+        _print([rule])
 
 
 @retention.command("remove", epilog="Example: holdfast db retention remove old --yes")
@@ -123,7 +130,7 @@ def remove(name: str, yes: bool) -> None:
     """Remove the rule NAME. Data that it has deleted does not come back."""
     with command_context().opened() as database:
         confirm(f"Remove the rule {name}?", yes=yes)
-        database.engine.retention.remove(name)
+        database.engine.retention.remove(name, by=command_context().person())
         if command_context().as_json:
             print_json({"removed": name})
         else:
@@ -144,7 +151,9 @@ def apply(dry_run: bool, yes: bool) -> None:
         runs = sum(preview.runs for preview in previews)
         confirm(f"Delete or trim {runs} runs?", yes=yes, preview="--dry-run")
         with counting("{} runs deleted or trimmed") as progress:
-            deleted = database.engine.retention.apply(progress)
+            deleted = database.engine.retention.apply(
+                progress=progress, by=command_context().person()
+            )
     if command_context().as_json:
         print_json({"runs": deleted})
     else:
@@ -162,10 +171,11 @@ def _print_previews(previews: Sequence[RetentionPreviewView]) -> None:
     print_table(("RULE", "TARGET", "TREES", "RUNS", "SIZE"), rows)
 
 
-def _print(rules: list[RetentionRuleView]) -> None:
-    if command_context().as_json:
-        print_json(rules)
-        return
+def _name(rule: RetentionRuleView) -> str:
+    return rule.name
+
+
+def _print(rules: Sequence[RetentionRuleView]) -> None:
     rows = [
         (
             rule.name,

@@ -7,15 +7,17 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from holdfast.cli.commands.budgets import AMOUNT
-from holdfast.cli.context import command_context, printing
-from holdfast.cli.loading import load_workflow
+from holdfast.cli.context import command_context, printing, refuse_code
+from holdfast.cli.loading import split
+from holdfast.cli.model_files import ModelRun, deployed_kind
 from holdfast.cli.output import print_json, print_line
 from holdfast.cli.params import JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
+from holdfast.cli.text_runs import TextRun
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.blocking.run import Run
 from holdfast.errors import ResultTimeout
@@ -24,7 +26,9 @@ EPILOG = """\b
 Examples:
   holdfast run shop.py:checkout '{"items": [1, 2]}'
   holdfast run shop.flows:checkout 42 '"express"' --tag customer=7 --key order-42
-  holdfast run shop.py:remind --delay 2h --detach"""
+  holdfast run shop.py:remind --delay 2h --detach
+  holdfast run flows/nightly.wf --input branch=main --using agents.py
+  holdfast run order.bpmn '{"amount": 10}' --using handlers.py"""
 
 EXPLAIN_AFTER = "5s"
 """After this time the user is told what the run waits for."""
@@ -35,7 +39,7 @@ EXPLAIN_AFTER = "5s"
     epilog=EPILOG,
     context_settings=NEGATIVE_NUMBERS,
 )
-@click.argument("target", metavar="MODULE:WORKFLOW")
+@click.argument("target", metavar="MODULE:WORKFLOW|FILE.wf|FILE.bpmn|DEPLOYED")
 @click.argument("args", metavar="[ARGS_JSON]...", nargs=-1, type=JSON)
 @click.option(
     "--id",
@@ -89,6 +93,40 @@ EXPLAIN_AFTER = "5s"
     ),
 )
 @click.option(
+    "--input",
+    "inputs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An input of a text workflow. E.g. --input branch=main",
+)
+@click.option(
+    "--var",
+    "variables",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A variable for the placeholders of a text workflow. E.g. --var repo=acme",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Of a text workflow: start no scripts, ask no people, and tell the executors.",
+)
+@click.option("--keep-going", is_flag=True, help="Of a text workflow: go on after a failed step.")
+@many(
+    "--using",
+    metavar="MODULE",
+    help=(
+        "The modules that register the executors of a text workflow, or bind the handlers of a"
+        " model. E.g. --using agents.py"
+    ),
+)
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="The working folder of a text workflow. E.g. --cwd ../checkout",
+)
+@click.option(
     "--detach", is_flag=True, help="Only start the run and print its id; a worker executes it."
 )
 @printing
@@ -98,29 +136,55 @@ def run(
     detach: bool,
     tags: Sequence[tuple[str, str]],
     budgets: Sequence[str],
+    inputs: Sequence[str],
+    variables: Sequence[str],
+    dry_run: bool,
+    keep_going: bool,
+    using: Sequence[str],
+    cwd: str | None,
     **options: Any,
 ) -> None:
-    """Start a run of MODULE:WORKFLOW, work until it has ended, and print its result as JSON.
+    """Start a run of MODULE:WORKFLOW, of the text FILE.wf or of a model, work until it has ended,
+    and print its result as JSON.
 
     MODULE is a dotted module name or a .py file. Each ARGS_JSON is one argument of the workflow.
+    Sub-workflows of a text are looked up beside it. FILE.bpmn is deployed first; DEPLOYED is the
+    name of a deployed text or process. A model takes its variables as one JSON object.
     Until the run has ended, this process is a worker: it also executes other runs of the workflows
     that it has imported."""
-    workflow = load_workflow(target)
     start_options = {name: value for name, value in options.items() if value is not None}
     if budgets:
         start_options["budget"] = _budget(budgets)
+    text = TextRun(inputs, variables, using, dry_run=dry_run, keep_going=keep_going, cwd=cwd)
+    if command_context().is_remote:
+        refuse_code(target, "run checkout", using)
+        start_options |= text.remote_settings
+        args = text.arguments(args)
+        _run_elsewhere(target, args, detach=detach, tags=dict(tags), **start_options)
+        return
+    named = _target(target, args, text, using)
     engine = Engine(
         command_context().url,
+        workflows=named.served,
         codec=command_context().codec(),
         schedules=False,
         namespace=command_context().namespace,
     )
     started: Run[Any] | None = None
     try:
+        workflow = named.workflow
+        if named.model is not None:
+            workflow = named.model.deploy(engine)
         if not detach:
             engine.work()
         with _deferred_interrupt():
-            started = engine.start(workflow, *args, tags=dict(tags), **start_options)
+            started = engine.start(
+                workflow,
+                *named.args,
+                tags=dict(tags),
+                **start_options,
+                **text.settings,
+            )
         if detach:
             _print_id(started)
         else:
@@ -132,6 +196,46 @@ def run(
         raise
     finally:
         engine.close()
+
+
+class _Target(NamedTuple):
+    """What the command starts, and the workflows that its process serves; None for all imported
+    ones."""
+
+    workflow: Any
+    args: Sequence[Any]
+    served: list[Any] | None = None
+    model: ModelRun | None = None
+
+
+def _target(target: str, args: Sequence[Any], text: TextRun, using: Sequence[str]) -> _Target:
+    """Return what a target names: a deployed definition, a file or a workflow of a module. Raises
+    ClickException, UsageError, BadWorkflow."""
+    kind = deployed_kind(target)
+    if kind == "wf":
+        return _Target(target, text.deployed(args))
+    if kind is not None:
+        text.refuse_for_model(target)
+        return _Target(target, args, model=ModelRun(target, args, using))
+    if split(target)[1] is None and not target.endswith(".wf"):
+        raise click.UsageError(
+            f"{target!r} is neither a deployed process or text (holdfast models lists them) nor a"
+            " file: for a workflow in Python use MODULE:NAME, as in shop.py:checkout"
+        )
+    workflow, served = text.load(target, args)
+    return _Target(workflow, [text.inputs] if text.is_text else args, served)
+
+
+def _run_elsewhere(target: str, args: Sequence[Any], *, detach: bool, **options: Any) -> None:
+    """Start a run on a server, by the name of its workflow, and wait for its result."""
+    with command_context().opened() as database:
+        started = database.engine.start(target, *args, **options)
+        if detach:
+            _print_id(started)
+            return
+        if sys.stderr.isatty():
+            print(f"run {started.id}", file=sys.stderr)
+        print_line(started.result())
 
 
 def _budget(options: Sequence[str]) -> list[Any]:

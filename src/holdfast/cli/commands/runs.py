@@ -13,6 +13,7 @@ from holdfast.cli.paging import print_next
 from holdfast.cli.run_filters import filtering, query_of
 from holdfast.connect.open_database import OpenDatabase
 from holdfast.core.status import Status
+from holdfast.core.waits import WaitKind
 from holdfast.views.error_groups import ErrorGroupView
 from holdfast.views.pages import Page
 from holdfast.views.runs import RunView
@@ -148,5 +149,7 @@ def _note(run: RunView, now: datetime) -> str:
 
 
 def _wait(wait: dict[str, Any], now: datetime) -> str:
+    if wait.get("kind") == WaitKind.OTHERS:
+        return f"{wait.get('count')} more of the kind {wait.get('of')}"
     text = f"{wait.get('kind')} {wait.get('name') or wait.get('run') or wait.get('step')}"
     return text if wait.get("until") is None else f"{text} {away(wait['until'], now)}"

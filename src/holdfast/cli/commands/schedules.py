@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from holdfast.cli.context import command_context, confirm, deleting, printing
+from holdfast.cli.context import command_context, confirm, deleting, printing, refuse_code
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.open_database import OpenDatabase
@@ -33,12 +34,13 @@ Examples:
     epilog=EPILOG,
     invoke_without_command=True,
 )
+@paged(limit=50, after="nightly")
 @printing
 @click.pass_context
-def schedules(ctx: click.Context) -> None:
-    """List the schedules; the commands below change them."""
+def schedules(ctx: click.Context, limit: int, after: str | None) -> None:
+    """List the schedules by name; the commands below change them."""
     if ctx.invoked_subcommand is None:
-        _list()
+        _list(limit, after)
 
 
 @schedules.command(
@@ -142,18 +144,25 @@ def set_schedule(
     """Create or change the schedule NAME, which starts runs of MODULE:WORKFLOW with arguments.
 
     A new schedule needs MODULE:WORKFLOW, and one of --cron, --interval, --date and --repeat. An
-    existing schedule keeps the settings that are not given."""
-    workflow = None if target is None else load_workflow(target)
+    existing schedule keeps the settings that are not given. Over HTTP, give the name of the
+    workflow alone."""
     many_values = {"args": args, "tags": dict(tags), "dates": dates}
     settings = {option: value for option, value in options.items() if value is not None}
     settings |= {option: values for option, values in many_values.items() if values}
+    if command_context().is_remote:
+        refuse_code(target or "", "schedules set nightly report")
+        with command_context().opened() as database:
+            database.engine.schedules.set(name, target, **settings)
+            _show(database.engine, name)
+        return
+    workflow = None if target is None else load_workflow(target)
     engine = Engine(
         command_context().url,
         codec=command_context().codec(),
         namespace=command_context().namespace,
     )
     try:
-        engine.schedules.set(name, workflow, **settings)
+        engine.schedules.set(name, workflow, by=command_context().person(), **settings)
         _show(engine, name)
     finally:
         engine.close()
@@ -202,7 +211,7 @@ def next_ticks(name: str, count: int) -> None:
 def pause(name: str, reason: str) -> None:
     """Pause a schedule: it starts no runs until it is resumed."""
     with command_context().opened() as database:
-        database.engine.schedules.pause(name, reason)
+        database.engine.schedules.pause(name, reason, by=command_context().person())
         _show(database.engine, name)
 
 
@@ -213,7 +222,7 @@ def resume(name: str) -> None:
     """Resume a paused schedule with its next tick; `backfill` makes up for the ticks during the
     pause."""
     with command_context().opened() as database:
-        database.engine.schedules.resume(name)
+        database.engine.schedules.resume(name, by=command_context().person())
         _show(database.engine, name)
 
 
@@ -223,7 +232,7 @@ def resume(name: str) -> None:
 def trigger(name: str) -> None:
     """Start a run of a schedule now, as for a tick, and print its id."""
     with command_context().opened() as database:
-        tick = database.engine.schedules.trigger(name)
+        tick = database.engine.schedules.trigger(name, by=command_context().person())
         if command_context().as_json:
             print_json(tick)
         else:
@@ -258,7 +267,9 @@ def trigger(name: str) -> None:
 def backfill(name: str, since: str | datetime, until: str | datetime, dry_run: bool) -> None:
     """Start a run for each tick of a period that has none."""
     with command_context().opened() as database:
-        ticks = database.engine.schedules.backfill(name, since, until, preview=dry_run)
+        ticks = database.engine.schedules.backfill(
+            name, since, until, dry_run=dry_run, by=command_context().person()
+        )
         if command_context().as_json:
             print_json(ticks)
         else:
@@ -279,7 +290,7 @@ def remove(name: str, yes: bool) -> None:
     """Remove a schedule; its runs are kept."""
     with command_context().opened() as database:
         confirm(f"Remove the schedule {name}?", yes=yes)
-        database.engine.schedules.remove(name)
+        database.engine.schedules.remove(name, by=command_context().person())
     if command_context().as_json:
         print_json({"removed": name})
     else:
@@ -292,23 +303,28 @@ def _outcome(tick: TickView, *, dry_run: bool) -> str:
     return "started" if tick.created else "has a run"
 
 
-def _list() -> None:
+def _list(limit: int, after: str | None) -> None:
     with command_context().opened() as database:
-        records = database.engine.schedules.list()
-        if command_context().as_json:
-            print_json(records)
-            return
-        rows = [
-            (
-                schedule.name,
-                schedule.workflow,
-                schedule.text,
-                schedule.zone,
-                _state(database, schedule),
-            )
-            for schedule in records
-        ]
-        print_table(("SCHEDULE", "WORKFLOW", "RULE", "ZONE", "NEXT"), rows)
+        listed = items_after(database.engine.schedules.list(), after, _name, limit)
+        print_page(listed, limit, _name, lambda page: _print_schedules(database, page))
+
+
+def _name(schedule: ScheduleView) -> str:
+    return schedule.name
+
+
+def _print_schedules(database: OpenDatabase, page: Sequence[ScheduleView]) -> None:
+    rows = [
+        (
+            schedule.name,
+            schedule.workflow,
+            schedule.text,
+            schedule.zone,
+            _state(database, schedule),
+        )
+        for schedule in page
+    ]
+    print_table(("SCHEDULE", "WORKFLOW", "RULE", "ZONE", "NEXT"), rows)
 
 
 def _state(database: OpenDatabase, schedule: ScheduleView) -> str:

@@ -3,6 +3,7 @@ webhooks, and redeliver dead letters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,8 +11,9 @@ import click
 from holdfast.cli.commands.event_filters import filtering, filters_from
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table
-from holdfast.core.subscriptions import WEBHOOK
-from holdfast.views.subscriptions import conditions_line
+from holdfast.cli.paging import items_after, paged, print_page
+from holdfast.core.subscriptions import RUNS, WEBHOOK
+from holdfast.views.subscriptions import DeadLetterView, SubscriptionView, conditions_line
 from holdfast.views.text import seconds, short
 
 EPILOG = """\b
@@ -26,10 +28,11 @@ Examples:
 @click.command(
     short_help="List named cursors and webhooks.", epilog="Example: holdfast events subscriptions"
 )
+@paged(limit=100, after="billing")
 @printing
-def subscriptions() -> None:
+def subscriptions(limit: int, after: str | None) -> None:
     """List named cursors and webhooks, with their positions and last errors."""
-    _list(None)
+    _list(None, limit, after)
 
 
 @click.command(
@@ -48,12 +51,13 @@ def unsubscribe(name: str, yes: bool) -> None:
     epilog=EPILOG,
     invoke_without_command=True,
 )
+@paged(limit=100, after="billing")
 @printing
 @click.pass_context
-def webhooks(ctx: click.Context) -> None:
+def webhooks(ctx: click.Context, limit: int, after: str | None) -> None:
     """List webhooks, with their positions and last errors."""
     if ctx.invoked_subcommand is None:
-        _list(WEBHOOK)
+        _list(WEBHOOK, limit, after)
 
 
 @webhooks.command(
@@ -80,6 +84,11 @@ def webhooks(ctx: click.Context) -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="A file with the signing secret. E.g. --secret-file key.txt. [default: a new secret]",
 )
+@click.option(
+    "--with-result/--without-result",
+    default=None,
+    help="Deliver the results of completed runs with their events. [default: without]",
+)
 @filtering
 @printing
 def set_webhook(
@@ -88,20 +97,33 @@ def set_webhook(
     after: str | None,
     attempts: int | None,
     secret_file: str | None,
+    with_result: bool | None,
     kinds: list[str],
     workflow: str | None,
     namespace: str | None,
     run: str | None,
+    source: str | None,
     tags: list[tuple[str, str]],
 ) -> None:
     """Create or change a webhook, which delivers events to a URL, and print the secret that signs
     them. Settings that are not named keep their value; a new webhook needs a URL."""
     secret = None if secret_file is None else Path(secret_file).read_text("utf-8").strip()
     with command_context().opened(create=True) as database:
-        run_id = None if run is None else database.find(run).id
-        filters = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
+        if run is not None and source in (None, RUNS):
+            run = database.find(run).id
+        filters = filters_from(
+            kinds, tags, workflow=workflow, namespace=namespace, run=run, source=source
+        )
+        if with_result is not None:
+            filters["with_result"] = with_result
         signing_secret = database.engine.webhooks.set(
-            name, url, secret=secret, after=after, attempts=attempts, **filters
+            name,
+            url,
+            secret=secret,
+            after=after,
+            attempts=attempts,
+            by=command_context().person(),
+            **filters,
         )
         address = url or database.engine.webhooks.get(name).url or ""
         if command_context().as_json:
@@ -122,7 +144,7 @@ def remove(name: str, yes: bool) -> None:
 def _remove(name: str, question: str, yes: bool) -> None:
     with command_context().opened() as database:
         confirm(question, yes=yes)
-        database.engine.events.unsubscribe(name)
+        database.engine.events.unsubscribe(name, by=command_context().person())
     if command_context().as_json:
         print_json({"removed": name})
     else:
@@ -133,26 +155,32 @@ def _remove(name: str, question: str, yes: bool) -> None:
     "dead-letters", epilog="Example: holdfast events webhooks dead-letters billing --json"
 )
 @click.argument("name", metavar="NAME")
+@paged(limit=100, after="01m7ge8gkb9apz:3")
 @printing
-def dead_letters(name: str) -> None:
+def dead_letters(name: str, limit: int, after: str | None) -> None:
     """List the dead letters of a webhook: events that could not be delivered, oldest first."""
     with command_context().opened() as database:
         letters = database.engine.webhooks.dead_letters(name)
-        if command_context().as_json:
-            print_json(letters)
-            return
-        rows = [
-            (
-                letter.run,
-                str(letter.seq),
-                str(letter.attempts),
-                seconds(letter.at),
-                "yes" if letter.again else "-",
-                short(letter.error),
-            )
-            for letter in letters
-        ]
-        print_table(("RUN", "SEQ", "ATTEMPTS", "SINCE", "QUEUED", "ERROR"), rows)
+    print_page(items_after(letters, after, _place, limit), limit, _place, _print_letters)
+
+
+def _place(letter: DeadLetterView) -> str:
+    return f"{letter.run}:{letter.seq}"
+
+
+def _print_letters(page: Sequence[DeadLetterView]) -> None:
+    rows = [
+        (
+            letter.run,
+            str(letter.seq),
+            str(letter.attempts),
+            seconds(letter.at),
+            "yes" if letter.again else "-",
+            short(letter.error),
+        )
+        for letter in page
+    ]
+    print_table(("RUN", "SEQ", "ATTEMPTS", "SINCE", "QUEUED", "ERROR"), rows)
 
 
 @webhooks.command("redeliver", epilog="Example: holdfast events webhooks redeliver billing")
@@ -161,24 +189,29 @@ def dead_letters(name: str) -> None:
 def redeliver(name: str) -> None:
     """Queue the dead letters of a webhook for another delivery by a worker."""
     with command_context().opened() as database:
-        count = database.engine.webhooks.redeliver(name)
+        count = database.engine.webhooks.redeliver(name, by=command_context().person())
         if command_context().as_json:
             print_json({"name": name, "letters": count})
         else:
             print(f"{count} dead letters queued for another delivery")
 
 
-def _list(kind: str | None) -> None:
-    """Print the subscriptions of a kind, or all."""
+def _list(kind: str | None, limit: int, after: str | None) -> None:
+    """Print a page of the subscriptions of a kind, or of all."""
     with command_context().opened() as database:
         listed = [
             subscription
             for subscription in database.engine.events.subscriptions()
             if kind in (None, subscription.kind)
         ]
-    if command_context().as_json:
-        print_json(listed)
-        return
+    print_page(items_after(listed, after, _name, limit), limit, _name, _print_subscriptions)
+
+
+def _name(subscription: SubscriptionView) -> str:
+    return subscription.name
+
+
+def _print_subscriptions(listed: Sequence[SubscriptionView]) -> None:
     rows = [
         (
             subscription.name,

@@ -25,11 +25,10 @@ Examples:
     type=TAGS,
     help="Add these tags, or change their values. E.g. --set customer=7",
 )
-@click.option(
+@many(
     "--remove",
-    metavar="NAME",
-    multiple=True,
-    help="Remove this tag; may be repeated. E.g. --remove draft",
+    metavar="A,B",
+    help="Remove these tags. E.g. --remove draft",
 )
 @printing
 def tags(run: str, tags: Sequence[tuple[str, str]], remove: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,9 +10,12 @@ import click
 from holdfast.cli.commands.budgets import AMOUNT
 from holdfast.cli.commands.lease_output import end_lease, report
 from holdfast.cli.context import command_context, printing
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.output import print_table
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import JSON, MOMENT, many
 from holdfast.service.tasks.children import ON_PARENT_END
+from holdfast.views.attempts import AttemptView
+from holdfast.views.tasks import TaskChildView
 from holdfast.views.text import payload, seconds
 
 
@@ -78,16 +82,22 @@ def start(
 
 @click.command(epilog="Example: holdfast tasks children LEASE --json")
 @click.argument("lease", metavar="LEASE")
+@paged(limit=1000)
 @printing
-def children(lease: str) -> None:
+def children(lease: str, limit: int, after: str | None) -> None:
     """List the children that holders of the run have started, with their results."""
     with command_context().opened() as database:
         listed = database.engine.tasks.lease(lease).children()
-        if command_context().as_json:
-            print_json(listed)
-            return
-        for child in listed:
-            print(f"{child.id}  {child.status.value}  {payload(child.result)}")
+    print_page(items_after(listed, after, _id, limit), limit, _id, _print_children)
+
+
+def _id(child: TaskChildView) -> str:
+    return child.id
+
+
+def _print_children(page: Sequence[TaskChildView]) -> None:
+    for child in page:
+        print(f"{child.id}  {child.status.value}  {payload(child.result)}")
 
 
 @click.command(epilog="Example: holdfast tasks wait-children LEASE --timeout 1h")
@@ -103,25 +113,29 @@ def wait_children(lease: str, timeout: Any) -> None:
 
 @click.command(epilog="Example: holdfast tasks attempts last --json")
 @click.argument("run", metavar="RUN")
+@paged(limit=1000, after="12")
 @printing
-def attempts(run: str) -> None:
+def attempts(run: str, limit: int, after: str | None) -> None:
     """List the attempts at a run: why each was made, by which worker, and how it ended."""
     with command_context().opened() as database:
         listed = database.engine.tasks.attempts(database.find(run, mine=True).id)
-        if command_context().as_json:
-            print_json(listed)
-            return
-        print_table(
-            ("ATTEMPT", "KIND", "WORKER", "STARTED", "ENDED", "OUTCOME"),
-            [
-                (
-                    str(attempt.number),
-                    attempt.kind.value,
-                    attempt.worker or "-",
-                    seconds(attempt.started_at) if attempt.started_at else "-",
-                    seconds(attempt.ended_at) if attempt.ended_at else "-",
-                    attempt.outcome or "at work",
-                )
-                for attempt in listed
-            ],
+    print_page(items_after(listed, after, _number, limit), limit, _number, _print_attempts)
+
+
+def _number(attempt: AttemptView) -> str:
+    return str(attempt.number)
+
+
+def _print_attempts(page: Sequence[AttemptView]) -> None:
+    rows = [
+        (
+            str(attempt.number),
+            attempt.kind.value,
+            attempt.worker or "-",
+            seconds(attempt.started_at) if attempt.started_at else "-",
+            seconds(attempt.ended_at) if attempt.ended_at else "-",
+            attempt.outcome or "at work",
         )
+        for attempt in page
+    ]
+    print_table(("ATTEMPT", "KIND", "WORKER", "STARTED", "ENDED", "OUTCOME"), rows)

@@ -6,18 +6,22 @@ from typing import Any
 
 import click
 
-from holdfast.cli.commands.lease_output import end_lease, lease_view, report
+from holdfast.cli.commands.lease_output import (
+    CAPABILITIES,
+    TTL,
+    WORKER,
+    end_lease,
+    lease_view,
+    report,
+)
+from holdfast.cli.commands.task_operators import override, priority, reclaim, revoke
+from holdfast.cli.commands.task_output import emit, progress
 from holdfast.cli.commands.task_trees import attempts, children, spend, start, wait_children
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.params import DURATION, JSON, MOMENT, TAGS, many
-from holdfast.connect.blocking.tasks import TaskWorker
 from holdfast.core.conditions.model import ON_TIMEOUT
-from holdfast.core.streams.model import StreamMode
-from holdfast.core.streams.rules import null
 from holdfast.core.tasks.policy import FailureKind
-from holdfast.errors import HoldfastError
-from holdfast.service.tasks.lease_state import RunEnded
 from holdfast.views.text import payload
 
 EPILOG = """\b
@@ -149,12 +153,7 @@ def submit(
     metavar="A,B",
     help="Only runs of these lanes. E.g. --lane gpu",
 )
-@many(
-    "--capability",
-    "capabilities",
-    metavar="A,B",
-    help="The capabilities that you offer. E.g. --capability cuda",
-)
+@CAPABILITIES
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
@@ -165,17 +164,8 @@ def submit(
 @click.option(
     "--wait", type=DURATION, metavar="TIME", help="How long to wait for a run. E.g. --wait 30s"
 )
-@click.option(
-    "--ttl",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="How long the leases last. E.g. --ttl 2m",
-)
-@click.option(
-    "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
-)
+@TTL
+@WORKER
 @printing
 def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str]) -> None:
     """Lease runs and print one lease per run, in the order of the queue."""
@@ -196,14 +186,7 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offer: list[str
 
 @tasks.command(epilog="Example: holdfast tasks renew LEASE --ttl 60s")
 @click.argument("lease", metavar="LEASE")
-@click.option(
-    "--ttl",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="How long the lease lasts from now on. E.g. --ttl 2m",
-)
+@TTL
 @printing
 def renew(lease: str, ttl: str) -> None:
     """Renew a lease and all leases that were claimed with it; report a requested cancellation."""
@@ -218,109 +201,6 @@ def renew(lease: str, ttl: str) -> None:
                 " tasks cancel`"
             )
         report({"lease": lease, "renewed": True, "cancel_reason": reason}, line)
-
-
-@tasks.command(epilog="Example: holdfast tasks progress LEASE 40 'half of it'")
-@click.argument("lease", metavar="LEASE")
-@click.argument("percent", metavar="PERCENT", type=click.FloatRange(0, 100))
-@click.argument("message", metavar="[MESSAGE]", required=False)
-@printing
-def progress(lease: str, percent: float, message: str | None) -> None:
-    """Report the progress of the run; `holdfast show` displays it."""
-    with command_context().opened() as database:
-        held = database.engine.tasks.lease(lease)
-        held.progress(percent, message)
-        report(
-            {"run": held.run_id, "percent": percent, "message": message},
-            f"run {held.run_id} is at {percent:g} %",
-        )
-
-
-@tasks.command(
-    epilog="""\b
-Examples:
-  holdfast tasks emit LEASE '{"pages": 3}' '{"pages": 4}' --name pages
-  holdfast tasks emit LEASE '{"owner": null}' --mode summary   delete the field owner
-  holdfast tasks emit LEASE --mode summary --null owner        set the field owner to null"""
-)
-@click.argument("lease", metavar="LEASE")
-@click.argument("values", metavar="VALUE_JSON...", type=JSON, nargs=-1)
-@click.option("--name", metavar="NAME", help="The name of the frames. E.g. --name pages")
-@click.option(
-    "--kind",
-    type=click.Choice(["event", "stdout", "stderr"]),
-    default="event",
-    show_default=True,
-    help="The kind of the frames; stdout and stderr take strings. E.g. --kind stdout",
-)
-@click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in StreamMode]),
-    default="durable",
-    show_default=True,
-    help="The durability of the frames; a summary takes patches. E.g. --mode summary",
-)
-@click.option(
-    "--null",
-    "nulls",
-    multiple=True,
-    metavar="FIELD",
-    help=(
-        "Set a field of the summary to null; in a patch, null deletes a field. A nested field is a"
-        " JSON pointer. E.g. --null /files/a.txt"
-    ),
-)
-@click.option(
-    "--keep",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Keep only the last N frames. E.g. --keep 100",
-)
-@click.option(
-    "--place",
-    type=click.IntRange(0),
-    metavar="N",
-    help=(
-        "The number of frames that this attempt has appended before: a repeated call then appends"
-        " nothing. E.g. --place 0"
-    ),
-)
-@printing
-def emit(lease: str, values: tuple[Any, ...], nulls: tuple[str, ...], **options: Any) -> None:
-    """Append frames to the output of the run; `holdfast tail` follows it."""
-    if nulls:
-        if options["mode"] != StreamMode.SUMMARY:
-            raise click.UsageError("--null sets fields of a summary: add --mode summary")
-        patch: dict[str, Any] = {}
-        for field in nulls:
-            _set_null(patch, field)
-        values = (*values, patch)
-    if not values:
-        raise click.UsageError("give at least one value to append")
-    with command_context().opened() as database:
-        held = database.engine.tasks.lease(lease)
-        emitted = held.emit(*values, **options)
-        data = {
-            "run": held.run_id,
-            "seq": emitted.seq,
-            "frames": emitted.frames,
-            "version": emitted.version,
-        }
-        report(data, f"run {held.run_id} has emitted frame {emitted.seq}")
-
-
-def _set_null(patch: dict[str, Any], field: str) -> None:
-    """Set a field of a patch to null: a name, or a JSON pointer (RFC 6901) that begins with a
-    slash."""
-    path = [field]
-    if field.startswith("/"):
-        path = [name.replace("~1", "/").replace("~0", "~") for name in field[1:].split("/")]
-    for name in path[:-1]:
-        inner: Any = patch.setdefault(name, {})
-        if inner is null:
-            raise click.UsageError(f"--null {field}: a part of the path is set to null itself")
-        patch = inner
-    patch[path[-1]] = null
 
 
 @tasks.command(epilog="Example: holdfast tasks wait LEASE approval --expires 2d --json")
@@ -446,107 +326,17 @@ def cancel(lease: str, reason: str) -> None:
     end_lease(lease, lambda held: held.cancel(reason))
 
 
-@tasks.command(epilog="Example: holdfast tasks reclaim last --capability cuda")
-@click.argument("run", metavar="RUN")
-@many(
-    "--capability",
-    "capabilities",
-    metavar="A,B",
-    help="The capabilities that you offer. E.g. --capability cuda",
-)
-@click.option(
-    "--ttl",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="How long the lease lasts. E.g. --ttl 2m",
-)
-@click.option(
-    "--worker", default="", metavar="NAME", help="The name of the holder. E.g. --worker render-7"
-)
-@printing
-def reclaim(run: str, capabilities: list[str], ttl: str, worker: str) -> None:
-    """Lease this run, whose holder is gone. A run that has reached its limit of reclaims fails."""
-    with command_context().opened() as database:
-        record = database.find(run, mine=True)
-        offer: dict[str, Any] = {
-            "capabilities": capabilities,
-            "workflows": [record.workflow],
-            "claims": False,
-            "renew": False,
-        }
-        task_worker: TaskWorker = database.engine.tasks.worker(worker, ttl=ttl, **offer)
-        try:
-            answer = task_worker.reclaim(record.id)
-        except HoldfastError:
-            task_worker.close()
-            raise
-        if isinstance(answer, RunEnded):
-            task_worker.close()
-            report(
-                {"run": record.id, "status": answer.status.value},
-                f"run {record.id} is {answer.status.value}",
-            )
-        else:
-            report(
-                lease_view(answer),
-                f"{answer.proof}  {answer.run.workflow}  {payload(answer.input)}",
-            )
-
-
-@tasks.command(epilog="Example: holdfast tasks revoke last --reason 'its machine hangs'")
-@click.argument("run", metavar="RUN")
-@click.option(
-    "--reason",
-    default="revoked by an operator",
-    show_default=True,
-    metavar="TEXT",
-    help="The reason. E.g. --reason 'it hangs'",
-)
-@printing
-def revoke(run: str, reason: str) -> None:
-    """Revoke the lease of a run; later writes of its holder are refused."""
-    with command_context().opened() as database:
-        run_id = database.find(run, mine=True).id
-        revoked = database.engine.tasks.revoke(run_id, reason)
-        if revoked:
-            line = f"the lease of run {run_id} was revoked"
-        else:
-            line = f"run {run_id} has no holder: nothing was revoked"
-        report({"run": run_id, "revoked": revoked}, line)
-
-
-@tasks.command(epilog="Example: holdfast tasks priority last 5")
-@click.argument("run", metavar="RUN")
-@click.argument("priority", metavar="N", type=int)
-@printing
-def priority(run: str, priority: int) -> None:
-    """Change the priority of a run."""
-    with command_context().opened() as database:
-        run_id = database.find(run, mine=True).id
-        old = database.engine.tasks.prioritise(run_id, priority)
-        report(
-            {"run": run_id, "old": old, "new": priority},
-            f"the priority of run {run_id} is {priority} (was {old})",
-        )
-
-
-@tasks.command(epilog="Example: holdfast tasks override last 'done by hand' --result '7'")
-@click.argument("run", metavar="RUN")
-@click.argument("reason", metavar="REASON")
-@click.option(
-    "--result", type=JSON, metavar="JSON", help="The result of the run. E.g. --result '7'"
-)
-@click.option("--failed", is_flag=True, help="End the run as failed.")
-@printing
-def override(run: str, reason: str, result: Any, failed: bool) -> None:
-    """End a run as completed or failed, whether it has a holder or not."""
-    with command_context().opened() as database:
-        run_id = database.find(run, mine=True).id
-        status = database.engine.tasks.override(run_id, reason, result=result, failed=failed)
-        report({"run": run_id, "status": status.value}, f"run {run_id} is {status.value}")
-
-
-for command in (attempts, children, spend, start, wait_children):
+for command in (
+    attempts,
+    children,
+    emit,
+    override,
+    priority,
+    progress,
+    reclaim,
+    revoke,
+    spend,
+    start,
+    wait_children,
+):
     tasks.add_command(command)

@@ -6,19 +6,22 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from holdfast.cli.context import command_context, shared, without_secret
-from holdfast.cli.loading import known_workflows, load_module, load_name, split
+from holdfast.cli.loading import has_handlers, known_workflows, load_module, load_name, split
+from holdfast.cli.log_output import logging_options, logging_to_stderr
 from holdfast.cli.params import DURATION, many
+from holdfast.cli.stop_signals import StopSignals
+from holdfast.cli.text_runs import load_folder
 from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.foreground_worker import ForegroundWorker
+from holdfast.connect.option_checks import is_library
 from holdfast.core.program import is_definition
 from holdfast.core.status import Status
 from holdfast.errors import NamespaceBound
@@ -32,7 +35,8 @@ Examples:
   holdfast worker shop.py
   holdfast worker shop.flows billing.flows
   holdfast worker shop.flows --lane default,slow --capability gpu --concurrency 50 --name gpu-1
-  holdfast worker shop.flows:app    app is an Engine, a workflow, or a list of workflows"""
+  holdfast worker shop.flows:app    app is an Engine, a workflow, or a list of workflows
+  holdfast worker                   deployed models that need no handlers"""
 
 LOG_EACH = 20
 """The maximum number of ended runs that are logged one by one; more are only counted."""
@@ -42,7 +46,12 @@ LOG_INTERVAL = 0.2
 
 
 @click.command(short_help="Run a worker in the foreground.", epilog=EPILOG)
-@click.argument("targets", metavar="MODULE[:NAME]...", nargs=-1, required=True)
+@click.argument("targets", metavar="MODULE[:NAME]|FOLDER...", nargs=-1)
+@many(
+    "--using",
+    metavar="MODULE",
+    help="The modules that register the executors of text workflows. E.g. --using agents.py",
+)
 @many(
     "--lane",
     "lanes",
@@ -89,11 +98,19 @@ LOG_INTERVAL = 0.2
 @click.option(
     "--no-schedules", is_flag=True, help="Do not store the schedules that the code declares."
 )
-@click.option("--quiet", is_flag=True, help="Log only warnings and errors.")
+@logging_options
 @shared
-def worker(targets: tuple[str, ...], quiet: bool, no_schedules: bool, **options: Any) -> None:
+def worker(
+    targets: tuple[str, ...],
+    using: Sequence[str],
+    quiet: bool,
+    no_schedules: bool,
+    log_format: str,
+    **options: Any,
+) -> None:
     """Run a worker in the foreground. It serves all workflows that the modules define or import, or
-    those named NAME.
+    those named NAME, all text workflows of a FOLDER, and the deployed models whose tasks need no
+    handlers of other modules: without a module, only such models.
 
     On the first SIGTERM or SIGINT running steps may end, waiting runs are parked, and all leases
     are released. On the second the worker stops at once; interrupted steps run again on another
@@ -104,7 +121,9 @@ def worker(targets: tuple[str, ...], quiet: bool, no_schedules: bool, **options:
         raise NamespaceBound(namespace=bound, asked=settings["namespace"])
     if no_schedules:
         settings["schedules"] = False
-    with _logging_to_stderr(logging.WARNING if quiet else logging.INFO):
+    with logging_to_stderr(logging.WARNING if quiet else logging.INFO, log_format):
+        for module in using:
+            load_module(module)
         code = _serve(targets, settings)
     if code:
         raise click.exceptions.Exit(code)
@@ -131,42 +150,39 @@ def _tune_garbage_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-@contextlib.contextmanager
-def _logging_to_stderr(level: int) -> Iterator[None]:
-    """Log to stderr. Afterwards the logger is as it was: a program may call the command itself."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handlers_before = log.handlers
-    level_before = log.level
-    propagate_before = log.propagate
-    log.handlers = [handler]
-    log.setLevel(level)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.handlers = handlers_before
-        log.setLevel(level_before)
-        log.propagate = propagate_before
-
-
 def _load(targets: Sequence[str], options: dict[str, Any]) -> ForegroundWorker:
     """Import each MODULE[:NAME] and return a worker for all of them. Raises ClickException."""
     shown = " ".join(targets)
+    if not targets:
+        return _open(None, shown, options)
     if len(targets) == 1 and split(targets[0])[1] is not None:
         _, value = load_name(targets[0])
         if isinstance(value, Engine | AsyncEngine):
             return _worker_of(value, shown, options)
+    if any(os.path.isdir(target) for target in targets):
+        return _open(_with_folders(targets), shown, options)
     loaded = [_load_workflows(target) for target in targets]
     named = [workflow for workflows in loaded for workflow in workflows or ()]
     if all(workflows is None for workflows in loaded):
-        return _open(None if known_workflows() else [], shown, options)
+        serves = bool(known_workflows()) or has_handlers()
+        return _open(None if serves else [], shown, options)
     if None in loaded:
         raise click.UsageError(
             "a worker serves all workflows of its modules, or named ones: use MODULE or"
             " MODULE:NAME for all of them"
         )
     return _open(named, shown, options)
+
+
+def _with_folders(targets: Sequence[str]) -> list[Any]:
+    """Return the libraries of the folders among the targets, and all workflows of the modules."""
+    libraries: list[Any] = []
+    for target in targets:
+        if os.path.isdir(target):
+            libraries.append(load_folder(target))
+        else:
+            _load_workflows(target)
+    return [*libraries, *known_workflows().values()]
 
 
 def _load_workflows(target: str) -> list[Any] | None:
@@ -192,7 +208,9 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
     """Open the database of the command line; None serves all imported workflows."""
     if workflows == []:
         raise click.ClickException(f"{target} has no workflow: decorate a function with @workflow")
-    other = next((item for item in workflows or () if not is_definition(item)), None)
+    other = next(
+        (item for item in workflows or () if not (is_definition(item) or is_library(item))), None
+    )
     if other is not None:
         raise click.ClickException(
             f"{target} contains a {type(other).__name__}, which is not a workflow: decorate a"
@@ -256,24 +274,6 @@ async def _stop(worker: ForegroundWorker, stop_signals: StopSignals) -> int:
         await stop
     await worker.kill()
     return 128 + stop_signals.number
-
-
-class StopSignals:
-    """Events that SIGTERM and SIGINT set: the first and the second signal."""
-
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
-        self.number = 0
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the loop instead
-                loop.add_signal_handler(number, self._on_signal, number)
-
-    def _on_signal(self, number: int) -> None:
-        self.number = number
-        event = self.second if self.first.is_set() else self.first
-        event.set()
 
 
 def _log_start(worker: ForegroundWorker) -> None:

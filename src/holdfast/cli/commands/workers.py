@@ -3,12 +3,14 @@ dead ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import click
 
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.views.text import away
 from holdfast.views.workers import WorkerView, serves
 
@@ -19,13 +21,14 @@ Examples:
 
 
 @click.group(short_help="List the workers.", epilog=EPILOG, invoke_without_command=True)
+@paged(limit=100)
 @printing
 @click.pass_context
-def workers(ctx: click.Context) -> None:
+def workers(ctx: click.Context, limit: int, after: str | None) -> None:
     """List the workers: whether they are alive, what they serve, and how many runs each of them
     executes; then the runs that no worker serves."""
     if ctx.invoked_subcommand is None:
-        _print()
+        _print(limit, after)
 
 
 @workers.command(epilog="Example: holdfast workers remove render-7 --yes")
@@ -37,7 +40,7 @@ def remove(worker: str, yes: bool) -> None:
     and its own later writes are refused."""
     with command_context().opened() as database:
         confirm(f"Take all runs from worker {worker}?", yes=yes)
-        removed = database.engine.workers.remove(worker)
+        removed = database.engine.workers.remove(worker, by=command_context().person())
         if command_context().as_json:
             print_json(removed)
             return
@@ -47,25 +50,29 @@ def remove(worker: str, yes: bool) -> None:
             print(f"worker {view.worker} (session {view.session}) was removed: {runs} free")
 
 
-def _print() -> None:
+def _print(limit: int, after: str | None) -> None:
     with command_context().opened() as database:
-        views = database.engine.workers.list()
+        listed = items_after(database.engine.workers.list(), after, _session, limit)
         now = database.now
-        if command_context().as_json:
-            print_json(views)
-        elif not views:
-            print(
-                "no workers: start one with"
-                f" `{command_context().command('holdfast worker MODULE')}`"
-            )
-        else:
-            print_table(
-                ("WORKER", "STATE", "HOST", "PID", "STARTED", "HEARTBEAT", "RUNNING", "SERVES"),
-                [_row(view, now) for view in views],
-            )
+        print_page(listed, limit, _session, lambda page: _print_workers(page, now))
         if not command_context().as_json:
             for route in database.engine.workers.unserved():
                 print(f"{route.text}\n  $ {command_context().command(route.remedy)}")
+
+
+def _session(view: WorkerView) -> str:
+    return view.session
+
+
+def _print_workers(page: Sequence[WorkerView], now: datetime) -> None:
+    if not page:
+        command = command_context().command("holdfast worker MODULE")
+        print(f"no workers: start one with `{command}`")
+        return
+    print_table(
+        ("WORKER", "STATE", "HOST", "PID", "STARTED", "HEARTBEAT", "RUNNING", "SERVES"),
+        [_row(view, now) for view in page],
+    )
 
 
 def _row(view: WorkerView, now: datetime) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ also checks the laws and fails if one is broken.
 from __future__ import annotations
 
 from holdfast.testing.conformance.advance import AdvanceConformance
+from holdfast.testing.conformance.api_keys import ApiKeyConformance
+from holdfast.testing.conformance.audit import AuditConformance
 from holdfast.testing.conformance.batches import BatchConformance
 from holdfast.testing.conformance.budget_batches import BudgetBatchConformance
 from holdfast.testing.conformance.budget_removal import BudgetRemovalConformance
@@ -20,15 +22,18 @@ from holdfast.testing.conformance.claim import ClaimConformance, LaneLimitConfor
 from holdfast.testing.conformance.copying import CopyConformance
 from holdfast.testing.conformance.damage import DamageConformance
 from holdfast.testing.conformance.damaged_schedules import DamagedScheduleConformance
+from holdfast.testing.conformance.definitions import DefinitionConformance
 from holdfast.testing.conformance.fixture import SECOND, HandClock, OpenStore, StoreFixture
 from holdfast.testing.conformance.flows import FlowConformance
 from holdfast.testing.conformance.gate_inbox import GateInboxConformance
 from holdfast.testing.conformance.gates import GateConformance
+from holdfast.testing.conformance.gauges import GaugeConformance
 from holdfast.testing.conformance.graph_ends import GraphConformance
 from holdfast.testing.conformance.imports import ImportConformance
 from holdfast.testing.conformance.keys import KeyConformance
 from holdfast.testing.conformance.lanes import DebounceConformance, ShareConformance
 from holdfast.testing.conformance.large_inputs import LargeInputConformance
+from holdfast.testing.conformance.messages import MessageConformance
 from holdfast.testing.conformance.operations import OperatorConformance
 from holdfast.testing.conformance.payloads import (
     PayloadConformance,
@@ -81,6 +86,7 @@ class StoreContract(
     PruneConformance,
     UserConnectionConformance,
     BatchConformance,
+    GaugeConformance,
     ReadConformance,
     ClockConformance,
     BudgetBatchConformance,
@@ -97,6 +103,10 @@ class StoreContract(
     GateConformance,
     GateInboxConformance,
     KeyConformance,
+    DefinitionConformance,
+    ApiKeyConformance,
+    AuditConformance,
+    MessageConformance,
     ScheduleConformance,
     StreamConformance,
     SubscriptionConformance,
@@ -131,9 +141,11 @@ __all__ = [
     "DamagedScheduleConformance",
     "DeadlineConformance",
     "DebounceConformance",
+    "DefinitionConformance",
     "FlowConformance",
     "GateConformance",
     "GateInboxConformance",
+    "GaugeConformance",
     "GraphConformance",
     "HandClock",
     "ImportConformance",
@@ -141,6 +153,7 @@ __all__ = [
     "LaneLimitConformance",
     "LargeInputConformance",
     "LawConformance",
+    "MessageConformance",
     "OpenStore",
     "OperatorConformance",
     "PayloadConformance",

@@ -103,6 +103,32 @@ class AdvanceConformance(StoreFixture):
             "none": [],
         }
 
+    def test_a_history_can_be_read_without_its_values(self, store: Store) -> None:
+        run = self.hold(store, "r1")
+        started = Event(EventKind.CHILD_STARTED, "child", b'{"run":"c"}', seq=1)
+        failed = Event(EventKind.STEP_FAILED, "charge", error=b'{"type":"E"}', attempt=3, seq=2)
+        done = Event(EventKind.STEP_COMPLETED, "pack", b'"large"', role="compensation", seq=3)
+        self.advance(store, run, events=[started, failed, done])
+
+        outline = store.runs.outline("r1")
+
+        assert [(event.seq, event.data, event.error) for event in outline] == [
+            (1, b'{"run":"c"}', None),
+            (2, None, b""),
+            (3, None, None),
+        ]
+        assert [(event.attempt, event.role) for event in outline] == [
+            (1, None),
+            (3, None),
+            (1, "compensation"),
+        ]
+        assert [event.seq for event in store.runs.outline("r1", 3)] == [3]
+        assert [event.data for event in store.runs.events("r1", [3, 1, 9])] == [
+            b'{"run":"c"}',
+            b'"large"',
+        ]
+        assert store.runs.events("r1", []) == []
+
     def test_the_signals_of_several_runs_can_be_read_together(self, store: Store) -> None:
         for run_id in ("r1", "r2", "r3"):
             self.hold(store, run_id)

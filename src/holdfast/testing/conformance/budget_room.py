@@ -15,14 +15,8 @@ from holdfast.store.budgets.operations import (
     SpendBudget,
 )
 from holdfast.store.effects import RevisionChanged
-from holdfast.store.runs.operations import (
-    BeginCopy,
-    CopyRuns,
-    EndCopy,
-    EndSession,
-    Prune,
-    StartRuns,
-)
+from holdfast.store.runs.copy_operations import BeginCopy, CopyRuns, EndCopy
+from holdfast.store.runs.operations import EndSession, Prune, StartRuns
 from holdfast.store.store import Store
 from holdfast.testing.conformance.budget_fixture import BudgetFixture
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore

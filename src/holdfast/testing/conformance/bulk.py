@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.messages import INSTRUCTION
 from holdfast.core.operations import (
     TAKEOVER,
     BulkArguments,
@@ -19,6 +20,7 @@ from holdfast.core.operations import (
 from holdfast.core.status import Status
 from holdfast.errors import OperationNotFound, RowDamaged, RunNotFinished
 from holdfast.store.database import Operation
+from holdfast.store.messages.operations import InstructRun
 from holdfast.store.operations.apply import KEPT
 from holdfast.store.operations.operations import (
     BulkAction,
@@ -359,6 +361,18 @@ class BulkConformance(StoreFixture):
 
         assert self.outcome(store) == (["r1"], ["r2"])
         assert self.get(store, "r1").priority == 7
+
+    def test_instructions_reach_live_runs(self, store: Store) -> None:
+        self.start(store, "r1")
+        self.fail(store, "r2")
+        self.begin(store, ["r1", "r2"], verb=BulkVerb.MIGRATE)
+
+        self.carry_out(
+            store, *(InstructRun(run_id=run_id, payload=b"{}") for run_id in ("r1", "r2"))
+        )
+
+        assert self.outcome(store) == (["r1"], ["r2"])
+        assert [signal.step for signal in store.signals.of_run("r1")] == [INSTRUCTION]
 
     def test_finished_trees_are_deleted_with_all_of_their_rows(self, store: Store) -> None:
         self.tree(store, "c1")

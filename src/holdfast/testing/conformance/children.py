@@ -120,6 +120,27 @@ class ChildConformance(StoreFixture):
         assert (self.status(store), self.get(store).revision) == (Status.WAITING, 1)
         assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
 
+    def test_the_children_that_ended_since_a_revision_are_found(self, store: Store) -> None:
+        parent = self.hold(store)
+        children = [
+            self.child_of(parent, name, parent_step=name, session_id="s1")
+            for name in ("c1", "c2", "c3")
+        ]
+        many = [self.child_of(parent, "m1", parent_step="m", parent_index=0, session_id="s1")]
+        self.advance(store, parent, effects=[StartChildren([*children, *many])])
+
+        self.finish(store, self.get(store, "c2"))
+        seen = self.get(store).revision
+        self.finish(store, self.get(store, "c1"), Status.FAILED)
+        self.finish(store, self.get(store, "m1"))
+
+        def ended(revision: int) -> list[str]:
+            return sorted(child.id for child in store.runs.ended_children("r1", since=revision))
+
+        assert ended(0) == ["c1", "c2"]
+        assert ended(seen) == ["c1"]
+        assert ended(self.get(store).revision) == []
+
     def test_a_cancelled_child_wakes_its_parent_too(self, store: Store) -> None:
         parent = self.hold(store)
         self.advance(store, parent, effects=[StartChildren([self.child_of(parent, "c1")])])
@@ -128,6 +149,7 @@ class ChildConformance(StoreFixture):
         self.do(store, RequestCancel("c1", "enough"))
 
         assert self.status(store) is Status.PENDING
+        assert [child.id for child in store.runs.ended_children("r1")] == ["c1"]
 
     def test_the_last_of_many_children_to_complete_wakes_the_parent(self, store: Store) -> None:
         children = self.with_children(store, 3)

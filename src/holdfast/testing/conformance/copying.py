@@ -18,14 +18,8 @@ from holdfast.errors import (
 )
 from holdfast.store.database import Operation
 from holdfast.store.lanes.operations import SetLane
-from holdfast.store.runs.operations import (
-    BeginCopy,
-    BeginImport,
-    CopyRuns,
-    EndCopy,
-    EndSession,
-    StartChildren,
-)
+from holdfast.store.runs.copy_operations import BeginCopy, BeginImport, CopyRuns, EndCopy
+from holdfast.store.runs.operations import EndSession, StartChildren
 from holdfast.store.signals.operations import SignalRun, TakeSignals
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import msgspec
 import pytest
@@ -78,6 +79,24 @@ def new_flow(name: str) -> FlowRecord:
 
 class DamageConformance(StoreFixture):
     """A row that was damaged without the store is named, and all other rows are processed."""
+
+    def test_a_run_that_is_started_while_it_is_read_is_not_damaged(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reader = store.runs._reader
+        first = reader.first
+
+        def read_and_start(*arguments: Any, **parameters: Any) -> Any:
+            monkeypatch.undo()
+            row = first(*arguments, **parameters)
+            self.start(store)
+            return row
+
+        monkeypatch.setattr(reader, "first", read_and_start)
+        run = store.runs.get("r1")
+
+        assert run is not None
+        assert run.id == "r1"
 
     @pytest.mark.parametrize(
         ("column", "value"),

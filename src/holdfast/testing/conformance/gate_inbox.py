@@ -18,12 +18,8 @@ from holdfast.store.gates.operations import (
     ChangeGate,
     DecideGate,
 )
-from holdfast.store.runs.operations import (
-    ExpireRuns,
-    ImportRun,
-    Prune,
-    RequestCancel,
-)
+from holdfast.store.runs.copy_operations import ImportRun
+from holdfast.store.runs.operations import ExpireRuns, Prune, RequestCancel
 from holdfast.store.store import Store
 from holdfast.store.tasks.operations import OverrideRun
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore

@@ -38,6 +38,22 @@ from holdfast.testing.conformance.gate_fixture import ONLY_GATE, YES_NO, GateFix
 class GateConformance(GateFixture):
     """A gate takes valid decisions only, closes once, and wakes or notifies its run."""
 
+    def test_closed_gates_are_found_by_the_revision_of_their_run(self, store: Store) -> None:
+        gates = [self.new_gate(store, gate_id=f"g{number}") for number in range(4)]
+        self.open_gates(store, *gates)
+        before = self.get(store).revision
+
+        self.decide(store, "yes", by="ann", gate_id="g2")
+        first = self.get(store).revision
+        self.decide(store, "yes", by="ann", gate_id="g0")
+
+        def closed(revision: int) -> list[str]:
+            return sorted(gate.id for gate in store.gates.closed_since("r1", revision))
+
+        assert [closed(before), closed(first), closed(first + 1)] == [["g0", "g2"], ["g0"], []]
+        assert sorted(store.gates.of_ids(["g1", "g0", "none"])) == ["g0", "g1"]
+        assert store.gates.closed_since("none", 0) == []
+
     def test_a_gate_is_as_it_was_opened(self, store: Store) -> None:
         terms = GateTerms(
             options=(Option("yes", "Do it", "approve"), Option("no")),

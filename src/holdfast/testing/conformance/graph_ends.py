@@ -8,11 +8,13 @@ from holdfast.core.graphs.builder import PLACE
 from holdfast.core.status import Status
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
 from holdfast.store.graphs.operations import NeededResult, PruneGraphs, ReplayMember, ResealMember
+from holdfast.store.runs.copy_operations import BeginCopy, CopyRuns, EndCopy
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, Prune
+from holdfast.store.runs.operations import Prune
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, HandClock, OpenStore
 from holdfast.testing.conformance.graph_fixture import GraphFixture, compose
+from holdfast.testing.conformance.graph_joins import GraphJoinConformance
 from holdfast.testing.conformance.graph_parts import GraphPortionConformance
 from holdfast.testing.conformance.graph_resolution import GraphResolutionConformance
 from holdfast.testing.conformance.graphs import GraphStageConformance
@@ -374,6 +376,7 @@ class GraphConformance(
     GraphCancelConformance,
     GraphReplayConformance,
     GraphRetentionConformance,
+    GraphJoinConformance,
 ):
     """All tests of graphs."""
 
@@ -395,6 +398,13 @@ def _graph(status: str = "running", members: int = 0, live: int = 0, events: int
 
 def _member(run: str = "g::x", state: str = "skipped", missing: int = 0) -> str:
     return _MEMBER.format(run=run, state=state, missing=missing)
+
+
+def _joined(run_id: str, state: str = "completed") -> str:
+    return (
+        "INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec,"
+        f" input, joined) VALUES ('g::x', 'g', 'w', '{state}', 0, '', '', '{run_id}')"
+    )
 
 
 def _group(need: int = 1, total: int = 1, done: int = 0, state: str = "open") -> str:
@@ -421,6 +431,8 @@ BROKEN |= {
     "the_end_of_a_graph_member_is_settled_or_in_the_graph_outbox": _member(
         run="completed", state="started"
     ),
+    "a_run_that_has_joined_a_graph_names_it_and_has_no_parent": _joined("completed"),
+    "a_joined_graph_member_waits_for_nothing": _joined("r9", state="waiting"),
     "the_open_dependency_count_of_a_waiting_graph_member_is_correct": _member(
         state="waiting", missing=1
     ),

@@ -31,7 +31,7 @@ from holdfast.store.graphs.operations import (
 )
 from holdfast.store.graphs.queued_writes import QueuedWrites
 from holdfast.store.lanes.operations import SetLane
-from holdfast.store.runs.operations import STAGE_TTL
+from holdfast.store.runs.copy_operations import STAGE_TTL
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import HandClock, OpenStore
 from holdfast.testing.conformance.graph_fixture import GraphFixture, compose

@@ -16,12 +16,8 @@ from holdfast.errors import (
 )
 from holdfast.store.graphs import sweep
 from holdfast.store.graphs.operations import SweepStages
+from holdfast.store.runs.copy_operations import ImportRun, StagedEvents, StageEvents
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import (
-    ImportRun,
-    StagedEvents,
-    StageEvents,
-)
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import (

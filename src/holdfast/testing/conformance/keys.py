@@ -8,7 +8,7 @@ from holdfast.core.sessions import Lane
 from holdfast.core.tokens import SigningKey
 from holdfast.errors import KeyExists
 from holdfast.store.keys.operations import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
-from holdfast.store.runs.operations import BeginCopy, EndCopy
+from holdfast.store.runs.copy_operations import BeginCopy, EndCopy
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import SECOND, HandClock, OpenStore, StoreFixture
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from holdfast.core import typed_json
 from holdfast.core.status import Status
 from holdfast.errors import RunExists
 from holdfast.store.payloads.operations import Reseal, ValueChange
+from holdfast.store.runs.copy_operations import ImportRun
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import DebounceStart, ImportRun, Prune, StartRuns
+from holdfast.store.runs.operations import DebounceStart, Prune, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
@@ -136,7 +138,7 @@ class LargeInputConformance(StoreFixture):
         self.start(store, input=input_of(5_000))
         whole = {**msgspec.structs.asdict(self.get(store)), "id": "r2"}
 
-        self.do(store, ImportRun(msgspec.convert(whole, type(self.get(store))), {}, []))
+        self.do(store, ImportRun(typed_json.convert(whole, type(self.get(store))), {}, []))
 
         assert self.get(store, "r2").input == input_of(5_000)
 

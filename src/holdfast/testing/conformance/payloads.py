@@ -15,17 +15,8 @@ from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import BadOption, HoldfastError, RunExists, RunNotFound
 from holdfast.store.payloads.operations import CopyPayloads, Reseal, ValueChange
-from holdfast.store.runs.operations import (
-    BeginCopy,
-    Body,
-    EndCopy,
-    EndSession,
-    ImportRun,
-    Prune,
-    Pruned,
-    StartChildren,
-    StartRuns,
-)
+from holdfast.store.runs.copy_operations import BeginCopy, EndCopy, ImportRun
+from holdfast.store.runs.operations import Body, EndSession, Prune, Pruned, StartChildren, StartRuns
 from holdfast.store.signals.operations import SignalOtherRun, SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture

@@ -14,6 +14,7 @@ from holdfast.core.waits import WaitRecord
 from holdfast.store import sql_files
 from holdfast.store.keys.operations import NeedKey, OfferedKey
 from holdfast.store.lanes.operations import SetLane
+from holdfast.store.messages.operations import OpenSubscription
 from holdfast.store.runs.list_query import RunCursor, RunFilter
 from holdfast.store.runs.operations import Heartbeat, RequestCancel, StartChildren, StartRuns
 from holdfast.store.schedules.operations import SetSchedule
@@ -21,9 +22,14 @@ from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.store.waits.operations import OpenWait
 from holdfast.testing.conformance import schedules
+from holdfast.testing.conformance.api_keys import BROKEN_API_KEYS, populate_api_keys
+from holdfast.testing.conformance.audit import BROKEN_AUDIT, populate_audit
 from holdfast.testing.conformance.budget_fixture import BROKEN as BROKEN_BUDGETS
 from holdfast.testing.conformance.bulk import BROKEN as BROKEN_OPERATIONS
+from holdfast.testing.conformance.definitions import BROKEN as BROKEN_DEFINITIONS
 from holdfast.testing.conformance.fixture import MINUTE, MORNING, HandClock, OpenStore, StoreFixture
+from holdfast.testing.conformance.messages import AWAITED
+from holdfast.testing.conformance.messages import BROKEN as BROKEN_MESSAGES
 
 
 class ReadConformance(StoreFixture):
@@ -265,6 +271,9 @@ GATE = (
 ENTRY = "INSERT INTO holdfast.gate_entry (gate_id, number, run_id, kind, person, at, detail) VALUES"
 
 BROKEN = {
+    **BROKEN_MESSAGES,
+    **BROKEN_DEFINITIONS,
+    "the_role_of_an_event_is_known": "UPDATE holdfast.event SET role = 'compensation of '",
     "a_run_has_its_input": "UPDATE holdfast.run SET input = ''",
     "a_claimable_run_is_pending_or_cancelling_and_not_leased": (
         "UPDATE holdfast.run SET rank = 1 WHERE id = 'held'"
@@ -439,6 +448,8 @@ BROKEN = {
     ),
     **BROKEN_BUDGETS,
     **BROKEN_OPERATIONS,
+    **BROKEN_API_KEYS,
+    **BROKEN_AUDIT,
 }
 """One statement per law that breaks it."""
 
@@ -457,13 +468,15 @@ class LawConformance(StoreFixture):
             store,
             held,
             events=[Event(EventKind.STEP_COMPLETED, "a", b"1", seq=1)],
-            effects=[OpenWait(wait)],
+            effects=[OpenWait(wait), OpenSubscription(AWAITED)],
         )
         self.parked(store, "waiting", budgets=("tree:waiting",), limits=Limits({"tokens": 1}))
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
         self.do(store, SetSchedule(schedules.hourly()))
         self.do(store, NeedKey(OfferedKey("k1", b"x" * 32)))
+        populate_api_keys(self, store)
+        populate_audit(self, store)
         self.do(store, SetLane(Lane(name="rated", share_rate_limit=1, share_rate_per=MINUTE)))
 
     def test_a_valid_database_breaks_no_law(self, bare_store: Store) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from holdfast.core.schedules.model import GONE, Schedule, Tick, key_of
 from holdfast.core.status import Status
-from holdfast.errors import BadSchedule, ScheduleBusy, ScheduleNotFound
+from holdfast.errors import BadSchedule, RunExists, ScheduleBusy, ScheduleNotFound
 from holdfast.store.database import Operation
+from holdfast.store.runs.copy_operations import BeginCopy, CopyRuns, EndCopy
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import BeginCopy, CopyRuns, EndCopy, Prune, RequestCancel
+from holdfast.store.runs.operations import Prune, RequestCancel
 from holdfast.store.runs.queries import NextDue
 from holdfast.store.schedules.operations import (
     BackfillSchedule,
@@ -379,6 +380,27 @@ class ScheduleConformance(StoreFixture):
             None,
             MORNING + HOUR,
         )
+
+    def test_a_trigger_with_a_chosen_id_starts_one_run(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.set_schedule(store, overlap="queue")
+        self.set_schedule(store, name="other", overlap="queue")
+        self.start(store, "taken")
+        chosen = TriggerSchedule("default", "hourly", "t1", True)
+        first = self.do(store, chosen)
+        clock.move(SECOND)
+
+        again = self.do(store, chosen)
+
+        assert (first.at, first.run, first.created) == (MORNING, "t1", True)
+        assert again == Tick(MORNING, "t1", created=False)
+        with pytest.raises(ScheduleBusy):
+            self.do(store, TriggerSchedule("default", "hourly", "t2", True))
+        for name, run_id in (("other", "t1"), ("other", "taken")):
+            with pytest.raises(RunExists):
+                self.do(store, TriggerSchedule("default", name, run_id, True))
+        assert self.schedule(store).queued == []
 
     def test_a_trigger_waits_where_a_tick_would(self, store: Store, clock: HandClock) -> None:
         self.set_schedule(store, overlap="queue", queue_limit=1)

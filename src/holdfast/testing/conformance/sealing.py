@@ -13,18 +13,9 @@ from holdfast.errors import HoldfastError, StoreInUse, StoreSealed
 from holdfast.store.database import Operation
 from holdfast.store.installation import HALF_COPIED
 from holdfast.store.lanes.operations import SetLane
+from holdfast.store.runs.copy_operations import BeginCopy, EndCopy, SealStore, UnsealStore
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import (
-    Advance,
-    BeginCopy,
-    EndCopy,
-    EndSession,
-    Heartbeat,
-    RequestCancel,
-    SealStore,
-    StartRuns,
-    UnsealStore,
-)
+from holdfast.store.runs.operations import Advance, EndSession, Heartbeat, RequestCancel, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import OpenStore, StoreFixture

@@ -17,7 +17,8 @@ from holdfast.core.streams.model import (
     StreamRecord,
 )
 from holdfast.errors import LeaseLost, StreamClosed
-from holdfast.store.runs.operations import Advance, EndSession, ImportRun, Prune, RequestCancel
+from holdfast.store.runs.copy_operations import ImportRun
+from holdfast.store.runs.operations import Advance, EndSession, Prune, RequestCancel
 from holdfast.store.store import Store
 from holdfast.store.streams.operations import Appended, AppendFrames, AppendOutput, StoredFrame
 from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture

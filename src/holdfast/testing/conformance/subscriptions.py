@@ -20,15 +20,8 @@ from holdfast.core.subscriptions import (
     Subscription,
 )
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
-from holdfast.store.runs.operations import (
-    Advance,
-    Advanced,
-    BeginCopy,
-    CopyRuns,
-    EndCopy,
-    EndSession,
-    Prune,
-)
+from holdfast.store.runs.copy_operations import BeginCopy, CopyRuns, EndCopy
+from holdfast.store.runs.operations import Advance, Advanced, EndSession, Prune
 from holdfast.store.store import Store
 from holdfast.store.subscriptions.operations import (
     AddCursor,
@@ -462,7 +455,8 @@ class SubscriptionConformance(StoreFixture):
             ],
         }
         which = b'{"workflow":null}'
-        row: list[Cell] = ["me", CURSOR, which, 1, 12, 1, None, None, None, 0, 0, None, None]
+        empty = (None, None, None)
+        row: list[Cell] = ["me", CURSOR, which, "runs", 1, 12, 1, *empty, 0, 0, None, None]
         self.end_sessions(store)
         self.do(store, BeginCopy([], {"subscription": [row]}))
         self.start(store, "pattern")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.core import typed_json
 from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.core.streams.model import NewFrame, Output, StreamPart
@@ -64,7 +65,7 @@ class TaskConformance(StoreFixture):
         a, b = self.lease(store)
 
         assert (a.run.id, a.seq, a.run.session_id, a.run.generation) == ("a", 0, "s1", 1)
-        assert msgspec.json.decode(a.policy or b"", type=TaskPolicy) == TaskPolicy(retries=2)
+        assert typed_json.decode(a.policy or b"", TaskPolicy) == TaskPolicy(retries=2)
         assert (b.run.id, b.seq, b.policy) == ("b", 1, None)
         assert self.lease(store) == []
 

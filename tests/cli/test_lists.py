@@ -1,0 +1,153 @@
+"""Lists of the command line: each has pages and says how to get the next one; options that take
+several values accept them repeated and separated by commas; commands that delete ask first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import click
+import pytest
+
+from holdfast import Engine, workflow
+from holdfast.cli.main import cli
+from holdfast.cli.params import _flatten
+from holdfast.graphs import Graph
+
+
+@workflow(name="lists.noted")
+async def noted() -> None:
+    pass
+
+
+def commands(command: click.Command = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that can be called, with its words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            part = command.get_command(context, name)
+            assert part is not None
+            yield from commands(part, f"{path} {name}".strip())
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield path, command
+
+
+COMMANDS = dict(commands())
+
+WITH_COMMAS = {("run", "inputs"), ("run", "variables")}
+"""Options that are only repeated: their values are texts for a workflow and may contain commas."""
+
+
+def test_all_options_with_several_values_take_them_repeated_and_separated_by_commas():
+    options = [
+        (path, option)
+        for path, command in COMMANDS.items()
+        for option in command.params
+        if isinstance(option, click.Option) and option.multiple
+    ]
+
+    assert len(options) > 30
+    assert [
+        (path, option.name)
+        for path, option in options
+        if option.callback is not _flatten and (path, option.name) not in WITH_COMMAS
+    ] == []
+
+
+@pytest.mark.parametrize("weights", [["gold=3,tin=1"], ["gold=3", "tin=1"]])
+def test_weights_are_repeated_or_separated(call, weights):
+    options = [word for weight in weights for word in ("--weight", weight)]
+
+    assert call.json("lanes", "set", "mail", *options)["weights"] == {"gold": 3, "tin": 1}
+
+
+def test_soft_limits_are_repeated_or_separated(call):
+    call("budgets", "set", "team", "tokens=9", "money=9", "--soft", "tokens=1,money=2")
+    call("budgets", "set", "crew", "tokens=9", "money=9", "--soft", "tokens=1", "--soft", "money=2")
+
+    (crew, team) = (budget["dimensions"] for budget in call.items("budgets"))
+    assert crew == team
+    assert {name: line["soft"] for name, line in team.items()} == {"tokens": 1, "money": 2}
+    assert "amount" in call.error("budgets", "set", "x", "tokens=9", "--soft", "tokens=1,", code=2)
+
+
+DELETING = {"delete", "prune", "remove", "unsubscribe", "apply"}
+"""The last words of commands that delete."""
+
+
+def test_every_command_that_deletes_asks_first():
+    deleting = {path for path in COMMANDS if path.rpartition(" ")[2] in DELETING}
+    asking = {path for path, command in COMMANDS.items() if _has(command, "yes")}
+
+    assert len(deleting) > 10
+    assert deleting - asking == set()
+
+
+def _has(command: click.Command, *names: str) -> bool:
+    return set(names) <= {option.name for option in command.params}
+
+
+def test_every_list_has_pages():
+    """A group that can be called without a command prints a list, except `db`."""
+    paged = {path for path, command in COMMANDS.items() if _has(command, "limit", "after")}
+    groups = {path for path, command in COMMANDS.items() if isinstance(command, click.Group)}
+
+    assert len(groups) > 10
+    assert groups - {"", "db"} - paged == set()
+
+
+@pytest.fixture
+def filled(call, database):
+    """A database with three things of each kind."""
+    for name in ("a", "b", "c"):
+        call("schedules", "set", name, "shop.py:parcel", '"x"', "--cron", "0 2 * * *")
+        call("budgets", "set", name, "tokens=5")
+        call("lanes", "set", name, "--concurrency", "5")
+        call("db", "retention", "set", name, "--older-than", "30d")
+        call("events", "webhooks", "set", name, "https://example.org/hook")
+        call("flows", "create", "research", name, "--owner", "ann")
+        call("db", "keys", "rotate", "--grace", "7d")
+    with closing(Engine(database)) as engine:
+        for _ in range(3):
+            graph = Graph()
+            graph.add(noted)
+            engine.graphs.start(graph)
+    return call
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flows",
+        "graphs",
+        "graphs events last",
+        "schedules",
+        "budgets",
+        "lanes",
+        "db keys",
+        "db retention",
+        "events subscriptions",
+        "events webhooks",
+    ],
+)
+def test_a_list_is_read_page_by_page(filled, name):
+    words = name.split()
+    everything = filled.items(*words)
+    assert len(everything) >= 2
+
+    items, cursor = [], None
+    for _ in everything:
+        after = [] if cursor is None else ["--after", cursor]
+        page = filled.json(*words, "--limit", "1", *after)
+        items += page["items"]
+        cursor = page["next"]
+
+    assert items == everything
+    assert cursor is None
+    first = filled.json(*words, "--limit", "1")["next"]
+    assert f"{' '.join(words)} --limit 1 --after {first}" in filled.text(*words, "--limit", "1")
+    assert "next page" not in filled.text(*words)
+
+
+def test_a_cursor_that_a_list_does_not_have_is_wrong_usage(filled):
+    assert "begin again without --after" in filled.error("schedules", "--after", "z", code=2)
