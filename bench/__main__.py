@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import platform
@@ -16,8 +17,18 @@ import time
 from typing import Any
 
 from bench import environments, picture, report
+from bench.publish import publish
 from bench.rounds import Rounds, contestants
 from bench.scenario import PEERS, STORES, scenarios
+
+DEFAULT = ("s1", "s2", "styles", "s3", "s5", "s6")
+"""The scenarios that run unless others are named: the others take long, or are about one
+feature."""
+
+FIGURES = (*DEFAULT, "s4", "s8", "graphs", "held")
+"""The scenarios whose figures the documentation shows."""
+
+MINUTES = 10
 
 
 def main() -> int:
@@ -26,7 +37,10 @@ def main() -> int:
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # leave by the door: the server and the folder go, too
     found = scenarios()
-    chosen = [name for name in found if not given.scenario or name in given.scenario]
+    asked = given.scenario or (FIGURES if given.publish else DEFAULT)
+    minutes = given.minutes if given.minutes is not None else (0 if given.scenario else MINUTES)
+    deadline = math.inf
+    chosen = [name for name in found if "all" in asked or name in asked]
     if not chosen:
         sys.exit(f"no such scenario: {', '.join(given.scenario)}; there are {', '.join(found)}")
     wanted = {*given.peer, "holdfast", "raw"} if given.peer else set(PEERS)
@@ -38,24 +52,31 @@ def main() -> int:
     peers = _peers(wanted)
     began = time.monotonic()
     results = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": _machine(),
         "versions": {peer: environments.version(peer) for peer in sorted(peers)},
         "scenarios": {},
     }
     with _ground(given) as (server, folder):
         measuring = Rounds(server, folder, _say)
-        for name in chosen:
+        if minutes:
+            deadline = time.monotonic() + minutes * 60
+        for place, name in enumerate(chosen):
             scenario, module = found[name]
             who = contestants(module, peers, set(given.store or STORES))
             _say(f"{name.upper()} {scenario.title}")
             rounds = min(given.rounds, scenario.rounds or given.rounds)
-            rows = measuring.run(scenario, module, who, rounds, json.loads(given.size))
+            # Each gets its part of the time that is left: what a quick one leaves is for the rest.
+            seconds = (deadline - time.monotonic()) / (len(chosen) - place)
+            rows = measuring.run(scenario, module, who, rounds, json.loads(given.size), seconds)
             results["scenarios"][name] = _result(scenario, rows)
             _write(given, results)
     for name in chosen:
         _say("")
         for line in results["scenarios"][name]["table"]:
             _say(line)
+    if given.publish:
+        publish(results, environments.ROOT)
     _say(f"\n{time.monotonic() - began:.0f} s; figures in {given.out}")
     return 0
 
@@ -120,10 +141,20 @@ def _ground(given: argparse.Namespace) -> Any:
 def _machine() -> dict[str, Any]:
     return {
         "cpus": os.cpu_count(),
-        "system": platform.platform(),
+        "cpu": _cpu(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "python": platform.python_version(),
         "load": os.getloadavg()[0],
     }
+
+
+def _cpu() -> str:
+    """Return the name of the processor."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.partition(":")[2].split())
+    return platform.machine()
 
 
 def _say(line: str) -> None:
@@ -137,7 +168,10 @@ def _words(text: str) -> list[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "--scenario", type=_words, default=[], help="which of them, e.g. s1,s2; all unless given"
+        "--scenario",
+        type=_words,
+        default=[],
+        help=f"which of them, e.g. s1,s2, or all; {','.join(DEFAULT)} unless given",
     )
     parser.add_argument(
         "--peer", type=_words, default=[], help="beside whom, e.g. dbos; everybody unless given"
@@ -149,6 +183,17 @@ def _arguments() -> argparse.Namespace:
         "--store", type=_words, default=[], help="sqlite or postgres; both unless given"
     )
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=None,
+        help=f"do as many rounds as fit; {MINUTES} unless scenarios are named; 0: no limit",
+    )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help=f"write the figures into the documentation; runs {','.join(FIGURES)} unless given",
+    )
     parser.add_argument(
         "--size", default="{}", help='JSON that changes the size of the work, e.g. {"n": 100}'
     )

@@ -40,13 +40,19 @@ NAMES = {
     "dbos": "DBOS",
     "absurd": "absurd",
     "procrastinate": "procrastinate",
+    "openworkflow": "OpenWorkflow",
+    "restate": "Restate",
 }
 SERIES = (
     ("runs", "_cpu_ms", "CPU per run, by runs at once", "runs", "ms"),
     ("steps", "_cpu_ms", "CPU per step, by steps of the run", "steps", "ms"),
     ("bytes", "_ms", "Time per step, by bytes of its result", "bytes", "ms"),
     ("workers", "_rate", "Runs per second, by worker processes", "workers", "runs/s"),
+    ("finished", "_cpu_part", "Speed of an empty database, by finished runs", "runs", "part"),
+    ("latency", "_step_ms", "Time per step, by round trip to the database", "ms", "ms"),
 )
+LEAST = 0.1
+"""Where a figure of none is drawn on an axis of powers of ten."""
 
 
 def draw(results: dict[str, Any], folder: pathlib.Path) -> None:
@@ -56,19 +62,20 @@ def draw(results: dict[str, Any], folder: pathlib.Path) -> None:
     panels = [panel for panel in PANELS if panel[0] in medians]
     if panels:
         (folder / "peers.svg").write_text(_peers(medians, panels))
-    if "growth" in medians:
-        (folder / "growth.svg").write_text(_growth(medians["growth"]))
+    growing = {who: dict(found) for who, found in medians.get("growth", {}).items()}
+    for who, found in medians.get("s7", {}).items():
+        growing.setdefault(who, {}).update(found)
+    if growing:
+        (folder / "growth.svg").write_text(_growth(growing))
 
 
 def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str]]) -> str:
     drawn, y = [_text(16, 24, "CPU, client and server together; shorter is better", "dim")], 56.0
     for scenario, store, unit, title in panels:
         bars = {
-            name.split("/")[0]: (
-                figures[f"cpu_ms_per_{unit}"] + figures.get(f"server_cpu_ms_per_{unit}", 0)
-            )
+            name.split("/")[0]: figures[f"all_cpu_ms_per_{unit}"]
             for name, figures in medians[scenario].items()
-            if name.endswith(store)
+            if name.split("/")[0] in NAMES and _is_shown(name.split("/")[1], store)
         }
         drawn.append(_text(16, y, title, "title"))
         longest = max(bars.values(), default=1)
@@ -86,6 +93,11 @@ def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str]]) -> 
     return _svg(720, y - 14, drawn)
 
 
+def _is_shown(own: str, store: str) -> bool:
+    """Return whether the panel of a store shows a peer; one with its own store is beside SQLite."""
+    return own == store or (own == "own" and store == "sqlite")
+
+
 def _growth(found: dict[str, Any]) -> str:
     drawn = []
     for place, (name, suffix, title, unit_x, unit_y) in enumerate(SERIES):
@@ -94,16 +106,16 @@ def _growth(found: dict[str, Any]) -> str:
         }
         drawn += _chart(16 + place % 2 * 356, 16 + place // 2 * 230, title, unit_x, unit_y, lines)
     for place, store in enumerate(("sqlite", "postgres")):
-        drawn.append(f'<circle class="dot-{store}" cx="{290 + place * 90}" cy="470" r="5"/>')
+        drawn.append(f'<circle class="dot-{store}" cx="{290 + place * 90}" cy="700" r="5"/>')
         drawn.append(
             _text(
                 300 + place * 90,
-                474,
+                704,
                 {"sqlite": "SQLite", "postgres": "PostgreSQL"}[store],
                 "small",
             )
         )
-    return _svg(720, 486, drawn)
+    return _svg(720, 716, drawn)
 
 
 def _points(figures: dict[str, float], name: str, suffix: str) -> list[tuple[float, float]]:
@@ -133,12 +145,12 @@ def _chart(
     points = [point for line in lines.values() for point in line]
     if not points:
         return
-    xs, highest = [math.log10(x) for x, _ in points], max(y for _, y in points) * 1.15
+    xs, highest = [_power(x) for x, _ in points], max(y for _, y in points) * 1.15
     low, span = min(xs), max(max(xs) - min(xs), 1e-9)
 
     def at(x: float, y: float) -> tuple[float, float]:
         return (
-            left + 40 + (math.log10(x) - low) / span * (width - 40),
+            left + 40 + (_power(x) - low) / span * (width - 40),
             top + 30 + height - y / highest * height,
         )
 
@@ -161,6 +173,10 @@ def _chart(
         yield f'<path class="line {store}" d="{path}"/>'
         for x, y in (at(*point) for point in line):
             yield f'<circle class="dot-{store}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+
+
+def _power(value: float) -> float:
+    return math.log10(max(value, LEAST))
 
 
 def _short(value: float) -> str:

@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from bench.rounds import Figures
-from bench.scenario import Scenario, Target, kept_speed
+from bench.scenario import OWN, Scenario, Target, kept_speed
 
 Rounds = list[dict[str, Figures]]
 
@@ -26,10 +26,8 @@ def ratios(rounds: Rounds, target: Target) -> list[float]:
     """Return, for each round in which both took part, the figure that a target is about."""
     found = []
     for one in rounds:
-        ours, theirs = (
-            one.get(f"{target.ours}/{target.store}"),
-            one.get(f"{target.peer}/{target.store}"),
-        )
+        ours = one.get(f"{target.ours}/{target.store}")
+        theirs = one.get(f"{target.peer}/{target.store}", one.get(f"{target.peer}/{OWN}"))
         if ours is None or target.metric not in ours:
             continue
         if not target.peer:
@@ -79,7 +77,7 @@ def table(scenario: Scenario, rounds: Rounds) -> list[str]:
         spread = f"[{number(min(one['rounds']))} .. {number(max(one['rounds']))}]"
         mark = "ok  " if one["holds"] else "MISS"
         lines.append(
-            f"  {mark} {one['store']:8s} {what:34s} {number(one['median'])} {spread}  promised"
+            f"  {mark} {one['store']:8s} {what:34s} {number(one['median'])} {spread}  goal"
             f" {sign} {number(one['bound'])}"
         )
     return lines

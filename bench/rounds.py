@@ -6,19 +6,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from bench.environments import BEFORE, ROOT, environment
 from bench.place import Place
-from bench.scenario import PEERS, Scenario, function_of
+from bench.scenario import OWN, PEERS, Scenario, function_of
 
 Figures = dict[str, float]
 Say = Callable[[str], None]
@@ -43,7 +45,7 @@ def contestants(module: ModuleType, peers: set[str], stores: set[str]) -> list[C
         for peer, able in PEERS.items()
         if peer in peers
         for store in able
-        if store in stores
+        if store in stores or store == OWN
     ]
     return [one for one in found if function_of(module, one.peer, one.store)]
 
@@ -66,11 +68,19 @@ class Rounds:
         who: list[Contestant],
         rounds: int,
         size: dict[str, Any],
+        seconds: float = math.inf,
     ) -> list[dict[str, Figures]]:
-        """Return, for each round, what everybody came to. Who fails twice is not asked again."""
+        """Return, for each round, what everybody came to. Who fails twice is not asked again. No
+        round begins that would not end within *seconds*, by the time of those before it, but one
+        does."""
         found: list[dict[str, Figures]] = []
         failed: dict[str, int] = {}
+        began = time.monotonic()
         for number in range(rounds):
+            passed = time.monotonic() - began
+            if number and passed * (number + 1) / number > seconds:
+                self._say(f"  no time for more than {number} of {rounds} rounds")
+                break
             turn = number % max(len(who), 1)
             results: dict[str, Figures] = {}
             for one in who[turn:] + who[:turn]:
@@ -120,7 +130,7 @@ class Rounds:
                 self._server.execute(f'DROP DATABASE IF EXISTS "{_name(place.url)}" WITH (FORCE)')
 
     def _database(self, one: Contestant, folder: str) -> str:
-        if one.store == "sqlite":
+        if one.store != "postgres":
             return os.path.join(folder, "bench.db")
         name = _name(self._server.new_database())
         return f"postgresql://postgres@/{name}?host={self._server.base}"

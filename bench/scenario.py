@@ -11,6 +11,9 @@ from types import ModuleType
 from typing import Any
 
 STORES = ("sqlite", "postgres")
+OWN = "own"
+"""The store of a peer that brings its own."""
+
 PEERS = {
     "holdfast": STORES,
     "async": STORES,
@@ -20,6 +23,9 @@ PEERS = {
     "dbos": STORES,
     "absurd": ("postgres",),
     "procrastinate": ("postgres",),
+    "spiff": ("sqlite",),
+    "restate": (OWN,),
+    "openworkflow": ("sqlite",),
 }
 """Who may take part, and on which stores. "async" is Holdfast's AsyncEngine; "before" is an earlier
 revision of Holdfast."""

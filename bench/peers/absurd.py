@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
-from absurd_sdk import Absurd
+from absurd_sdk import Absurd, AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 
 from bench.peers.notes import note
@@ -17,6 +19,7 @@ from bench.place import Place
 
 THREADS, BATCH, POLL = 4, 10, 0.005
 proceeded: dict[str, int] = {}
+log_path = ""
 
 
 def install(place: Place, *queues: str) -> Absurd:
@@ -68,10 +71,11 @@ def connect(place: Place, queue: str = "default") -> Absurd:
         for number in range(5):
 
             def execute(number: int = number) -> int:
-                note(given["path"], given["run"], number)
+                note(log_path, given["run"], number)
                 return number
 
             task.step(f"s{number}", execute)
+            note(log_path + "-recorded", given["run"], number)
         return 5
 
     return client
@@ -117,3 +121,53 @@ def finished(place: Place, queue: str = "default") -> Callable[[], int]:
 def counter(place: Place, sql: str) -> Callable[[], int]:
     db = psycopg.connect(place.url, autocommit=True)
     return lambda: int((db.execute(sql.encode()).fetchone() or [0])[0])
+
+
+class AsyncTasks:
+    """Tasks of ``async def`` on one loop: as many workers as threads otherwise, each with a
+    connection of its own."""
+
+    def __init__(self, place: Place, count: int, length: int) -> None:
+        self._place = place
+        self._length = length
+        self._wanted = count
+        self._left = iter(range(count))
+        self._ended = 0
+
+    async def run(self, callers: int) -> None:
+        """Let some callers start the tasks, and work until all have ended."""
+        await asyncio.gather(
+            *(self._work() for _ in range(THREADS)), *(self._call() for _ in range(callers))
+        )
+
+    async def _work(self) -> None:
+        client = self._client()
+        while self._ended < self._wanted:
+            claimed = await client.claim_tasks(batch_size=BATCH, claim_timeout=30)
+            if not claimed:
+                await asyncio.sleep(POLL)
+            for one in claimed:
+                await client._execute_task(one, 30)
+                self._ended += 1
+        await client.close()
+
+    async def _call(self) -> None:
+        client = self._client()
+        for _ in self._left:
+            await client.spawn("async_steps", {"count": self._length})
+        await client.close()
+
+    def _client(self) -> Any:
+        client = AsyncAbsurd(self._place.url, queue_name="default")
+        client.register_task("async_steps", queue="default")(_async_steps)
+        return client
+
+
+async def _async_steps(given: Any, task: Any) -> int:
+    for number in range(given["count"]):
+        await task.step(f"s{number}", partial(_async_value, number))
+    return int(given["count"])
+
+
+async def _async_value(number: int) -> int:
+    return number

@@ -3,6 +3,7 @@ polled every 10 ms."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -27,6 +28,18 @@ def steps(count: int) -> int:
     return count
 
 
+@DBOS.step()
+async def async_one(number: int) -> int:
+    return number
+
+
+@DBOS.workflow()
+async def async_steps(count: int) -> int:
+    for number in range(count):
+        await async_one(number)
+    return count
+
+
 @DBOS.workflow()
 def job(number: int) -> int:
     return number
@@ -42,16 +55,20 @@ def parent(count: int, window: int) -> int:
     return done + sum(handle.get_result() is not None for handle in handles)
 
 
+log_path = ""
+
+
 @DBOS.step()
-def logged(path: str, run: int, number: int) -> int:
-    note(path, run, number)
+def logged(run: int, number: int) -> int:
+    note(log_path, run, number)
     return number
 
 
 @DBOS.workflow()
-def logged_steps(path: str, run: int) -> int:
+def logged_steps(run: int) -> int:
     for number in range(5):
-        logged(path, run, number)
+        logged(run, number)
+        note(log_path + "-recorded", run, number)
     return 5
 
 
@@ -129,3 +146,14 @@ def at_once(place: Place, count: int, length: int) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+async def async_at_once(place: Place, count: int, length: int) -> None:
+    """Run many workflows of ``async def`` on one loop, as many at once as suit it."""
+    places = asyncio.Semaphore(THREADS[place.store])
+
+    async def run() -> None:
+        async with places:
+            await async_steps(length)
+
+    await asyncio.gather(*(run() for _ in range(count)))

@@ -26,6 +26,25 @@ async def steps(count: int) -> int:
 
 
 @step
+def plain_one(number: int) -> int:
+    return number
+
+
+@workflow
+def plain_steps(count: int) -> int:
+    for number in range(count):
+        plain_one(number)
+    return count
+
+
+@workflow
+async def mixed_steps(count: int) -> int:
+    for number in range(count):
+        await plain_one(number)
+    return count
+
+
+@step
 async def costly(number: int) -> int:
     from holdfast.budgets import spend  # here: an earlier revision may not have the name
 

@@ -33,7 +33,15 @@ def app(place: Place) -> Any:
             done[key].set_result(None)
         return number
 
-    made.job, made.chain = job, chain
+    @made.task(name="plain", queue="q")
+    def plain(key: str, number: int, count: int) -> int:
+        if number + 1 < count:
+            plain.defer(key=key, number=number + 1, count=count)
+        elif key in done:
+            done[key].get_loop().call_soon_threadsafe(done[key].set_result, None)
+        return number
+
+    made.job, made.chain, made.plain = job, chain, plain
     return made
 
 
@@ -63,7 +71,30 @@ async def stop(made: Any, worker: asyncio.Task[None]) -> None:
 
 
 async def chain(made: Any, key: str, count: int) -> None:
+    """Run a chain of jobs to its end."""
     done[key] = asyncio.get_running_loop().create_future()
     await made.chain.defer_async(key=key, number=0, count=count)
     await done[key]
     del done[key]
+
+
+async def prepare(place: Place) -> None:
+    """Create its tables."""
+    await (await opened(place)).close_async()
+
+
+async def chains(place: Place, form: str, count: int, length: int, callers: int) -> None:
+    """Run many chains with a worker of their own, started by some callers at once."""
+    made = await opened(place, fresh=False)
+    worker = work(made)
+    calling = asyncio.Semaphore(callers)
+    keys = [f"{form}-{number}" for number in range(count)]
+
+    async def run(key: str) -> None:
+        done[key] = asyncio.get_running_loop().create_future()
+        async with calling:
+            await getattr(made, form).defer_async(key=key, number=0, count=length)
+        await done[key]
+
+    await asyncio.wait_for(asyncio.gather(*map(run, keys)), 120)
+    await stop(made, worker)

@@ -15,11 +15,13 @@ SCENARIO = Scenario(
     "steps in sequence",
     "rate",
     "steps/s",
-    size={"seconds": 2.0, "steps": 100},
+    size={"seconds": 1.0, "steps": 100},
     targets=(
-        Target("sqlite", "rate", 0.6, "raw"),
+        Target("sqlite", "rate", 0.7, "raw"),
         Target("sqlite", "rate", 6, "dbos"),
-        Target("postgres", "rate", 0.6, "raw"),
+        Target("sqlite", "rate", 1, "openworkflow"),
+        Target("sqlite", "rate", 1, "restate"),
+        Target("postgres", "rate", 0.75, "raw"),
         Target("postgres", "rate", 1, "absurd"),
         Target("sqlite", "cpu_ms_per_step", 0.25, at_most=True),
     ),
@@ -110,6 +112,30 @@ def procrastinate(place: Place) -> dict[str, float]:
         return place.per(meter, done, "step")
 
     return asyncio.run(main())
+
+
+def openworkflow(place: Place) -> dict[str, float]:
+    from bench.peers import openworkflow as peer
+
+    return peer.measured(place, "sequence", "step")
+
+
+def restate(place: Place) -> dict[str, float]:
+    from bench.peers import restate as peer
+
+    server = peer.Server(place)
+    before = server.handlers.cpu()
+    figures = repeat(
+        place, lambda count: check(server.call("steps", [count], 1), [count]), place.steps
+    )
+    made = figures["rate"] * figures["seconds"]
+    return peer.with_handlers(figures, (server.handlers.cpu() - before) / made, "step")
+
+
+def restate_handlers(place: Place) -> None:
+    from bench.peers import restate as peer
+
+    peer.serve(place)
 
 
 def raw_sqlite(place: Place) -> dict[str, float]:

@@ -13,13 +13,21 @@ SCENARIO = Scenario(
     "rate",
     "runs/s",
     size={"n": 1000, "steps": 5},
-    share={"dbos": 0.3, "procrastinate": 0.3},
+    share={
+        "dbos": 0.2,
+        "absurd": 0.5,
+        "procrastinate": 0.2,
+        "restate": 0.3,
+        "openworkflow": 0.3,
+    },
     targets=(
-        Target("sqlite", "rate", 40, "dbos"),
-        Target("sqlite", "cpu_ms_per_run", 0.7, at_most=True),
-        Target("postgres", "rate", 30, "dbos"),
-        Target("postgres", "rate", 6, "absurd"),
-        Target("postgres", "cpu_ms_per_run", 0.7, at_most=True),
+        Target("sqlite", "rate", 65, "dbos"),
+        Target("sqlite", "rate", 1, "openworkflow"),
+        Target("sqlite", "rate", 1, "restate"),
+        Target("sqlite", "cpu_ms_per_run", 0.18, at_most=True),
+        Target("postgres", "rate", 65, "dbos"),
+        Target("postgres", "rate", 12, "absurd"),
+        Target("postgres", "cpu_ms_per_run", 0.28, at_most=True),
     ),
 )
 
@@ -85,6 +93,30 @@ def absurd(place: Place) -> dict[str, float]:
         wait_until(count, place.n)
     stop()
     return place.per(meter, place.n, "run")
+
+
+def openworkflow(place: Place) -> dict[str, float]:
+    from bench.peers import openworkflow as peer
+
+    return peer.measured(place, "at_once", "run")
+
+
+def restate(place: Place) -> dict[str, float]:
+    from bench.peers import restate as peer
+
+    server = peer.Server(place)
+    server.call("steps", [place.steps] * 10)
+    before = server.handlers.cpu()
+    with place.meter() as meter:
+        check(server.call("steps", [place.steps] * place.n), [place.steps] * place.n)
+    used = (server.handlers.cpu() - before) / place.n
+    return peer.with_handlers(place.per(meter, place.n, "run"), used, "run")
+
+
+def restate_handlers(place: Place) -> None:
+    from bench.peers import restate as peer
+
+    peer.serve(place)
 
 
 def procrastinate(place: Place) -> dict[str, float]:

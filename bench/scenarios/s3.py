@@ -19,13 +19,13 @@ SCENARIO = Scenario(
     "drain",
     "jobs/s",
     size={"n": 10_000},
-    share={"dbos": 0.1, "procrastinate": 0.2, "absurd": 0.3},
+    share={"dbos": 0.05, "procrastinate": 0.05, "absurd": 0.15},
     targets=(
         Target("postgres", "start_in_one_call", 10, "absurd", baseline="start_singly"),
         Target("postgres", "start_singly", 2, "absurd"),
-        Target("postgres", "drain", 5, "absurd"),
-        Target("postgres", "two_to_one", 1),
-        Target("sqlite", "two_to_one", 1),
+        Target("postgres", "drain", 10, "absurd"),
+        Target("postgres", "two_to_one", 1.5),
+        Target("sqlite", "two_to_one", 1.5),
     ),
 )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from bench.peers.notes import noted
@@ -123,24 +124,37 @@ def holdfast_worker(place: Place) -> None:
         ours.forever()
 
 
+def _restarted(
+    place: Place, worker: str, count: Callable[[], int], *, seconds: float = 150
+) -> dict[str, float]:
+    """Kill a peer's worker at 40 % of the work, start another one, and wait for the end.
+
+    A peer returns from a step when it is recorded, and its workflow writes that down: so the notes
+    of the first worker tell which steps were recorded."""
+    logs = [os.path.join(place.folder, name) for name in ("before", "after")]
+    killed(place, logs[0], worker)
+    began = time.perf_counter()
+    second = place.spawn(worker, log=logs[1])
+    second.go()
+    wait_until(count, place.n, seconds=seconds)
+    taken = time.perf_counter() - began
+    second.kill()
+    return {"restart_s": taken} | judged(place, logs, set(noted(logs[0] + "-recorded")))
+
+
 def absurd(place: Place) -> dict[str, float]:
     from bench.peers import absurd as peer
 
     client = peer.install(place)
     for number in range(place.n):
-        client.spawn("logged", {"path": os.path.join(place.folder, "before"), "run": number})
-    before, after = (os.path.join(place.folder, name) for name in ("before", "after"))
-    killed(place, before, "absurd_worker")
-    began = time.perf_counter()
-    second = place.spawn("absurd_worker", log=after)
-    second.go()
-    wait_until(peer.finished(place), place.n, seconds=100)
-    return {"restart_s": time.perf_counter() - began}
+        client.spawn("logged", {"run": number})
+    return _restarted(place, "absurd_worker", peer.finished(place))
 
 
 def absurd_worker(place: Place) -> None:
     from bench.peers import absurd as peer
 
+    peer.log_path = place.log
     ready()
     peer.work(place, lease=5)  # as short as it may be: what a dead worker held waits for this
     time.sleep(3600)
@@ -151,19 +165,57 @@ def dbos(place: Place) -> dict[str, float]:
 
     peer.launch(place, listen=["none"])
     peer.queue(place)
-    before = os.path.join(place.folder, "before")
     for number in range(place.n):
-        peer.DBOS.enqueue_workflow("q", peer.logged_steps, before, number)
-    killed(place, before, "dbos_worker")
-    began = time.perf_counter()
-    place.spawn("dbos_worker").go()
-    wait_until(peer.finished(place), place.n, seconds=150)
-    return {"restart_s": time.perf_counter() - began}
+        peer.DBOS.enqueue_workflow("q", peer.logged_steps, number)
+    return _restarted(place, "dbos_worker", peer.finished(place))
 
 
 def dbos_worker(place: Place) -> None:
     from bench.peers import dbos as peer
 
+    peer.log_path = place.log
     ready()
     peer.launch(place)
     time.sleep(3600)
+
+
+def openworkflow(place: Place) -> dict[str, float]:
+    import sqlite3
+
+    from bench.peers import openworkflow as peer
+
+    peer.result(place, "fill")
+    db = sqlite3.connect(place.url, timeout=30)
+    done = "SELECT count(*) FROM workflow_runs WHERE status = 'completed'"
+    return _restarted(place, "openworkflow_worker", lambda: int(db.execute(done).fetchone()[0]))
+
+
+def openworkflow_worker(place: Place) -> None:
+    from bench.peers import openworkflow as peer
+
+    ready()
+    peer.become(place, "drain", log=place.log)
+
+
+def restate(place: Place) -> dict[str, float]:
+    from bench.peers import restate as peer
+
+    before, after = (os.path.join(place.folder, name) for name in ("before", "after"))
+    server = peer.Server(place, log=before)
+    server.send("logged", list(range(place.n)))
+    wait_until(lambda: len(noted(before)), int(place.n * STEPS * 0.4), pause=0.002)
+    server.handlers.kill()
+    began = time.perf_counter()
+    server.start_handlers(log=after)
+    # A handler that ends has noted its last step; notes are what can be counted from outside.
+    wait_until(
+        lambda: sum(number == STEPS - 1 for _, number in {*noted(before), *noted(after)}), place.n
+    )
+    taken = time.perf_counter() - began
+    return {"restart_s": taken} | judged(place, [before, after], set(noted(before + "-recorded")))
+
+
+def restate_handlers(place: Place) -> None:
+    from bench.peers import restate as peer
+
+    peer.serve(place)

@@ -1,5 +1,9 @@
-"""S7: what is finished does not slow the living: S2 beside 200,000 finished runs; late steps of a
-long run beside early ones."""
+"""S7: finished runs do not slow down live ones: S2 beside up to ten million finished runs, and
+beside none; late steps of a long run beside early ones.
+
+The finished runs are copies of real ones, made by SQL, and 10,000 of them are compared with the
+real ones row by row. This takes long and up to 20 GB of the disk on each store; ``--size`` makes it
+smaller: ``{"levels": [1000000]}``."""
 
 from __future__ import annotations
 
@@ -8,23 +12,31 @@ import os
 import statistics
 from typing import Any
 
+from bench import finished
 from bench.place import Place
 from bench.scenario import Scenario, Target
 from bench.scenarios.s2 import run_at_once
 
 SCENARIO = Scenario(
     "s7",
-    "with 200,000 finished runs",
+    "with ten million finished runs",
     "full_to_empty",
     "of the speed",
     rounds=1,
-    size={"n": 200_000, "runs": 500, "steps": 5, "long": 10_000},
-    timeout=420,
+    size={
+        "levels": [100_000, 1_000_000, 10_000_000],
+        "compared": 10_000,
+        "runs": 500,
+        "turns": 11,
+        "steps": 5,
+        "long": 10_000,
+    },
+    timeout=3 * 3600,
     targets=tuple(
         target
         for store in ("sqlite", "postgres")
         for target in (
-            Target(store, "full_to_empty", 0.9),
+            Target(store, "full_to_empty", 0.95),
             Target(store, "late_to_early_step", 1.2, at_most=True),
         )
     ),
@@ -38,72 +50,45 @@ def holdfast(place: Place) -> dict[str, float]:
 
     empty = dataclasses.replace(place, url=_beside(place))
     with Engine(place.url) as engine:
-        run_at_once(engine, ours.steps, 1000, place.steps)
-    multiply(place, place.n // 1000)
-    driver.settle(place)
-    ratios, cpu = [], {"full": [], "empty": []}
+        run_at_once(engine, ours.steps, finished.REAL, place.steps)
+    finished.remember_real(place)
+    figures: dict[str, float] = {}
+    times = 1
+    for level in place.levels:
+        finished.multiply(place, level // finished.REAL, times)
+        times = level // finished.REAL
+        driver.settle(place)
+        part, cpu_part = _beside_empty(place, empty)
+        figures |= {f"finished_{level}_part": part, f"finished_{level}_cpu_part": cpu_part}
+    figures["full_to_empty"] = part
+    figures["cpu_full_to_empty"] = cpu_part
+    figures["compared"] = finished.compare(place, times, place.compared)
+    with Engine(place.url) as engine:
+        early, late = _early_and_late(engine, ours.marked, place.long)
+    return figures | {"late_to_early_step": late / early}
+
+
+def _beside_empty(place: Place, empty: Place) -> tuple[float, float]:
+    """Return the speed with the finished runs as a part of that without them, by the clock and in
+    CPU, as medians: by turns, so that both see the same machine."""
+    from bench.peers import ours
+    from holdfast import Engine
+
+    ratios = []
+    cpu: dict[str, list[float]] = {"full": [], "empty": []}
     with Engine(place.url) as full, Engine(empty.url) as other:
-        for turn in range(6):  # in turn, so that both see the same machine
+        for turn in range(place.turns):
             taken = {}
-            for name, engine in (("full", full), ("empty", other)):
+            pair = [("full", full), ("empty", other)]
+            for name, engine in pair if turn % 2 else reversed(pair):
                 with place.meter() as meter:
                     run_at_once(engine, ours.steps, place.runs, place.steps)
                 taken[name] = meter.wall
                 cpu[name].append(meter.cpu)
             if turn:
                 ratios.append(taken["empty"] / taken["full"])
-        early, late = _early_and_late(full, ours.marked, place.long)
-    found = {"full_to_empty": statistics.median(ratios), "late_to_early_step": late / early}
-    return found | {
-        "cpu_full_to_empty": statistics.median(cpu["empty"]) / statistics.median(cpu["full"])
-    }
-
-
-def multiply(place: Place, times: int) -> None:
-    """Copy the finished runs and their events many times over, by SQL, with ids of their own in
-    order of time."""
-    from bench.peers import ours
-
-    db = ours.connect(place)
-    numbers = (
-        f"generate_series(1, {times - 1})"
-        if place.store == "postgres"
-        else (
-            "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <"
-            f" {times - 1}) SELECT i FROM n)"
-        )
-    )
-    for table, key in (("run", "id"), ("event", "run_id")):
-        name = ours.spelled(place, f"holdfast.{table}")
-        columns = [
-            one for one in _columns(place, db, name) if not (table == "event" and one == "id")
-        ]
-        copied = ", ".join(
-            (
-                f"'0' || substr(s.{one}, 2, 13) || lpad_i || substr(s.{one}, 20)"
-                if one == key
-                else f"s.{one}"
-            )
-            for one in columns
-        )
-        padded = "lpad(i::text, 6, '0')" if place.store == "postgres" else "printf('%06d', i)"
-        copied = copied.replace("lpad_i", padded)
-        db.execute(
-            f"INSERT INTO {name} ({', '.join(columns)}) SELECT {copied} FROM {name} AS s, {numbers}"
-            " AS n(i)".replace("AS n(i)", "AS n(i)" if place.store == "postgres" else "AS n")
-        )
-    db.close()
-
-
-def _columns(place: Place, db: Any, table: str) -> list[str]:
-    if place.store == "sqlite":
-        return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-    schema, name = table.split(".")
-    sql = (
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name"
-        " = %s ORDER BY ordinal_position"
-    )
-    return [row[0] for row in db.execute(sql, (schema, name))]
+    cpu_part = statistics.median(cpu["empty"]) / statistics.median(cpu["full"])
+    return statistics.median(ratios), cpu_part
 
 
 def _beside(place: Place) -> str:

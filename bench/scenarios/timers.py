@@ -31,7 +31,7 @@ FAR = 365 * 86_400
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import raw as driver
     from holdfast.connect.open_store import open_store
-    from holdfast.store.runs.operations import CopyRuns
+    from holdfast.store.runs.copy_operations import CopyRuns
 
     store = open_store(place.url)
     later = [store.now() + (FAR + number) * 1_000_000 for number in range(place.n - place.due)]
