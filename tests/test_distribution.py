@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,36 @@ def test_no_version_of_python_warns(version, tmp_path):
     )
 
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_sdist_and_the_wheel_are_built_and_install_in_a_fresh_environment(tmp_path):
+    """Needs a package registry for the build tool and the dependencies."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
+    python = str(tmp_path / "env" / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "1"]
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if subprocess.run([*pip, "hatchling>=1.27"], env=clean, capture_output=True).returncode:
+        pytest.skip("missing tool: a package registry, for hatchling")
+    built = tmp_path / "dist"
+    subprocess.run([python, "-m", "hatchling", "build", "-d", str(built)], cwd=ROOT, check=True)
+
+    (sdist,) = built.glob("*.tar.gz")
+    (wheel,) = built.glob("*.whl")
+    contents = set(zipfile.ZipFile(wheel).namelist())
+    sources = {str(path.relative_to(ROOT / "src")) for path in package_files()}
+    assert sources - contents == set()
+    # From the sdist: pip builds the wheel from it, so it must contain all that the build needs.
+    subprocess.run([*pip, "--no-build-isolation", str(sdist)], env=clean, check=True)
+    result = subprocess.run(
+        [python, "-c", PROGRAM], env=clean, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    command = [str(tmp_path / "env" / "bin" / "holdfast"), "--db", "versions.db", "runs", "--json"]
+    listed = subprocess.run(command, env=clean, cwd=tmp_path, capture_output=True, check=True)
+    assert [run["status"] for run in json.loads(listed.stdout)["items"]] == ["completed"]
+
+
+def package_files() -> list[Path]:
+    """Return the files of the package that belong to a distribution."""
+    files = (ROOT / "src" / "holdfast").rglob("*")
+    return [path for path in files if path.is_file() and "__pycache__" not in path.parts]

@@ -25,6 +25,7 @@ NAMESPACES = {
     "webhooks": "set get list remove dead_letters redeliver",
     "retention": "set get list remove preview apply prune",
     "keys": "list rotate rekey",
+    "api_keys": "add list revoke",
     "tasks": "worker lease revoke override prioritise",
     "graphs": "start get list extend cancel replay events why",
     "flows": (

@@ -1,15 +1,17 @@
 """``import holdfast`` names everything and loads only what is used."""
 
 import ast
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import holdfast
-from holdfast import sync
+from holdfast import errors, sync
 from holdfast.authoring.python import api_async, api_shared, api_sync
 
 EXPORTS = {
@@ -27,6 +29,7 @@ NAMESPACES = {
     "deterministic": "now random uuid",
     "gates": "Answer",
     "graphs": "Graph extend",
+    "logs": "JsonFormatter RunFields",
     "schedules": "schedule scheduled_time",
     "sql": "connection sqlalchemy_connection",
     "streams": "Stream emit null progress stream",
@@ -34,7 +37,7 @@ NAMESPACES = {
     "waits": "Received Wait Waited all_of any_of any_signal count create_wait matching wait_for",
 }
 
-PACKAGES = {"agents", "fencing", "testing"}
+PACKAGES = {"agents", "fencing", "otel", "testing"}
 
 
 def public_names(module: ModuleType) -> set[str]:
@@ -56,7 +59,8 @@ def test_the_lazy_table_and_the_modules_agree():
     names = {home: set(names.split()) for home, names in holdfast._HOMES.items()}
 
     assert names["authoring.python.api_async"] == set(api_async.__all__)
-    assert names["authoring.python.api_shared"] == public_names(api_shared)
+    for name in public_names(api_shared):
+        assert getattr(holdfast, name) is getattr(api_shared, name)
     assert set(api_sync.__all__) == set(api_async.__all__)
 
 
@@ -140,3 +144,106 @@ def test_a_module_of_workflows_loads_no_engine():
         "assert Engine is holdfast.Engine and errors.RunFailed and sync.waits.wait_for\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+LOADED = {
+    "": "authoring connect core errors service store",
+    "authoring": "python registry replay",
+    "authoring.python": "children source step workflow",
+    "authoring.replay": (
+        "async_program call event_loop identity leftovers replay source sync_program"
+    ),
+    "connect": "blocking start_options",
+    "connect.blocking": "engine namespaces",
+    "core": (
+        "budgets codec commands conditions definitions duration encoding_errors event_table events"
+        " exits lazy_parts payload program pydantic_models retry runs signature status step_info"
+        " text typed_json unset validation waits"
+    ),
+    "core.budgets": "ledger",
+    "core.conditions": "model",
+    "errors": "arguments base problems runs steps store tasks workflows",
+    "service": "instants",
+    "store": "clock",
+}
+"""The modules of the package that a program loads that defines workflows and names the engine; a
+further one must be needed for that. The rest is loaded when an engine is opened, and the parts that
+few programs use when they are first used (``core/lazy_parts.py``)."""
+
+BESIDE = {"_blake2", "_hashlib", "copy", "hashlib"}
+"""The modules of Python that it loads beside those that asyncio and msgspec load."""
+
+
+def test_a_program_loads_only_these_modules_before_it_opens_an_engine():
+    code = (
+        "import sys, asyncio, msgspec\n"
+        "before = set(sys.modules)\n"
+        "from holdfast import Engine, step, workflow\n"
+        "print(*sorted(set(sys.modules) - before))\n"
+    )
+    allowed = {"holdfast"} | {
+        f"holdfast.{package}.{name}".replace("..", ".")
+        for package, names in LOADED.items()
+        for name in names.split()
+    }
+
+    loaded = set(loaded_by(code))
+
+    assert sorted(name for name in loaded - allowed if name.startswith("holdfast")) == []
+    assert sorted(name for name in allowed - loaded) == []
+    assert {name for name in loaded if not name.startswith("holdfast")} <= BESIDE
+
+
+UNUSED = (
+    "agents authoring.bpmn authoring.dmn authoring.wf cli core.expressions fencing otel server"
+    " store.postgres testing connect.migrations connect.run_drawings connect.run_procedures"
+    " connect.token_check service.audit service.flows service.gates service.messages service.tasks"
+)
+
+
+def test_a_first_run_on_a_file_loads_no_part_that_it_does_not_use(tmp_path):
+    code = (
+        "import sys\n"
+        "from holdfast import Engine, step, workflow\n"
+        "@step\nasync def one(n): return n\n"
+        "@workflow\nasync def first_run(n): return await one(n)\n"
+        f"with Engine({str(tmp_path / 'first.db')!r}) as engine:\n"
+        "    assert engine.start(first_run, 1).result(timeout=60) == 1\n"
+        "    print(*sorted(sys.modules))\n"
+    )
+
+    loaded = loaded_by(code)
+
+    for part in UNUSED.split():
+        name = f"holdfast.{part}"
+        assert [each for each in loaded if f"{each}.".startswith(f"{name}.")] == []
+
+
+def loaded_by(code: str) -> list[str]:
+    """Return the modules that a program prints."""
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return ended.stdout.split()
+
+
+def test_every_error_is_found_where_it_is_said_to_be():
+    assert len({*errors.__all__}) == len(errors.__all__)
+    for name in errors.__all__:
+        error = getattr(errors, name)
+        assert error.__name__ == name
+        assert error.__module__ == f"holdfast.errors.{errors._HOME[name]}"
+
+
+def test_every_error_class_has_a_name_in_the_package_of_errors():
+    classes = {
+        name
+        for module in pkgutil.iter_modules(errors.__path__)
+        for name, kind in vars(import_module(f"holdfast.errors.{module.name}")).items()
+        if isinstance(kind, type) and issubclass(kind, errors.HoldfastError)
+    }
+
+    assert classes == {*errors.__all__}
+
+
+def test_an_unknown_error_is_refused_as_in_any_module():
+    with pytest.raises(AttributeError, match=r"^module 'holdfast.errors' has no attribute 'Bad'$"):
+        _ = errors.Bad

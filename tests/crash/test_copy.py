@@ -19,7 +19,7 @@ import os, signal, sys
 from contextlib import closing
 from holdfast.connect.open_store import open_store
 from holdfast.service import copy as moving
-from holdfast.store.runs.operations import SealStore
+from holdfast.store.runs.copy_operations import SealStore
 
 source, target, number, moment = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 write, compare, count = moving._do, moving.take_inventory, 0

@@ -209,7 +209,46 @@ def replay_lost(lab: Lab) -> None:
             return
 
 
+def start_alone(lab: Lab) -> None:
+    for name in ("solo", "late", "gone"):
+        lab.engine.start(listen, id=name)
+    with suppress(RunFinished):
+        lab.engine.signal("gone", "go", "early", key="go")
+
+
+def join_graph(lab: Lab) -> None:
+    graph = Graph("of runs that exist")
+    graph.add(add, 1, name="after").after(graph.join("gone"), graph.join("solo"))
+    lab.engine.graphs.start(graph, id="g")
+
+
+def join_late(lab: Lab) -> None:
+    with suppress(GraphFinished):
+        lab.engine.graphs.join("g", "late", name="last")
+
+
+def go_alone(lab: Lab) -> None:
+    for name in ("solo", "late"):
+        with suppress(RunFinished):
+            lab.engine.signal(name, "go", "on", key="go")
+
+
+def join_large(lab: Lab) -> None:
+    lab.engine.start(listen, id="solo")
+    graph = Graph("joined in parts")
+    solo = graph.join("solo")
+    for number in range(5):
+        graph.add(add, number, name=f"m{number}").after(solo)
+    lab.engine.graphs.start(graph, id="g")
+
+
+def go_solo(lab: Lab) -> None:
+    with suppress(RunFinished):
+        lab.engine.signal("solo", "go", "on", key="go")
+
+
 LARGE: dict[str, list[Act]] = {
+    "join": [join_large, go_solo],
     "replay": [start_lost, replay_lost],
     "start and extend": [start_large, extend_large],
     "grow from inside": [start_to_grow],
@@ -220,6 +259,7 @@ LARGE: dict[str, list[Act]] = {
 
 SCRIPTS: dict[str, list[Act]] = {
     "all there is": [start, extend, go, mend, answer],
+    "join": [start_alone, join_graph, join_late, go_alone],
     "cancel all": [hold, cancel("all")],
     "cancel pending": [hold, cancel("pending"), release],
     "cancel the graph": [hold, cancel("graph"), release],

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -18,25 +17,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine
+from tests.engine.waiting import PATIENCE, until
 
 VICTIM = Path(__file__).with_name("victim.py")
 SOURCES = str(Path(__file__).parents[2] / "src")
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals of POSIX")
-
-
-PATIENCE = 60.0
-"""Seconds after which something that should come to pass will not: long, for nobody waits longer
-than it takes."""
-
-
-def until(condition, *, seconds: float = PATIENCE, what: str = "") -> None:
-    """Look again and again until *condition* holds."""
-    began = time.monotonic()
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what or condition}"
-        pause.wait(0.01)
 
 
 class Workers:
@@ -69,7 +55,7 @@ class Workers:
     def stop(self, worker: subprocess.Popen[str]) -> None:
         """Stop a worker between two commits: one that is stopped in the middle of one keeps the
         file to itself."""
-        until(lambda: self._stopped(worker), what="between two commits")
+        until(lambda: self._stopped(worker), "between two commits")
 
     def _stopped(self, worker: subprocess.Popen[str]) -> bool:
         os.kill(worker.pid, signal.SIGSTOP)
@@ -154,7 +140,7 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
                     len(workers.effects()) >= enough  # noqa: B023
                     or count(engine, "completed") == runs
                 ),
-                what="progress",
+                "progress",
             )
             workers.kill(worker)
         kills += 1
@@ -173,13 +159,13 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
 def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
     first = workers.start(session_ttl="1h")  # without a heartbeat it counts as dead in an hour
     runs = [engine.start("patient", "go") for _ in range(10)]
-    until(lambda: len(workers.effects()) == 10, what="all at work")
+    until(lambda: len(workers.effects()) == 10, "all at work")
     second = workers.start(session_ttl="1h")
 
     workers.kill(first)
     until(
         lambda: len({run for run, _, pid in workers.effects() if pid == second.pid}) == 10,
-        what="takeover",
+        "takeover",
     )
     workers.tell("go")
 
@@ -191,7 +177,7 @@ def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
 def test_a_live_worker_whose_sessions_file_is_read_or_deleted_keeps_its_runs(workers, engine, how):
     first = workers.start(session_ttl="1h")
     run = engine.start("meddling", how, "go")
-    until(lambda: len(workers.effects()) == 1, what="at work")
+    until(lambda: len(workers.effects()) == 1, "at work")
 
     # It checks all sessions before it says that it is ready.
     second = workers.start(session_ttl="1h")
@@ -210,12 +196,12 @@ def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_k
 ):
     first = workers.start(session_ttl="1h")
     run = engine.start("meddling", how, "go")
-    until(lambda: len(workers.effects()) == 1, what="at work")
+    until(lambda: len(workers.effects()) == 1, "at work")
     second = workers.start(session_ttl="1h")
 
     workers.kill(first)
     killed = time.monotonic()
-    until(lambda: len(workers.effects()) == 2, what="takeover")
+    until(lambda: len(workers.effects()) == 2, "takeover")
     assert (
         time.monotonic() - killed < 5
     )  # two checks of the next leader take a second on an idle machine
@@ -227,12 +213,12 @@ def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_k
 def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers, engine):
     hanging = workers.start(session_ttl="1s")
     runs = [engine.start("patient", "go") for _ in range(5)]
-    until(lambda: len(workers.effects()) == 5, what="all at work")
+    until(lambda: len(workers.effects()) == 5, "all at work")
     old = {session.session for session in engine.workers.list()}
     workers.stop(hanging)
 
     other = workers.start(session_ttl="1h")  # however slow the machine is, nobody takes it for dead
-    until(lambda: len(workers.effects()) == 10, what="takeover")
+    until(lambda: len(workers.effects()) == 10, "takeover")
     workers.kill(hanging, signal.SIGCONT)
     workers.tell("go")
 
@@ -243,7 +229,7 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
             {s.pid for s in engine.workers.list() if s.session not in old}
             == {hanging.pid, other.pid}
         ),
-        what="new session",
+        "new session",
     )
     workers.kill(other)
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
@@ -253,18 +239,18 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
 def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, engine):
     stopped = workers.start(session_ttl="1s", concurrency=20)
     runs = [engine.start("blocked_between_steps", "go") for _ in range(10)]
-    until(lambda: workers.lines("blocked", stopped) == 10, what="all between their steps")
+    until(lambda: workers.lines("blocked", stopped) == 10, "all between their steps")
     workers.stop(stopped)
 
     other = workers.start(session_ttl="1h", concurrency=20)
-    until(lambda: workers.lines("blocked", other) == 10, what="takeover")
+    until(lambda: workers.lines("blocked", other) == 10, "takeover")
     workers.tell("go")
     assert [run.result(timeout=PATIENCE) for run in runs] == [other.pid] * 10
     workers.kill(stopped, signal.SIGCONT)
-    until(lambda: workers.lines("released", stopped) == 10, what="all programs awake")
+    until(lambda: workers.lines("released", stopped) == 10, "all programs awake")
     until(
         lambda: {session.pid for session in engine.workers.list()} == {stopped.pid, other.pid},
-        what="new session",
+        "new session",
     )
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
 
@@ -283,7 +269,7 @@ def crash_until_stuck(workers, engine, bad, *, limit: int) -> int:
     while bad.status != "stuck":
         assert crashes <= limit, "it goes on for ever"
         worker = workers.start(crash_limit=limit)
-        until(lambda: worker.poll() is not None or bad.status == "stuck", what="crash")  # noqa: B023
+        until(lambda: worker.poll() is not None or bad.status == "stuck", "crash")  # noqa: B023
         if worker.poll() is not None:
             workers.bury(worker)
             crashes += 1
@@ -293,7 +279,7 @@ def crash_until_stuck(workers, engine, bad, *, limit: int) -> int:
 def test_a_run_that_kills_its_worker_again_and_again_is_stuck(workers, engine):
     waiting = engine.start("listening")
     healthy = workers.start()
-    until(lambda: waiting.status == "waiting", what="waiting")
+    until(lambda: waiting.status == "waiting", "waiting")
     workers.kill(healthy)
     bad = engine.start("poison")
 
@@ -348,12 +334,12 @@ def kill_the_holder(workers, engine):
         engine.start("holder", "go", lane="narrow", share="customer", budget="team")
         for _ in range(2)
     ]
-    until(lambda: len(workers.effects()) == 1, what="one at work")
+    until(lambda: len(workers.effects()) == 1, "one at work")
     assert [line.reserved for line in engine.budgets.list()[0].dimensions.values()] == [60]
 
     workers.kill(first)
     second = workers.start()
-    until(lambda: len(workers.effects()) == 2, what="takeover")
+    until(lambda: len(workers.effects()) == 2, "takeover")
     assert [line.reserved for line in engine.budgets.list()[0].dimensions.values()] == [60]
     assert sorted(run.status for run in runs) == ["pending", "running"]
     workers.tell("go")

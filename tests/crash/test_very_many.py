@@ -25,16 +25,15 @@ from holdfast.store.graphs.operations import SweepStages
 from holdfast.store.runs import advance as run_advance
 from holdfast.store.runs import cancel as run_cancel
 from holdfast.store.runs import sessions, trees
+from holdfast.store.runs.copy_operations import ImportRun, StageEvents
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import (
     Advance,
     EndSession,
-    ImportRun,
     OpenSession,
     Prune,
     ReplayRuns,
     RequestCancel,
-    StageEvents,
     StartRuns,
 )
 from holdfast.store.store import Store

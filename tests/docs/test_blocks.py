@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from holdfast.authoring import registry
+from holdfast.authoring.bpmn import handlers
 from tests.docs.pages import PAGES, blocks, label
 
 WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page))]
@@ -21,6 +22,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeyp
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
     monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(handlers, "_registered", {})
     monkeypatch.setattr(sys, "argv", ["page.py"])
     monkeypatch.chdir(tmp_path)
     printed = ""

@@ -12,7 +12,9 @@ import pytest
 
 import holdfast
 from holdfast.connect.blocking.graphs import GraphRun
+from holdfast.connect.blocking.namespaces import Namespaces
 from holdfast.connect.blocking.runs import RunQuery
+from holdfast.core.lazy_parts import part_names
 from holdfast.views.runs import RunView
 from tests.docs.pages import PAGES, ROOT, label
 
@@ -44,7 +46,7 @@ def is_known(found: re.Match[str], engine: holdfast.Engine) -> bool:
         return hasattr(holdfast.Run, name) or hasattr(GraphRun, name) or name in fields()
     if not hasattr(engine, name):
         return False
-    is_namespace = name in vars(engine)
+    is_namespace = name in part_names(Namespaces)
     return below is None or not is_namespace or hasattr(getattr(engine, name), below)
 
 

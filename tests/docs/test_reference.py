@@ -13,9 +13,11 @@ import holdfast
 from holdfast import errors
 from holdfast.authoring.python.children import OPTIONS as CHILD_OPTIONS
 from holdfast.cli.main import cli
+from holdfast.connect.blocking.namespaces import Namespaces
 from holdfast.connect.blocking.runs import RunQuery
 from holdfast.connect.start_options import START_OPTIONS
 from holdfast.core.events import EventKind
+from holdfast.core.lazy_parts import part_names
 from holdfast.engine.runtime.settings import WorkerSettings
 from holdfast.service.schedules import OPTIONS as SCHEDULE_OPTIONS
 from holdfast.views import (
@@ -38,7 +40,7 @@ TEXT = "\n".join(page.read_text("utf-8") for page in REFERENCE)
 HEADINGS = set(
     re.findall(r"\w+", " ".join(line for line in TEXT.splitlines() if line.startswith("#")))
 )
-ERRORS = [name for name, one in vars(errors).items() if inspect.isclass(one)]
+ERRORS = errors.__all__
 NAMESPACES = [name for name in holdfast._NAMESPACES if holdfast._NAMESPACES[name]]
 RECORDS = [
     record
@@ -76,11 +78,7 @@ def public(handle):
 
 def namespaces(engine):
     """Return the public methods of the namespaces of an engine, by the name of the namespace."""
-    return {
-        name: public(type(value))
-        for name, value in vars(engine).items()
-        if not name.startswith("_")
-    }
+    return {name: public(type(getattr(engine, name))) for name in part_names(Namespaces)}
 
 
 @pytest.mark.parametrize("name", holdfast.__all__)

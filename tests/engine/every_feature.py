@@ -10,18 +10,33 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast import Engine, Fail, Graph, compensate, gate, sleep, step, wait_signal, workflow
+from holdfast import (
+    Engine,
+    Fail,
+    Graph,
+    Run,
+    compensate,
+    gate,
+    sleep,
+    step,
+    wait_signal,
+    workflow,
+)
+from holdfast.core.api_keys import Grant, Login, Role
 from holdfast.core.graphs.model import MemberSpec, NewMember
 from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Session
 from holdfast.errors import HoldfastError
 from holdfast.store.budgets.operations import ReserveBudget, SpendBudget
 from holdfast.store.graphs.operations import WriteStagePart
+from holdfast.store.logins.operations import AddLogin
 from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
 from holdfast.store.signals.operations import SignalRun
 from holdfast.store.store import Store
+from holdfast.store.tasks.operations import ClaimLeases
 from holdfast.testing import internals
+from tests.engine.every_model import decision_model, started_model, waiting_model
 from tests.engine.waiting import wait_for, wait_until
 
 
@@ -169,9 +184,30 @@ def populate(url: str, clock: Any) -> None:
         engine.signal("listener", "later", {"kept": 1}, key="k")
         engine.gates.delegate(engine.gates.list()[0].id, "cid", by="ann")
         _outside(engine)
+        _models(engine, "every")
+        engine.models.message("every-kept", {"n": 1}, key="k", id="message-1", ttl="90d")
+        engine.api_keys.add("ci", roles="starter,viewer", gate_roles="finance", by="ann")
     with closing(Engine(url, clock=clock)) as idle:
         idle.runs(ids=["sleeper", "delayed"]).signal("never", 1, wait=False)
         _in_passing(internals(idle).store)
+
+
+def _models(engine: Engine, prefix: str) -> Run[Any]:
+    """Deploy models, and return a run that waits in every way."""
+    engine.models.deploy(waiting_model(prefix), started_model(prefix), decision_model(prefix))
+    run = engine.start(f"{prefix}-model", {}, id=f"{prefix}-modelled")
+    wait_for(engine, run, "waiting")
+    wait_until(engine, lambda: len(_task_ids(engine, run)) == 2)
+    wait_until(engine, lambda: _incident_ids(engine, run) != [])
+    return run
+
+
+def _task_ids(engine: Engine, run: Run[Any]) -> list[str]:
+    return [task.id for task in engine.models.tasks(run=run.id)]
+
+
+def _incident_ids(engine: Engine, run: Run[Any]) -> list[str]:
+    return [incident.id for incident in engine.models.incidents(run=run.id)]
 
 
 def _outside(engine: Engine) -> None:
@@ -215,6 +251,14 @@ def _in_passing(store: Store) -> None:
     reserve = ReserveBudget(
         run_id="held", generation=1, budgets=("shared",), key="block", amounts={"money": 1}
     )
+    login = Login(
+        id="login",
+        digest=b"d" * 32,
+        grant=Grant("ann", (Role.VIEWER, Role.APPROVER), gate_roles=("finance",)),
+        is_link=False,
+        created_at=0,
+        expires_at=0,
+    )
     member = NewMember(
         name="staged",
         spec=MemberSpec(route=Route("default", "every_plain", "1", "default")),
@@ -232,6 +276,8 @@ def _in_passing(store: Store) -> None:
         WriteStagePart(
             stage_id="staging::1", namespace="default", members=[("staging", member)], written=0
         ),
+        AddLogin(login, 90 * 24 * 3600 * 10**6),
+        ClaimLeases(session_id="zombie", routes=[], limit=1, run_id="leased", key="claim"),
     ):
         answer = store.apply([op])[0]
         assert not isinstance(answer, BaseException), answer
@@ -269,6 +315,19 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
     yield "graphs", engine.graphs.list
     yield "events", lambda: list(engine.events.read())
     yield "counts", internals(engine).store.runs.counts
+    yield "models", engine.models.list
+    for name in ("every-model", "every-started", "every-decision"):
+        yield f"model {name}", partial(engine.models.get, name)
+    yield "decision", partial(engine.models.decide, "every-decision")
+    yield "model tasks", engine.models.tasks
+    yield "incidents", engine.models.incidents
+    for look_at in (engine.models.tokens, engine.models.trace, engine.models.variables):
+        yield f"model {look_at.__name__}", partial(look_at, "every-modelled")
+    yield "resting tokens", partial(internals(engine).store.resting_tokens.of_run, "every-modelled")
+    yield "api keys", engine.api_keys.list
+    yield "logins", internals(engine).store.logins.sessions
+    yield "login", partial(internals(engine).store.logins.get, "login")
+    yield "claim", partial(internals(engine).store.tasks.claimed, "zombie", "claim")
     for run_id in ids["run"]:
         yield f"run {run_id}", partial(_record, engine, run_id)
         yield f"history {run_id}", partial(_history, engine, run_id)
@@ -278,7 +337,7 @@ def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Call
         for call in (engine.flows.get, engine.flows.steps, engine.flows.events, engine.flows.why):
             yield f"flow {call.__name__}", partial(call, flow_id)
     for graph_id in ids["graph"]:
-        for look in (engine.graphs.get, engine.graphs.events):
+        for look in (engine.graphs.get, engine.graphs.events, engine.graphs.diagram):
             yield f"graph {look.__name__}", partial(look, graph_id)
     for gate_id in ids["gate"]:
         yield "gate", partial(engine.gates.get, gate_id)
@@ -330,3 +389,21 @@ def use(engine: Engine, clock: Any) -> None:
     graph = Graph("after")
     graph.add(plain, 2, name="one").after(graph.add(plain, 1, name="zero"))
     assert engine.graphs.start(graph).result(timeout=30) == {"one": 4}
+    _use_models(engine)
+
+
+def _use_models(engine: Engine) -> None:
+    """Let a run of a sound model end in every way, beside the ones that may be damaged."""
+    run = _models(engine, "sound")
+    assert engine.models.decide("sound-decision") == "sound"
+    assert {"sound-model", "sound-started"} <= {model.name for model in engine.models.list()}
+    assert engine.models.message("sound-message").run_id == run.id
+    assert engine.models.message("sound-start").effect == "started"
+    assert engine.models.broadcast("sound-broadcast").reached == [run.id]
+    for task_id in _task_ids(engine, run):
+        engine.models.complete(task_id)
+    for incident_id in _incident_ids(engine, run):
+        engine.models.skip(incident_id)
+    assert run.result(timeout=30) == {}
+    engine.api_keys.add("sound", roles="viewer")
+    assert engine.api_keys.revoke("sound").state == "revoked"

@@ -18,7 +18,8 @@ from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty, StoreSealed
 from holdfast.service import copy as copy_service
 from holdfast.service.copy import copy_store, take_inventory
-from holdfast.store.runs.operations import EndSession, OpenSession, SealStore, UnsealStore
+from holdfast.store.runs.copy_operations import SealStore, UnsealStore
+from holdfast.store.runs.operations import EndSession, OpenSession
 from holdfast.testing import internals
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
@@ -44,6 +45,12 @@ def places(request, tmp_path):
 @pytest.fixture
 def clock():
     return VirtualClock()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A copy does not wait long for workers that stay alive."""
+    monkeypatch.setattr(copy_service, "PATIENCE", 0.05)
 
 
 def copy(source, target, clock=None):
@@ -205,7 +212,7 @@ def test_whatever_differs_is_seen(places, clock):
         assert take_inventory(store).digest != before.digest
 
 
-def test_nobody_may_work_on_the_source(places, tmp_path):
+def test_nobody_may_work_on_the_source(places, tmp_path, impatient):
     source, target = places
 
     with (
@@ -218,7 +225,7 @@ def test_nobody_may_work_on_the_source(places, tmp_path):
     assert not (tmp_path / "other.db").exists()
 
 
-def test_nobody_may_work_on_the_target(places):
+def test_nobody_may_work_on_the_target(places, impatient):
     source, target = places
     Engine(source).close()
 
@@ -248,7 +255,7 @@ def test_nobody_begins_to_work_on_the_target_before_the_copy_has_ended(places):
         assert early.run("r").result(timeout=20) == 2
 
 
-def test_a_worker_elsewhere_counts_as_alive_until_its_session_expires(places, clock):
+def test_a_worker_elsewhere_counts_as_alive_until_its_session_expires(places, clock, impatient):
     source, target = places
     with closing(open_store(source, clock=clock)) as store:
         now = clock.now()
@@ -301,13 +308,14 @@ async def held(n: int) -> int:
     return await hang(n)
 
 
-def test_what_a_dead_worker_held_goes_on_there(places):
+def test_what_a_dead_worker_held_goes_on_there(places, monkeypatch):
     source, target = places
     with subprocess.Popen(
         [sys.executable, "-c", HELD, source], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as worker:
         worker.stdout.readline()
-        with pytest.raises(StoreInUse):
+        with monkeypatch.context() as impatient, pytest.raises(StoreInUse):
+            impatient.setattr(copy_service, "PATIENCE", 0.05)
             copy(source, target)
         worker.kill()
     with closing(open_store(source)) as store:
@@ -453,3 +461,22 @@ def test_a_child_that_is_exported_without_its_parent_is_a_root_there(database, t
             engine.run("grandchild").record.parent_id,
         ) == (None, "middle")
         assert engine.run("middle").result(timeout=20) == 7
+
+
+def test_a_reader_of_flows_misses_no_event_in_the_copy(places):
+    source, target = places
+    with closing(Engine(source, work=False)) as old:
+        first = old.flows.create("research", "find it", owner="anna", start=True)
+        old.flows.finish(first.id)
+        assert len(list(old.events.read(name="mirror", source="flows"))) == 3
+        old.flows.prune("0s")
+        kept = old.flows.create("research", "find more", owner="anna", start=True)
+
+    copy(source, target)
+
+    with closing(Engine(target, work=False)) as new:
+        read = [event.run_id for event in new.events.read(name="mirror", source="flows")]
+        assert read == [kept.id, kept.id]
+        new.flows.finish(kept.id)
+        (last,) = new.events.read(name="mirror", source="flows")
+        assert (last.run_id, last.kind) == (kept.id, "finished")

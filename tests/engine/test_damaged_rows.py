@@ -212,6 +212,9 @@ def try_all(lab: Any, mutation: Mutation) -> None:
 
 FOUND = [
     Mutation(
+        "definition", "namespace", INVALID_TEXT
+    ),  # no definition of any other name was loaded, and no run of one started
+    Mutation(
         "session", "id", INVALID_TEXT
     ),  # no statement can end such a session, and a worker tried to without end
     Mutation(
@@ -243,6 +246,10 @@ FOUND = [
     ),  # it could not grow, and no schedule of the database ticked
     Mutation("lane", "weights", "garbage"),  # no lane could be listed
     Mutation("budget", "resets", "null"),  # no budget could be listed
+    Mutation("definition", "version", "garbage"),  # no model could be listed
+    Mutation("definition_content", "content", b"{"),
+    Mutation("claim_request", "leases", b"{"),
+    Mutation("retention", "statuses", "\n"),  # what the rules delete could not be shown
 ]
 """Mutations that once did harm."""
 
@@ -266,7 +273,7 @@ def test_a_damaged_value_that_once_did_harm_does_none_in_sqlite(sqlite_lab, muta
     try_all(sqlite_lab, mutation)
 
 
-@pytest.mark.parametrize("mutation", FOUND[2:], ids=_shortly)
+@pytest.mark.parametrize("mutation", FOUND[3:], ids=_shortly)
 def test_a_damaged_value_that_once_did_harm_does_none_in_postgres(postgres_lab, mutation):
     try_all(postgres_lab, mutation)
 

@@ -131,8 +131,21 @@ def test_one_call_of_three_that_is_gone_diverges(database, clock, colour):
     assert facts["wanted"] == "the end of the run: completed"
 
 
+@pytest.fixture
+def many_threads():
+    """A process with more threads than the code analysis would visit."""
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait, daemon=True) for _ in range(120)]
+    for thread in threads:
+        thread.start()
+    yield
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
 @pytest.mark.parametrize("colour", ["async", "blocking"])
-def test_the_step_that_was_running_does_not_run_after_a_skipped_one(database, colour):
+def test_the_step_that_was_running_does_not_run_after_a_skipped_one(database, colour, many_threads):
     """Nothing was recorded after the skipped step: only the code shows that it cannot come to it
     any more."""
     stopped = threading.Event()

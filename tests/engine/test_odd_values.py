@@ -304,3 +304,11 @@ def test_a_reason_to_cancel_is_a_text(idle):
         with pytest.raises(BadOption, match="reason"):
             idle.cancel(run.id, reason)
     assert run.status == "pending"
+
+
+def test_a_text_is_not_a_list_of_items(idle):
+    for text in ("abc", b"abc"):
+        with pytest.raises(BadOption, match="each of its characters"):
+            idle.start_many(says_nothing, text)
+
+    assert idle.runs().count() == 0

@@ -665,3 +665,13 @@ def test_an_engine_of_a_namespace_works_for_that_one_only(database):
         assert {run.namespace for run in ours.runs(namespace="a")} == {"a"}
     with Engine(database) as all_of_them:
         assert all_of_them.run(other.id).result(timeout=20) == 20
+
+
+def test_the_engine_says_which_store_it_uses(engine, database):
+    facts = engine.database.info()
+
+    is_file = not str(database).startswith("postgresql")
+    assert facts["store"] == ("sqlite" if is_file else "postgres")
+    assert facts["shared"] is not is_file
+    assert facts["installation"]
+    assert facts["payloads"] == 0

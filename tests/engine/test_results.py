@@ -141,6 +141,7 @@ def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeyp
         lambda run_id, read: (found := fetch(run_id, read)) and (looks.append(run_id), found)[1],
     )
     run = engine.start(waiting_for_release)
+    wait_until(engine, lambda: waits.is_held(run.id))  # the worker adopts it after the commit
     if not is_held:
         monkeypatch.setattr(waits, "is_held", lambda run_id: False)
     with ThreadPoolExecutor() as pool:

@@ -8,9 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import AsyncEngine, Engine, Fail, start, step, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Fail, Graph, start, step, wait_signal, workflow
 from holdfast.engine.maintenance import retention
 from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
+from holdfast.store.retention import batches
 from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.operations import EndSession
 from holdfast.streams import emit
@@ -52,6 +53,13 @@ async def family() -> int:
     return 1
 
 
+@workflow(name="retention.parent")
+async def parent(count: int) -> int:
+    for number in range(count):
+        await short_lived(number)
+    return count
+
+
 @pytest.fixture
 def clock():
     return VirtualClock()
@@ -89,6 +97,45 @@ def test_what_is_old_goes(engine, clock):
     assert left(engine) == ids
     assert engine.retention.apply() == 3
     assert left(engine) == ids[3:]
+
+
+def test_a_preview_counts_the_runs_that_are_deleted(engine, clock):
+    for count in (0, 1, 3):
+        engine.start(parent, count).result(timeout=20)
+    engine.start(family).result(timeout=20)  # kept: its child waits
+    for name, last in (("open", patient), ("over", other)):
+        graph = Graph(name)
+        member = graph.add(parent, 2, name="ended")
+        graph.add(last, *(() if last is patient else ("x",)), name="last").after(member)
+        engine.graphs.start(graph, id=name)
+    wait_until(engine, lambda: engine.graphs.get("over").status == "completed")
+    engine.run("open::last").wait_until("waiting", timeout=20)  # keeps its graph
+    clock.advance("1h")
+    late = engine.start(parent, 1)
+    late.result(timeout=20)
+    engine.retention.set("old", older_than="30m")
+    engine.retention.set("parents", workflow="retention.parent", older_than="30m")
+
+    previews = {one.name: one for one in engine.retention.preview()}
+
+    assert (previews["old"].trees, previews["old"].runs) == (5, 1 + 2 + 4 + 3 + 1)
+    assert previews["parents"].trees == 4
+    assert engine.retention.apply() == previews["old"].runs
+    assert {"open::ended", "open::last", late.id} <= set(left(engine))
+
+
+def test_a_preview_estimates_the_bytes_of_many_trees_from_a_sample(engine, clock, monkeypatch):
+    engine.start(family).result(timeout=20)
+    run_some(engine, clock, 6)
+    clock.advance("1h")
+    engine.retention.set("old", older_than="150s")
+    (exact,) = engine.retention.preview()
+
+    monkeypatch.setattr(batches, "SAMPLE", 3)
+    (estimate,) = engine.retention.preview()
+
+    assert (exact.trees, exact.runs) == (estimate.trees, estimate.runs) == (6, 6)
+    assert exact.bytes / 2 < estimate.bytes < exact.bytes * 2
 
 
 def test_the_newest_of_each_workflow_stay(engine, clock):

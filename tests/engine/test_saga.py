@@ -254,3 +254,6 @@ def test_the_events_of_a_compensation_have_its_role_and_those_of_other_steps_hav
         "undo undo#2": "compensation",
         "undo undo_plainly": "compensation",
     }
+    undone = {event.step: event.undoes for event in run.history() if event.role}
+    assert set(undone.values()) <= {"do", "do#2"}
+    assert [row.depth for row in run.timeline().rows if row.is_compensation] == [1, 1, 1]

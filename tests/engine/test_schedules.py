@@ -222,7 +222,7 @@ def test_a_backfill_is_shown_first_and_starts_each_tick_once(place):
         engine.schedules.set("daily", blocking, cron="0 9 * * *", zone="Europe/Berlin")
         since, until = datetime(2026, 3, 20), datetime(2026, 3, 24)
 
-        shown = engine.schedules.backfill("daily", since, until, preview=True)
+        shown = engine.schedules.backfill("daily", since, until, dry_run=True)
         assert [(tick.run, tick.created) for tick in shown] == [(None, False)] * 4
         assert list(engine.runs()) == []
         done = engine.schedules.backfill("daily", since, until)
@@ -485,7 +485,7 @@ async def _asynchronous(database, name):
         assert (await engine.schedules.resume("hourly")).paused is None
         assert len(await engine.schedules.next("hourly")) == 10
         assert (await engine.schedules.why("hourly"))[0].kind == "overlap"
-        assert await engine.schedules.backfill("hourly", "1h", "0s", preview=True) == []
+        assert await engine.schedules.backfill("hourly", "1h", "0s", dry_run=True) == []
         assert await engine.schedules.backfill("hourly", "1h", "0s") == []
         assert (await engine.schedules.get("hourly")).started == 1
         await engine.schedules.remove("hourly")

@@ -16,7 +16,19 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, Fail, Retry, step, workflow
-from holdfast.errors import BadOption, NotEncodable, RunCancelled, RunFailed, StepFailed, WrongType
+from holdfast.errors import (
+    BadOption,
+    EngineClosed,
+    LeaseLost,
+    NotEncodable,
+    RunCancelled,
+    RunFailed,
+    StepFailed,
+    StoreBusy,
+    StoreGone,
+    WriteConflict,
+    WrongType,
+)
 from holdfast.testing import internals
 from tests.engine.databases import execute
 from tests.engine.waiting import PATIENCE, wait_until
@@ -319,6 +331,26 @@ def test_a_step_knows_its_key_attempt_and_generation(engine):
     run.result(timeout=20)
     assert [(info.attempt, info.generation) for info in infos] == [(1, 1), (2, 1)]
     assert {info.idempotency_key for info in infos} == {f"{run.id}:curious"}
+
+
+@pytest.mark.parametrize(
+    "error", [LeaseLost(run="other"), EngineClosed(), WriteConflict(), StoreBusy(), StoreGone()]
+)
+def test_a_transactional_step_that_raises_an_error_of_holdfast_fails_like_any_other(engine, error):
+    """Such as one of another engine. It is no error of the transaction, which would be repeated
+    without end and block all others."""
+
+    @step(transactional=True, retries=0)
+    def broken() -> None:
+        raise error
+
+    @workflow
+    def use() -> None:
+        broken()
+
+    with pytest.raises(RunFailed) as failed:
+        engine.start(use).result(timeout=20)
+    assert failed.value.error["type"].endswith(type(error).__name__)
 
 
 def test_a_transactional_step_commits_with_its_record(engine, database):

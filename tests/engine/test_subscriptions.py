@@ -4,6 +4,7 @@ webhooks."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import json
@@ -376,6 +377,10 @@ def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
     assert hmac.compare_digest(
         signed, hmac.new(secret.encode(), f"{time}.".encode() + body, hashlib.sha256).hexdigest()
     )
+    standard = f"{headers['Webhook-Id']}.{headers['Webhook-Timestamp']}.".encode() + body
+    expected = hmac.new(secret.encode(), standard, hashlib.sha256).digest()
+    assert headers["Webhook-Signature"] == f"v1,{base64.b64encode(expected).decode()}"
+    assert headers["Webhook-Id"] == headers["Holdfast-Delivery"]
     assert (headers["Holdfast-Subscription"], headers["Holdfast-Attempt"]) == ("hook", "1")
     assert headers["Holdfast-Delivery"] == f"{receiver.events()[0][0]}:2"
     assert secret not in repr(engine.events.subscriptions())
@@ -723,3 +728,37 @@ def test_an_encrypted_result_is_opened_for_the_reader_who_asks(database):
         run_some(engine, 1)
         (event,) = engine.events.read(kind="completions", with_result=True)
         assert event.result == 0
+
+
+def bodies(receiver):
+    return [json.loads(body) for _, body in receiver.heard]
+
+
+def test_a_webhook_delivers_results_if_it_is_asked_to(engine, receiver):
+    engine.webhooks.set("hook", receiver.url, kind="completions", with_result=True)
+    engine.webhooks.set("bare", receiver.url, kind="completions")
+    run_some(engine, 1)
+
+    receiver.wait(2)
+
+    assert sorted(str(body["result"]) for body in bodies(receiver)) == ["0", "None"]
+    assert engine.webhooks.get("hook").which == {
+        "kind": engine.webhooks.get("bare").which["kind"],
+        "with_result": True,
+    }
+    engine.webhooks.set("hook", with_result=False)
+    assert engine.webhooks.get("hook").which == engine.webhooks.get("bare").which
+
+
+def test_a_result_stays_out_of_a_dead_letter_and_is_delivered_again(engine, receiver):
+    receiver.answers = [500]
+    engine.webhooks.set("hook", receiver.url, attempts=1, kind="completions", with_result=True)
+    run_some(engine, 1)
+    wait_until(engine, lambda: engine.webhooks.dead_letters("hook"))
+
+    (letter,) = engine.webhooks.dead_letters("hook")
+    engine.webhooks.redeliver("hook")
+    receiver.wait(2)
+
+    assert letter.body["result"] is None
+    assert [body["result"] for body in bodies(receiver)] == [0, 0]

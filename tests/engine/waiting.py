@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -11,7 +12,7 @@ from holdfast.connect.blocking.run import Run
 from holdfast.connect.calls import Calls
 from holdfast.connect.open_store import open_store
 from holdfast.engine.runtime.notifier import Committed
-from holdfast.store.runs.operations import UnsealStore
+from holdfast.store.runs.copy_operations import UnsealStore
 from holdfast.testing import internals
 
 PATIENCE = 60.0
@@ -42,6 +43,18 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
         notifier.remove(Committed, look)
     if failed:
         raise failed[0]
+
+
+def until(read: Callable[[], Any], what: str = "") -> Any:
+    """Return what *read* returns, as soon as that is true: for facts of other processes."""
+    pause = threading.Event()
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        answer = read()
+        if answer:
+            return answer
+        pause.wait(0.01)
+    raise AssertionError(f"not within {PATIENCE} s: {what or read}")
 
 
 def wait_for(engine: Any, run: Any, status: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast import gate, workflow
-from holdfast.errors import WrongAnswer
+from holdfast.errors import RunFailed, WrongAnswer
 from tests.engine.gates.workflows import calls, note, opened
 from tests.store.helpers import wait_until
 
@@ -93,3 +93,20 @@ def test_a_pydantic_model_is_a_form_and_what_its_schema_cannot_say_the_workflow_
 
     assert run.result(timeout=10) == 4
     assert calls == ["asked again"]
+
+
+def test_a_gate_with_a_rule_that_is_not_checked_does_not_open(engine):
+    pydantic = pytest.importorskip("pydantic")
+    no_zero = pydantic.create_model(
+        "NoZero", amount=(int, pydantic.Field(json_schema_extra={"not": {"const": 0}}))
+    )
+
+    @workflow
+    async def unchecked_form() -> None:
+        await gate("How much?", form=no_zero)
+
+    run = engine.start(unchecked_form)
+
+    with pytest.raises(RunFailed, match=r"\$\.amount: not"):
+        run.result(timeout=10)
+    assert engine.gates.list() == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from holdfast import Engine, Graph, gate, workflow
+from tests.engine.every_model import decision_model, started_model, waiting_model
 from tests.engine.namespaces.things import Things, idling, whispering
 from tests.engine.waiting import wait_until
 
@@ -25,8 +27,10 @@ def theirs(database) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def things(theirs) -> Things:
-    """Let somebody else have one of each."""
+def things(database, theirs) -> Things:
+    """Let another namespace have one of each."""
+    with closing(Engine(database, workflows=[])) as unbound:
+        unbound.api_keys.add("hush-key", roles="admin", namespace="hush-theirs")
     done = theirs.start(whispering, id="hush-done", tags={"hush": "hush"})
     assert done.result(timeout=30) == "hush"
     asked = theirs.start(asking_hushed, id="hush-asked")
@@ -50,6 +54,12 @@ def things(theirs) -> Things:
     (lease,) = with_proof.claim()
     link = theirs.gates.link(open_gate, "approve", by="hush-ann")
     operation = theirs.runs(ids=["hush-leased"]).prioritise(5, by="hush-ann")
+    theirs.models.deploy(waiting_model("hush"), started_model("hush"), decision_model("hush"))
+    theirs.models.message("hush-kept", key="hush-key", id="message-1", ttl="1h")
+    modelled = theirs.start("hush-model", {}, id="hush-modelled")
+    wait_until(theirs, lambda: len(theirs.models.tasks()) == 2 and theirs.models.incidents() != [])
+    user_task, external_task = theirs.models.tasks()
+    (incident,) = theirs.models.incidents()
     return Things(
         run=idle.id,
         done=done.id,
@@ -61,4 +71,8 @@ def things(theirs) -> Things:
         graph="hush-graph",
         proof=lease.proof,
         operation=str(operation.id),
+        model_run=modelled.id,
+        task=user_task.id,
+        external=external_task.id,
+        incident=incident.id,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast import AsyncEngine, Engine, Graph
+from holdfast import AsyncEngine, Engine, Graph, bpmn
 from holdfast.errors import (
     BadOption,
     FlowNotFound,
@@ -20,20 +20,26 @@ from holdfast.errors import (
     GraphNotFound,
     HoldfastError,
     LeaseLost,
+    ModelNotFound,
     NamespaceBound,
+    NoReceiver,
     OperationNotFound,
     RunExists,
     RunNotFound,
     ScheduleNotFound,
     SubscriptionExists,
     SubscriptionNotFound,
+    TaskClosed,
     TokenRefused,
     WaitNotFound,
     WorkerNotFound,
 )
+from tests.engine.every_model import decision_model, waiting_model
 from tests.engine.namespaces.things import Things, meddling_elsewhere, theirs_stored, whispering
 
 AREAS = (
+    "api_keys",
+    "audit",
     "budgets",
     "database",
     "events",
@@ -42,6 +48,7 @@ AREAS = (
     "graphs",
     "keys",
     "lanes",
+    "models",
     "operations",
     "retention",
     "schedules",
@@ -62,6 +69,9 @@ NO_FLOW = (FlowNotFound,)
 NO_GRAPH = (GraphNotFound,)
 GRAPH_THERE = (GraphExists,)
 NO_OPERATION = (OperationNotFound,)
+NO_MODEL = (ModelNotFound,)
+NO_TASK = (TaskClosed,)
+NO_RECEIVER = (NoReceiver,)
 REFUSED = (BadOption,)
 NOTHING: tuple[type[HoldfastError], ...] = ()
 """It answers, and the answer names nothing of theirs."""
@@ -74,6 +84,7 @@ BULK: list[Call] = [
     lambda e, t, p: e.runs().signal("ours"),
     lambda e, t, p: e.runs().release(),
     lambda e, t, p: e.runs().prioritise(5),
+    lambda e, t, p: e.runs().migrate(2),
     lambda e, t, p: e.runs().delete(),
     lambda e, t, p: e.runs(tags={"hush": "hush"}).cancel(dry_run=True),
 ]
@@ -113,6 +124,8 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "budgets.list": [(FORBIDDEN, lambda e, t, p: e.budgets.list())],
     "cancel": [(NO_RUN, lambda e, t, p: e.cancel(t.run))],
     "database.check": [(FORBIDDEN, lambda e, t, p: e.database.check())],
+    "database.info": [(FORBIDDEN, lambda e, t, p: e.database.info())],
+    "database.sizes": [(FORBIDDEN, lambda e, t, p: e.database.sizes())],
     "database.check_payloads": [(FORBIDDEN, lambda e, t, p: e.database.check_payloads())],
     "close": [(NOTHING, lambda e, t, p: None)],
     "events.consume": [
@@ -166,6 +179,7 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "tasks.lease": [((LeaseLost,), lambda e, t, p: e.tasks.lease(t.proof))],
     "tasks.worker": [
         (NOTHING, lambda e, t, p: e.tasks.worker("ours", workflows=["hush-task"]).claim()),
+        (NOTHING, lambda e, t, p: e.tasks.worker("ours", topics=["hush-topic"]).claim()),
         (
             NO_RUN,
             lambda e, t, p: e.tasks.worker("ours", workflows=["hush-task"]).reclaim("hush-leased"),
@@ -306,10 +320,12 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "flows.wake": [(NOTHING, lambda e, t, p: e.flows.wake())],
     "flows.why": [(NO_FLOW, lambda e, t, p: e.flows.why(t.flow))],
     "graphs.cancel": [(NO_GRAPH, lambda e, t, p: e.graphs.cancel(t.graph))],
+    "graphs.diagram": [(NO_GRAPH, lambda e, t, p: e.graphs.diagram(t.graph))],
     "graphs.edges": [(NO_GRAPH, lambda e, t, p: e.graphs.edges(t.graph))],
     "graphs.events": [(NO_GRAPH, lambda e, t, p: e.graphs.events(t.graph))],
     "graphs.export": [(NO_GRAPH, lambda e, t, p: e.graphs.export(t.graph, p / "graph.db"))],
     "graphs.extend": [(NO_GRAPH, lambda e, t, p: e.graphs.extend(t.graph, more("new")))],
+    "graphs.join": [(NO_GRAPH, lambda e, t, p: e.graphs.join(t.graph, t.run))],
     "graphs.get": [(NO_GRAPH, lambda e, t, p: e.graphs.get(t.graph))],
     "graphs.list": [(NOTHING, lambda e, t, p: e.graphs.list())],
     "graphs.open": [(NO_GRAPH, lambda e, t, p: e.graphs.open(t.graph))],
@@ -326,6 +342,68 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     ],
     "graphs.status": [(NO_GRAPH, lambda e, t, p: e.graphs.status(t.graph))],
     "graphs.why": [(NO_GRAPH, lambda e, t, p: e.graphs.why(t.graph, "hush-member"))],
+    "models.deploy": [
+        (NOTHING, lambda e, t, p: e.models.deploy(waiting_model("ours"), decision_model("ours")))
+    ],
+    "models.list": [(NOTHING, lambda e, t, p: e.models.list())],
+    "models.get": [
+        (NO_MODEL, lambda e, t, p: e.models.get("hush-model")),
+        (NO_MODEL, lambda e, t, p: e.models.get("hush-model", 1)),
+    ],
+    "models.decide": [(NO_MODEL, lambda e, t, p: e.models.decide("hush-decision"))],
+    "models.activate": [(NO_MODEL, lambda e, t, p: e.models.activate("hush-model", 1))],
+    "models.deprecate": [(NO_MODEL, lambda e, t, p: e.models.deprecate("hush-model", 1))],
+    "models.message": [
+        (NO_RECEIVER, lambda e, t, p: e.models.message("hush-message")),
+        (NO_RECEIVER, lambda e, t, p: e.models.message("hush-start")),
+        (NO_RUN, lambda e, t, p: e.models.message("hush-message", run=t.model_run)),
+        # The id of a message of theirs is not used in this namespace.
+        (NOTHING, lambda e, t, p: e.models.message("x", id="message-1", ttl="1h")),
+    ],
+    "models.broadcast": [(NOTHING, lambda e, t, p: e.models.broadcast("hush-broadcast"))],
+    "models.tasks": [
+        (NOTHING, lambda e, t, p: e.models.tasks()),
+        (NOTHING, lambda e, t, p: e.models.tasks(mine="hush-ann")),
+        (NOTHING, lambda e, t, p: e.models.tasks(process="hush-model")),
+        (NO_RUN, lambda e, t, p: e.models.tasks(run=t.model_run)),
+    ],
+    "models.complete": [
+        (NO_TASK, lambda e, t, p: e.models.complete(t.task, by="hush-ann")),
+        (NO_TASK, lambda e, t, p: e.models.complete(t.external)),
+    ],
+    "models.throw": [
+        (NO_TASK, lambda e, t, p: e.models.throw(t.task, "x")),
+        (NO_TASK, lambda e, t, p: e.models.throw(t.external, "x")),
+    ],
+    "models.trigger": [(NO_RUN, lambda e, t, p: e.models.trigger(t.model_run, "hush-heard"))],
+    "models.start_activity": [
+        (NO_RUN, lambda e, t, p: e.models.start_activity(t.model_run, "scope", "activity"))
+    ],
+    "models.variables": [(NO_RUN, lambda e, t, p: e.models.variables(t.model_run))],
+    "models.set_variables": [(NO_RUN, lambda e, t, p: e.models.set_variables(t.model_run, {}))],
+    "models.tokens": [(NO_RUN, lambda e, t, p: e.models.tokens(t.model_run))],
+    "models.trace": [(NO_RUN, lambda e, t, p: e.models.trace(t.model_run))],
+    "models.diagram": [(NO_RUN, lambda e, t, p: e.models.diagram(t.model_run))],
+    "models.incidents": [
+        (NOTHING, lambda e, t, p: e.models.incidents()),
+        (NO_RUN, lambda e, t, p: e.models.incidents(run=t.model_run)),
+    ],
+    "models.retry": [(NO_RUN, lambda e, t, p: e.models.retry(t.incident))],
+    "models.skip": [(NO_RUN, lambda e, t, p: e.models.skip(t.incident))],
+    "models.modify": [
+        (NO_RUN, lambda e, t, p: e.models.modify(t.model_run, bpmn.add("hush-person"))),
+        (
+            NO_RUN,
+            lambda e, t, p: e.models.modify(t.model_run, bpmn.add("hush-person"), dry_run=True),
+        ),
+    ],
+    "models.migrate": [(NO_RUN, lambda e, t, p: e.models.migrate(t.model_run, 1))],
+    "models.suspend": [(NO_RUN, lambda e, t, p: e.models.suspend(t.model_run))],
+    "models.resume": [(NO_RUN, lambda e, t, p: e.models.resume(t.model_run))],
+    "api_keys.add": [(FORBIDDEN, lambda e, t, p: e.api_keys.add("ours", roles="viewer"))],
+    "api_keys.list": [(FORBIDDEN, lambda e, t, p: e.api_keys.list())],
+    "audit.list": [((), lambda e, t, p: e.audit.list())],
+    "api_keys.revoke": [(FORBIDDEN, lambda e, t, p: e.api_keys.revoke("hush-key"))],
 }
 
 
@@ -340,7 +418,7 @@ def public(engine: Any) -> set[str]:
 
 
 def attributes(engine: Any) -> set[str]:
-    return {name for name in vars(engine) if not name.startswith("_")}
+    return {name for name in dir(engine) if not name.startswith("_")} - {*dir(type(engine))}
 
 
 async def settled(answer: Any) -> Any:
@@ -377,6 +455,9 @@ async def walk(engine: Any, things: Things, folder: Any) -> str:
 
 
 ASKED = {
+    "message",
+    "model",
+    "task",
     "worker",
     "run",
     "gate",

@@ -8,6 +8,8 @@ import click
 from click.testing import CliRunner
 
 from holdfast.cli.main import cli
+from tests.bpmn.models import process_of
+from tests.engine.databases import execute
 from tests.engine.namespaces.things import theirs_stored
 
 COMMANDS = {
@@ -31,6 +33,9 @@ COMMANDS = {
     "gates show": "{gate}",
     "gates update": "{gate} 1",
     "gates withdraw": "{gate}",
+    "api-keys add": "ours-key --role viewer",
+    "api-keys list": "",
+    "api-keys revoke": "hush-key --yes",
     "approve": "{gate} --by hush-ann",
     "reject": "{gate} --by hush-ann",
     "gates decide": "{gate} approve --by hush-ann",
@@ -46,6 +51,7 @@ COMMANDS = {
     "release": "{run}",
     "prioritise": "{run} 5",
     "delete": "{done} --yes",
+    "audit": "",
     "operations": "",
     "operations list": "",
     "operations show": "{operation}",
@@ -54,6 +60,29 @@ COMMANDS = {
     "fork": "{done}",
     "db export": "{done} {folder}/cli.db",
     "db prune": "--older-than 0s --yes",
+    "models": "",
+    "models activate": "hush-model 1",
+    "models broadcast": "hush-broadcast",
+    "models complete": "{task}",
+    "models deploy": "{folder}/model.bpmn",
+    "models deprecate": "hush-model 1",
+    "models incidents": "--run {model_run}",
+    "models message": "hush-message",
+    "models migrate": "{model_run} --to 2",
+    "models modify": "{model_run} --add x",
+    "models resume": "{model_run}",
+    "models retry": "{incident}",
+    "models set": "{model_run} {{}}",
+    "models show": "hush-model",
+    "models skip": "{incident}",
+    "models start-activity": "{model_run} hush-scope hush-activity",
+    "models suspend": "{model_run}",
+    "models tasks": "--run {model_run}",
+    "models throw": "{task} hush-code",
+    "models tokens": "{model_run}",
+    "models trace": "{model_run}",
+    "models trigger": "{model_run} hush-element",
+    "models variables": "{model_run}",
     "schedules": "",
     "schedules backfill": "hush-schedule --since 1d",
     "schedules next": "hush-schedule",
@@ -122,6 +151,7 @@ COMMANDS = {
     "graphs cancel": "{graph}",
     "graphs events": "{graph}",
     "graphs extend": "{graph} {folder}/graph.json",
+    "graphs join": "{graph} {run}",
     "graphs prune": "--older-than 0s --yes",
     "graphs replay": "{graph} hush-member",
     "graphs show": "{graph}",
@@ -146,6 +176,12 @@ BY_CODE = {"demo", "run", "worker", "bench", "schedules set"}
 """The commands that open an engine with that namespace and run code of the user, or need no
 database."""
 
+OF_FILES = {"dmn", "draw", "fmt", "lsp"}
+"""The commands that read files, and no database."""
+
+SERVERS = {"mcp", "serve", "ui"}
+"""The commands that serve an engine with that namespace until they are stopped."""
+
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
     if isinstance(command, click.Group):
@@ -160,7 +196,8 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str
 def test_every_command_respects_the_namespace_that_is_named(database, things, tmp_path):
     before = theirs_stored(database)
     (tmp_path / "graph.json").write_text('{"members": {"only": {"workflow": "ours-task"}}}')
-    assert set(commands(cli)) == set(COMMANDS) | BY_CODE
+    (tmp_path / "model.bpmn").write_bytes(process_of('<startEvent id="s"/>', id="ours-model"))
+    assert set(commands(cli)) == set(COMMANDS) | BY_CODE | OF_FILES | SERVERS
     leaks = []
     for command, text in COMMANDS.items():
         given = text.format(**things._asdict(), folder=tmp_path, database=database).split()
@@ -168,7 +205,8 @@ def test_every_command_respects_the_namespace_that_is_named(database, things, tm
             cli, ["--db", database, "--namespace", "ours", *command.split(), *given]
         )
         said = done.output
-        for one in sorted([*given, database, things.proof.split(".")[0]], key=len, reverse=True):
+        named = [part for word in given for part in (word, *word.split("@"))]
+        for one in sorted([*named, database, things.proof.split(".")[0]], key=len, reverse=True):
             said = said.replace(one, "...")
         crashed = done.exception is not None and not isinstance(done.exception, SystemExit)
         misused = done.exit_code == 2 and command not in ("", "db")
@@ -177,3 +215,17 @@ def test_every_command_respects_the_namespace_that_is_named(database, things, tm
 
     assert "\n".join(leaks) == ""
     assert theirs_stored(database) == before
+
+
+def test_a_key_that_is_added_in_a_namespace_is_bound_to_it(database):
+    def add(name: str, *options: str) -> str:
+        bound = ["--db", database, "--namespace", "ours", "api-keys", "add", name]
+        return CliRunner().invoke(cli, [*bound, "--role", "admin", *options]).output
+
+    add("own")
+    add("named", "--namespace", "ours")
+    refused = add("other", "--namespace", "theirs")
+
+    rows = execute(database, "SELECT name, namespace FROM holdfast.api_key ORDER BY name")
+    assert [tuple(row) for row in rows] == [("named", "ours"), ("own", "ours")]
+    assert "bound to a namespace" in refused

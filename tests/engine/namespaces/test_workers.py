@@ -90,7 +90,7 @@ def test_an_engine_that_is_bound_to_none_sees_all(database, things):
             "hush-hook",
             "hush-reader",
         }
-        assert len(engine.waits.list()) == 2
+        assert len(engine.waits.list()) == 3
         assert engine.why(things.run).run == things.run
         assert engine.database.check() == []
 

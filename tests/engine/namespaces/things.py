@@ -24,6 +24,10 @@ class Things(NamedTuple):
     graph: str
     proof: str
     operation: str
+    model_run: str
+    task: str
+    external: str
+    incident: str
 
 
 @step
@@ -70,6 +74,12 @@ TABLES = {
     "retention": "name",
     "operation": "id, namespace, status, revision, asked_by",
     "key": "kid",
+    "definition": "namespace, kind, name, version, digest, state",
+    "start_subscription": "namespace, process, kind, name, element, version",
+    "message": "namespace, id, name, key, effect, run_id",
+    "message_subscription": "run_id, step, namespace, kind, name",
+    "resting_token": "run_id, token, element, status, version",
+    "api_key": "id, name, namespace, revoked_at",
 }
 
 

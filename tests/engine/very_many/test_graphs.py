@@ -9,7 +9,7 @@ import holdfast
 from holdfast import Graph, workflow
 from holdfast.core.status import Status
 from holdfast.engine.runtime import graph_stages
-from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining
+from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining, RunNotFound
 from holdfast.store.graphs.operations import AddMembers, WriteStagePart
 from holdfast.testing import internals
 from tests.engine.databases import execute
@@ -64,6 +64,49 @@ def test_a_graph_is_written_and_started_in_parts_and_is_there_as_a_whole(engine,
     assert engine.graphs.start(fan(20), id="g").result() == {"total": sum(range(20))}
     with pytest.raises(GraphExists):
         engine.graphs.start(fan(21), id="g")
+    assert engine.database.check() == []
+
+
+@workflow(name="very_many_solo")
+async def solo() -> int:
+    return await holdfast.wait_signal("go", type=int)
+
+
+def test_runs_that_exist_join_a_graph_that_is_written_in_parts(engine, sizes):
+    for name in ("ended", "live", "late"):
+        engine.start(solo, id=name)
+    engine.signal("ended", "go", 100)
+    engine.run("ended").result(timeout=30)
+    graph = fan(20)
+    joined = [graph.join("ended"), graph.join("live")]
+    graph.add(total, name="joined").after(*joined, into="numbers")
+    run = engine.graphs.start(graph, id="g")
+    assert max(sizes) <= 10
+    assert engine.graphs.start(graph, id="g").id == "g"
+
+    more = added(20)
+    more.add(leaf, 7, name="last").after(more.join("late"))
+    assert run.extend(more, revision=1) == 2
+    for name in ("live", "late"):
+        engine.signal(name, "go", 10)
+
+    ended = run.result(timeout=60)
+    assert (ended["joined"], ended["last"], ended["x-total"]) == (110, 7, sum(range(20)))
+    assert {engine.run(name).record.graph_id for name in ("ended", "live", "late")} == {"g"}
+    assert engine.database.check() == []
+
+
+def test_a_refused_join_of_a_graph_in_parts_leaves_no_member(engine):
+    graph = fan(20)
+    graph.add(leaf, 1, name="after").after(graph.join("gone"))
+
+    with pytest.raises(RunNotFound):
+        engine.graphs.start(graph, id="g")
+
+    assert engine.graphs.list() == [] and engine.runs().count() == 0
+    engine.start(solo, id="gone")
+    engine.signal("gone", "go", 1)
+    assert engine.graphs.start(graph, id="g").result(timeout=60)["after"] == 1
     assert engine.database.check() == []
 
 

@@ -13,7 +13,8 @@ from holdfast.service import replay as replay_service
 from holdfast.store import batch
 from holdfast.store.graphs.operations import ReplayMember, SweepStages
 from holdfast.store.postgres import batch as postgres_writing
-from holdfast.store.runs.operations import ImportRun, ReplayRun, ReplayRuns, StageEvents
+from holdfast.store.runs.copy_operations import ImportRun, StageEvents
+from holdfast.store.runs.operations import ReplayRun, ReplayRuns
 from holdfast.testing import internals
 from tests.engine.very_many.workflows import total
 

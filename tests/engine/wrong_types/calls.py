@@ -8,6 +8,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Engine, Graph
+from tests.engine.wrong_types.model_calls import calls_of_models
 from tests.engine.wrong_types.probing import Awaited, Call
 from tests.engine.wrong_types.values import plain
 
@@ -116,7 +117,14 @@ def calls_of(engine: Engine) -> list[Call]:
         Call("runs signal", nothing.signal, {"name": "go", "payload": 1}, ("key", "source", *BULK)),
         Call("runs release", nothing.release, {"payload": 1}, BULK),
         Call("runs prioritise", nothing.prioritise, {"priority": 1}, BULK),
+        Call("runs migrate", nothing.migrate, {"to": 2, "mapping": {"a": "b"}}, ("reason", *BULK)),
         Call("runs delete", nothing.delete, {}, BULK),
+        Call(
+            "audit.list",
+            engine.audit.list,
+            {},
+            ("person", "action", "subject", "before", "limit"),
+        ),
         Call("operations.list", engine.operations.list, {}, ("status", "after", "limit")),
         Call("operations.get", engine.operations.get, {"operation_id": "nothing"}),
         Call("operations.stop", engine.operations.stop, {"operation_id": "nothing"}),
@@ -285,7 +293,7 @@ def calls_of(engine: Engine) -> list[Call]:
         Call(
             "schedules.backfill",
             engine.schedules.backfill,
-            {"name": "s", "since": "2d", "until": "1d", "preview": True},
+            {"name": "s", "since": "2d", "until": "1d", "dry_run": True},
         ),
         Call("schedules.next", engine.schedules.next, {"name": "s", "count": 2}),
         Call("schedules.why", engine.schedules.why, {"name": "s"}),
@@ -317,7 +325,7 @@ def calls_of(engine: Engine) -> list[Call]:
                 "after": "now",
                 "attempts": 2,
             },
-            ("workflow", "run", "tags", "kind"),
+            ("workflow", "run", "tags", "kind", "source"),
         ),
         Call("webhooks.get", engine.webhooks.get, {"name": "nothing"}),
         Call("webhooks.remove", engine.webhooks.remove, {"name": "nothing"}),
@@ -470,9 +478,11 @@ def calls_of(engine: Engine) -> list[Call]:
         Call("graphs.list", engine.graphs.list, {"status": "running", "before": "x", "limit": 2}),
         Call("graphs.events", engine.graphs.events, {**graph, "after": 0, "limit": 2}),
         Call("graphs.cancel", engine.graphs.cancel, {**graph, "policy": "all", "reason": "r"}),
+        Call("graphs.join", engine.graphs.join, {**graph, "run_id": "r", "name": "n"}),
         Call("graphs.replay", engine.graphs.replay, {**graph, "member": "a", "from_step": "s"}),
         Call("graphs.result", engine.graphs.result, {**graph, "timeout": 0.001}),
         Call("graphs.prune", engine.graphs.prune, {"older_than": "400d", "batch": 5}),
+        *calls_of_models(engine),
     ]
 
 

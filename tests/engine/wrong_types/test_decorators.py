@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
+from holdfast import bpmn
 from holdfast.codecs import Compressed, Encrypted
 from tests.engine.wrong_types.calls import SCHEDULES
 from tests.engine.wrong_types.probing import Call, faults
@@ -67,6 +68,13 @@ DECORATORS = [
             "transactional",
         ),
     ),
+    Call(
+        "bpmn.handler",
+        lambda name, **given: bpmn.handler(name, **given)(nothing),
+        {"name": "odd-handler"},
+        ("retries", "delay", "factor", "cap", "jitter", "when", "timeout", "transactional"),
+    ),
+    Call("bpmn.handler function", lambda fn: bpmn.handler("odd-handler")(fn), {"fn": nothing}),
     Call("schedules.set", declared, {"interval": "1h"}, (*SCHEDULES, "name")),
 ]
 
@@ -86,6 +94,11 @@ def test_codecs_and_errors_refuse_odd_values_by_name():
                 ),
                 Call(
                     "Retry", lambda after: repr(holdfast.Retry("again", after=after)), {"after": 1}
+                ),
+                Call(
+                    "BpmnError",
+                    lambda **given: repr(bpmn.BpmnError(**given)),
+                    {"code": "c", "message": "m", "fact": 1},
                 ),
                 Call("Fail", lambda message: repr(holdfast.Fail(message)), {"message": "no"}),
             ]

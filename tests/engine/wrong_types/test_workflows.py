@@ -241,9 +241,11 @@ NO_VERBS = {
     "Fail",
     "Graph",
     "HoldfastError",
+    "JsonFormatter",
     "Received",
     "Retry",
     "Run",
+    "RunFields",
     "Stream",
     "Wait",
     "Waited",
@@ -262,6 +264,10 @@ NO_VERBS = {
     "workflow",
 }
 """What is no verb of a workflow, or takes nothing; decorators and engines are walked elsewhere."""
+
+OF_FILES = {"bpmn", "dmn"}
+"""The namespaces that read files of models. They have no verbs of workflow code, and `model_calls`
+walks them."""
 
 CALLED = {("map", "call"), ("gather", "calls"), ("first", "calls")}
 """Where a function is called: what it raises is its own."""
@@ -369,7 +375,11 @@ def is_settled(engine: Any, spoken: Any) -> bool:
 
 def functions(api: Any) -> dict[str, Any]:
     """All public names of one door, those of its namespaces included."""
-    namespaces = [getattr(api, name) for name, names in holdfast._NAMESPACES.items() if names]
+    namespaces = [
+        getattr(api, name)
+        for name, names in holdfast._NAMESPACES.items()
+        if names and name not in OF_FILES
+    ]
     return {
         name: value
         for module in (*namespaces, api_async if api is holdfast else api_sync, api_shared)
