@@ -9,6 +9,7 @@ from holdfast import codecs as codecs
 from holdfast import deterministic as deterministic
 from holdfast import errors as errors
 from holdfast import gates as gates
+from holdfast import logs as logs
 from holdfast import schedules as schedules
 from holdfast import sql as sql
 from holdfast import streams as streams
