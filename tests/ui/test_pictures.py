@@ -79,7 +79,7 @@ def test_the_list_of_runs_says_what_holds_each_up(tmp_path, browser):
         page.open("runs")
         page.see("decision “Ship it?”")
         page.see("card expired")
-        page.see("needs a worker")
+        page.see("no live worker serves")
         page.tab.wait_for_selector(".tabs .count >> nth=1")
 
         keep(page, "runs.png")

@@ -22,7 +22,7 @@ function pending(run, unserved) {
   const due = instant(run.wake_at)
   if (due != null && due > clock.now()) return `starts in ${duration(due - clock.now())}`
   const route = unserved.find((one) => one.workflow === run.workflow && one.version === run.version && one.lane === run.lane)
-  return route ? route.text : 'waits for a worker'
+  return route ? `no live worker serves ${route.missing}` : 'waits for a worker'
 }
 
 /** @param {any} wait */
