@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+
+from holdfast.authoring.bpmn.compile import NodeSpec
 
 
 class TaskBinding(msgspec.Struct, frozen=True):
@@ -17,3 +20,7 @@ class TaskBinding(msgspec.Struct, frozen=True):
     parameters: tuple[str, ...] | None = None
     """The variables that the handler needs; None for all that are visible."""
     retries: int | None = None
+
+
+BindTask = Callable[[NodeSpec, str | None], TaskBinding]
+"""Decides what a task does, given the topic that its model has computed, or None."""

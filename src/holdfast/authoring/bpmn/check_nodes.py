@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from holdfast.authoring.bpmn.dialects.texts import LITERAL, PLAIN
+from holdfast.authoring.bpmn.dialects.texts import LITERAL, PLAIN, computed
 from holdfast.authoring.bpmn.expressions import EVALUATED, check_expression
 from holdfast.authoring.bpmn.model import (
     ACTIVITIES,
@@ -85,8 +85,29 @@ class NodeChecks:
             yield from self._event(node)
         if node.tag in ACTIVITIES:
             yield from self._activity(node)
+        if self._starts_process(node):
+            yield from self._start_names(node)
         for text, place in self._expressions(node):
             yield from self._text(text, place)
+
+    def _starts_process(self, node: Element) -> bool:
+        if node.parent != node.process:
+            return False
+        sources = [self._model.elements[id].source or "" for id in node.incoming]
+        return node.tag == "startEvent" or any(
+            element is not None and element.instantiates
+            for element in (node, *(self._model.elements.get(id) for id in sources))
+        )
+
+    def _start_names(self, node: Element) -> Iterator[Finding]:
+        """Check that a message or signal that starts the process is known before it starts."""
+        for name in (node.message, *(event.name for event in node.events)):
+            if computed(name) is not None:
+                yield _error(
+                    "computed-start",
+                    f"what starts the process is computed, and nothing is known yet: {name}",
+                    "write the name itself",
+                )
 
     def _event(self, node: Element) -> Iterator[Finding]:
         if len(node.events) > 1:
@@ -228,7 +249,8 @@ class NodeChecks:
     def _implementation(self, node: Element) -> Iterator[Finding]:
         work = node.work
         has_message = node.tag == "sendTask" and node.message
-        if self._is_bound(node) or work.expression or work.topic or work.decision or has_message:
+        is_external = work.topic or work.computed_topic is not None
+        if self._is_bound(node) or work.expression or is_external or work.decision or has_message:
             return
         if work.names:
             yield _warning(
@@ -249,7 +271,8 @@ class NodeChecks:
 
     def _script(self, node: Element) -> Iterator[Finding]:
         script = node.work.script
-        if self._is_bound(node) or node.work.topic or (script and script.language in EVALUATED):
+        is_external = node.work.topic or node.work.computed_topic is not None
+        if self._is_bound(node) or is_external or (script and script.language in EVALUATED):
             return
         if script is None and node.work.names:
             yield _warning("unbound-task", f"no handler is known for {node.work.names[0]}", None)
@@ -284,8 +307,12 @@ class NodeChecks:
         named: list[tuple[ModelExpression | None, str]] = [
             (node.completion, "the completion condition"),
             (node.message_key, "the correlation key"),
+            (computed(node.message), "the name of the message"),
+            (computed(node.called), "the name of the called process"),
         ]
         for event in node.events:
+            named.append((computed(event.name), f"the name of the {event.event}"))
+            named.append((computed(event.code), f"the code of the {event.event}"))
             named.append((event.expression, "the time or condition of the event"))
             named.append((event.key, "the correlation key"))
         for name in ("cardinality", "collection", "completion", "condition", "output_item"):
@@ -301,6 +328,10 @@ class NodeChecks:
             yield entry.source, f"the mapping to {entry.target}"
         for text in (work.assignee, work.due, work.business_key):
             yield text, "an expression of the task"
+        yield work.computed_topic, "the topic or type of the task"
+        yield work.computed_retries, "the retries of the task"
+        yield computed(work.decision), "the name of the decision"
+        yield computed(work.version), "the version of the called process"
         if not self._is_replaced(node):
             yield work.expression, "the expression of the task"
         for text in (*work.users, *work.groups):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.authoring.bpmn.expressions import stored_value
+from holdfast.authoring.bpmn.expressions import name_of, stored_value
 from holdfast.authoring.bpmn.handlers import BoundHandler, HandlerTask
 from holdfast.authoring.bpmn.model import Work
 from holdfast.authoring.dmn.kind import KIND, model_of
@@ -21,10 +21,10 @@ def decision_handler(work: Work, context: LoadContext) -> BoundHandler:
     """Return the handler of a business rule task. Its result variable holds the value of the
     decision, or what ``singleEntry``, ``singleResult``, ``collectEntries`` or ``resultList`` make
     of it; without such a variable, the value must be a context of variables."""
-    decision = work.decision or ""
     result = work.decision_result
 
     async def evaluate(task: HandlerTask) -> Any:
+        decision = name_of(work.decision or "", task.variables, context.now())
         stored = context.find(decision, None, KIND)
         if stored is None:
             why = "no decision of this name or id is deployed: deploy its file"

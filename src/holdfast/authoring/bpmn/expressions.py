@@ -8,7 +8,14 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from holdfast.authoring.bpmn.dialects.texts import CONDITION, FEEL, JUEL, LITERAL, PLAIN
+from holdfast.authoring.bpmn.dialects.texts import (
+    CONDITION,
+    FEEL,
+    JUEL,
+    LITERAL,
+    PLAIN,
+    computed,
+)
 from holdfast.authoring.bpmn.model import ModelExpression
 from holdfast.core.expressions.evaluate import evaluate
 from holdfast.core.expressions.feel import LANGUAGE, parse_feel
@@ -70,6 +77,19 @@ def value_of(expression: ModelExpression, variables: Mapping[str, Any], now: int
     if expression.language == VARIABLE:
         return _named(expression.text, variables)
     return evaluate(parsed(expression), variables, now=datetime.fromtimestamp(now / 1e6, UTC))
+
+
+def name_of(text: str, variables: Mapping[str, Any], now: int = 0) -> str:
+    """Return the name of a message, a signal, a process or another thing, which the model may
+    compute. Raises BadExpression if it computes no name."""
+    expression = computed(text)
+    if expression is None:
+        return text
+    value = stored_value(value_of(expression, variables, now))
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        why = f"it must give a name, and it gives {_shown(value)}"
+        raise BadExpression(expression=text, why=why)
+    return str(value)
 
 
 def stored_value(value: Any) -> Any:

@@ -268,7 +268,10 @@ class HandlerBinder:
         """Returns the handler that evaluates a deployed decision."""
         self._bindings: dict[str, TaskBinding] = {}
 
-    def __call__(self, node: NodeSpec) -> TaskBinding:
+    def __call__(self, node: NodeSpec, topic: str | None = None) -> TaskBinding:
+        """Return what a task does; *topic* is the one that its model has computed."""
+        if topic is not None:
+            return self._decide(node, (topic,))
         binding = self._bindings.get(node.id)
         if binding is None:
             binding = self._bindings[node.id] = self._decide(node)
@@ -282,9 +285,9 @@ class HandlerBinder:
     def knows(self, name: str) -> bool:
         return self.find(name) is not None
 
-    def _decide(self, node: NodeSpec) -> TaskBinding:
+    def _decide(self, node: NodeSpec, topics: tuple[str, ...] = ()) -> TaskBinding:
         work = node.element.work
-        names = (f"{self._process}.{node.id}", node.id, *work.names)
+        names = (f"{self._process}.{node.id}", node.id, *work.names, *topics)
         for name in names:
             bound = self.find(name)
             if bound is not None:
@@ -299,7 +302,7 @@ class HandlerBinder:
         script = work.script
         if work.expression is not None or (script is not None and script.language in EVALUATED):
             return TaskBinding("expression")
-        if work.topic:
+        if work.topic or work.computed_topic is not None:
             return TaskBinding("external", retries=work.retries)
         if node.element.message or (node.event is not None and node.event.name):
             return TaskBinding("send")

@@ -120,9 +120,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The names under which a handler is looked for, in order."""
     topic: str | None = None
     """The topic that external workers serve."""
+    computed_topic: ModelExpression | None = None
+    """Gives the topic, and the name of the handler, when a token reaches the task."""
     headers: tuple[tuple[str, str], ...] = ()
     retries: int | None = None
     delay: str | None = None
+    computed_retries: ModelExpression | None = None
+    """Gives the number of attempts, or a cycle such as ``R3/PT10M``."""
     expression: ModelExpression | None = None
     """An expression that is the whole work."""
     script: ModelExpression | None = None

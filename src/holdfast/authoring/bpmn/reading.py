@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.authoring.bpmn.dialects import camunda, flowable, zeebe
 from holdfast.authoring.bpmn.dialects.texts import (
     PLAIN,
+    computed,
     expression_of,
     extension_children,
     stated_language,
@@ -334,7 +335,7 @@ class _ModelReader:
             return None
         called = node.get("calledElement")
         if called:
-            return called if called[:2] in ("${", "#{") else self._local(called)
+            return self._local(called) if computed(called) is None else called
         for process in extension_children(node, "zeebe:calledElement"):
             return process.get("processId")
         return None

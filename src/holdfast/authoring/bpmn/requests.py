@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring import registry
-from holdfast.authoring.bpmn.binding import TaskBinding
-from holdfast.authoring.bpmn.compile import NodeSpec, ProcessGraph
+from holdfast.authoring.bpmn.binding import BindTask
+from holdfast.authoring.bpmn.compile import ProcessGraph
 from holdfast.authoring.bpmn.forms import schema_of
 from holdfast.authoring.bpmn.handlers import BoundHandler
 from holdfast.authoring.bpmn.timers import DAY, SECOND, read_period
@@ -49,9 +49,6 @@ COMPLETED = Option("complete", means=APPROVE)
 
 _NO_RETRIES = RetryPolicy()
 
-Binder = Callable[[NodeSpec], TaskBinding]
-"""Decides what a task does."""
-
 FindDefinition = Callable[[str, str | None], Any]
 """Returns the stored definition of a name and version, or None."""
 
@@ -64,13 +61,13 @@ class Requests:
         run: RunRecord,
         codec: Codec,
         graph: ProcessGraph,
-        binder: Binder,
+        binder: BindTask,
         find: FindDefinition,
     ) -> None:
         self._run: RunRecord = run
         self._codec: Codec = codec
         self._graph: ProcessGraph = graph
-        self._binder: Binder = binder
+        self._binder: BindTask = binder
         self._find: FindDefinition = find
         self._build: dict[str, Callable[[TokenWait], Command]] = {
             "work": self._work,
@@ -98,16 +95,19 @@ class Requests:
 
     def _work(self, wait: TokenWait) -> Command:
         node = self._graph.nodes[wait.node]
-        bound: BoundHandler | None = self._binder(node).handler
+        bound: BoundHandler | None = self._binder(node, wait.data.get("topic")).handler
         if bound is None:  # the task was migrated to a version that has it done otherwise
             raise NotThere(element=node.id, why="no handler is known for this task: retry it")
         data = wait.data
+        work = node.element.work
+        retries = data.get("retries", work.retries)
+        delay = data.get("delay", work.delay)
         return RunStep(
             wait.id,
             node.id,
             bound.call(node, data["args"], data["local"]),
             bound.is_async,
-            bound.policy or _model_policy(node.element.work.retries, node.element.work.delay),
+            bound.policy or _model_policy(retries, delay),
             bound.timeout,
             bound.transactional,
             role=EventRole.COMPENSATION if data.get("mode") == COMPENSATION else None,

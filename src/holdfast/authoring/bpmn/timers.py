@@ -28,6 +28,7 @@ _PERIOD = re.compile(
     r"(?:(?P<seconds>\d+(?:[.,]\d+)?)S)?)?"
 )
 _CYCLE = re.compile(r"R(?P<count>-?\d*)/(?P<rest>.+)")
+_ATTEMPTS = re.compile(r"R(\d+)/(\S+)")
 _SLASH = re.compile(r"/(?![^\[]*\])")
 """A slash between the parts of a cycle, not one in the name of a zone."""
 _ZONE = re.compile(r"(?P<text>.*)\[(?P<zone>[^\]]+)\]")
@@ -238,3 +239,10 @@ def plain_cron(text: str) -> str:
         plain[place] = re.sub(r"^(\d+)/", rf"\1-{last}/", plain[place])
     plain[5] = re.sub(r"(?<![\d/#])([1-7])(?!\d)", lambda day: str(int(day[1]) - 1), plain[5])
     return " ".join(plain)
+
+
+def retry_terms(cycle: str) -> tuple[int, str] | None:
+    """Return the retries of a task and the delay before each, from a cycle such as ``R3/PT10M``,
+    which counts attempts; None for another text."""
+    match = _ATTEMPTS.fullmatch(cycle.strip())
+    return None if match is None else (max(int(match.group(1)) - 1, 0), match.group(2))

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.authoring.bpmn.dialects.texts import (
+    computed,
     expression_of,
     extension,
     extension_children,
     texts_of,
 )
 from holdfast.authoring.bpmn.model import Assignment, FormField, ModelExpression
+from holdfast.authoring.bpmn.timers import retry_terms
 from holdfast.authoring.bpmn.xml import XmlNode
 
 PREFIX = "camunda:"
-_CYCLE = re.compile(r"R(\d+)/(\S+)")
 _NAME = re.compile(r"[$#]\{\s*([\w.-]+)\s*\}")
 
 
@@ -33,6 +34,7 @@ def work_of(node: XmlNode, prefix: str = PREFIX) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "names": tuple(_names(attributes)),
         "topic": attributes.get("topic"),
+        "computed_topic": computed(attributes.get("topic")),
         "result": attributes.get("resultVariable") or attributes.get("resultVariableName"),
         "expression": expression_of(attributes.get("expression")),
         "decision": attributes.get("decisionRef"),
@@ -50,6 +52,8 @@ def work_of(node: XmlNode, prefix: str = PREFIX) -> dict[str, Any]:
     }
     fields.update(_mappings(node, prefix))
     fields.update(_retries(node, prefix))
+    if fields["computed_topic"] is not None:
+        del fields["topic"]
     return {key: value for key, value in fields.items() if value}
 
 
@@ -69,7 +73,7 @@ def _is_marked(text: str) -> bool:
 
 
 def _names(attributes: dict[str, str]) -> Iterator[str]:
-    if attributes.get("topic"):
+    if attributes.get("topic") and computed(attributes["topic"]) is None:
         yield attributes["topic"]
     delegate = _NAME.fullmatch(attributes.get("delegateExpression", "").strip())
     if delegate:
@@ -78,7 +82,7 @@ def _names(attributes: dict[str, str]) -> Iterator[str]:
         yield attributes["class"]
         yield attributes["class"].rpartition(".")[2]
     for name in ("decisionRef", "resource"):
-        if attributes.get(name):
+        if attributes.get(name) and computed(attributes[name]) is None:
             yield attributes[name]
 
 
@@ -90,10 +94,12 @@ def _version(attributes: dict[str, str]) -> str | None:
 
 def _retries(node: XmlNode, prefix: str) -> dict[str, Any]:
     cycle = extension(node, f"{prefix}failedJobRetryTimeCycle")
-    match = _CYCLE.fullmatch(cycle.text.strip()) if cycle is not None else None
-    if match is None:
+    if cycle is None:
         return {}
-    return {"retries": max(int(match.group(1)) - 1, 0), "delay": match.group(2)}
+    terms = retry_terms(cycle.text)
+    if terms is None:
+        return {"computed_retries": computed(cycle.text)}
+    return {"retries": terms[0], "delay": terms[1]}
 
 
 def _headers(node: XmlNode, prefix: str) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,14 @@ def expression_of(text: str | None, language: str | None = None) -> ModelExpress
     return ModelExpression(text, stated_language(language) or LITERAL)
 
 
+def computed(text: str | None) -> ModelExpression | None:
+    """Return the expression that gives a name; None if the text is the name itself."""
+    expression = expression_of(text)
+    if expression is None or expression.language == LITERAL:
+        return None
+    return expression
+
+
 def stated_language(language: str | None) -> str | None:
     """Return the short name of a language that a file names; None if it names none."""
     if not language:

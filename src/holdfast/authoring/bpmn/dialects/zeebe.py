@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.authoring.bpmn.dialects.texts import (
     assignment,
+    computed,
     expression_of,
     extension,
     extension_children,
@@ -66,10 +67,12 @@ def _definition(node: XmlNode) -> dict[str, Any]:
         return {}
     kind = (definition.get("type") or "").strip()
     retries = (definition.get("retries") or "").strip()
-    attempts = int(retries) if retries.isdigit() else None
     fields: dict[str, Any] = {"names": (kind,), "topic": kind}
-    if attempts is not None:
-        fields["retries"] = max(attempts - 1, 0)
+    if computed(kind) is not None:
+        fields = {"computed_topic": computed(kind)}
+    if retries.isdigit():
+        fields["retries"] = max(int(retries) - 1, 0)
+    fields["computed_retries"] = computed(retries)
     return fields
 
 
@@ -113,5 +116,6 @@ def _called(node: XmlNode) -> dict[str, Any]:
     if decision is not None:
         fields["decision"] = decision.get("decisionId")
         fields["result"] = decision.get("resultVariable")
-        fields["names"] = (decision.get("decisionId") or "",)
+        if computed(decision.get("decisionId")) is None:
+            fields["names"] = (decision.get("decisionId") or "",)
     return fields

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.authoring.bpmn.binding import TaskBinding
 from holdfast.authoring.bpmn.compile import NodeSpec
-from holdfast.authoring.bpmn.expressions import stored_value, value_of
-from holdfast.authoring.bpmn.model import EventDefinition, ModelExpression, Work
-from holdfast.authoring.bpmn.timers import plan_of
+from holdfast.authoring.bpmn.expressions import name_of, stored_value, value_of
+from holdfast.authoring.bpmn.model import EventDefinition, Work
+from holdfast.authoring.bpmn.timers import plan_of, retry_terms
 from holdfast.authoring.bpmn.token_machine.arming import (
     arm,
     arm_start,
@@ -84,27 +85,16 @@ def _assign(values: dict[str, Any], target: str, value: Any) -> None:
 
 def perform_task(state: MachineState, token: ProcessToken, node: NodeSpec) -> None:
     """Do the work of a task, or of an event that sends a message."""
-    binding = state.bind(node)
+    binding = state.bind(node, None)
     work = node.element.work
+    topic = work.topic
+    if binding.kind == "external" and work.computed_topic is not None:
+        topic = name_of(work.computed_topic.text, seen_by(state, token), state.now)
+        binding = state.bind(node, topic)
     if binding.kind == "handler":
-        view = seen_by(state, token)
-        names = binding.parameters
-        if names is None:
-            args = view.flat()
-        else:
-            args = {name: view[name] for name in names if name in view}
-        local = locals_of(state, token) if token.body is not None else {}
-        data: dict[str, Any] = {"args": args, "local": local, "mode": token.mode}
-        state.wait(token, "work", "handler", id=token.activation, data=data)
+        _call_handler(state, token, work, binding, topic)
     elif binding.kind == "external":
-        data = {
-            "topic": work.topic,
-            "variables": seen_by(state, token).flat(),
-            "retries": 2 if work.retries is None else work.retries,
-            "delay": work.delay,
-            "mode": token.mode,
-        }
-        state.wait(token, "external", "external", id=token.activation, data=data)
+        _offer_to_workers(state, token, work, topic)
     elif binding.kind == "expression":
         expression = work.script or work.expression
         if expression is not None:
@@ -123,6 +113,47 @@ def perform_task(state: MachineState, token: ProcessToken, node: NodeSpec) -> No
         state.queue_token(token, COMPLETE)
 
 
+def _call_handler(
+    state: MachineState, token: ProcessToken, work: Work, binding: TaskBinding, topic: str | None
+) -> None:
+    view = seen_by(state, token)
+    names = binding.parameters
+    args = view.flat() if names is None else {name: view[name] for name in names if name in view}
+    local = locals_of(state, token) if token.body is not None else {}
+    data: dict[str, Any] = {"args": args, "local": local, "mode": token.mode}
+    if work.computed_topic is not None:
+        data["topic"] = topic
+    if work.computed_retries is not None:
+        data["retries"], data["delay"] = _retries(state, token, work)
+    state.wait(token, "work", "handler", id=token.activation, data=data)
+
+
+def _offer_to_workers(
+    state: MachineState, token: ProcessToken, work: Work, topic: str | None
+) -> None:
+    retries, delay = _retries(state, token, work)
+    data = {
+        "topic": topic,
+        "variables": seen_by(state, token).flat(),
+        "retries": 2 if retries is None else retries,
+        "delay": delay,
+        "mode": token.mode,
+    }
+    state.wait(token, "external", "external", id=token.activation, data=data)
+
+
+def _retries(state: MachineState, token: ProcessToken, work: Work) -> tuple[int | None, str | None]:
+    """Return the retries of a task and the delay before each, which the model may compute."""
+    if work.computed_retries is None:
+        return work.retries, work.delay
+    text = name_of(work.computed_retries.text, seen_by(state, token), state.now).strip()
+    terms = (max(int(text) - 1, 0), work.delay) if text.isdigit() else retry_terms(text)
+    if terms is None:
+        why = f"it must give a number of attempts or a cycle such as R3/PT10M, not {text!r}"
+        raise BadExpression(expression=work.computed_retries.text, why=why)
+    return terms
+
+
 def send_message(
     state: MachineState, token: ProcessToken, node: NodeSpec, event: EventDefinition | None
 ) -> None:
@@ -134,9 +165,10 @@ def send_message(
     if event is not None:
         name = event.name
         key = event.key
+    view = seen_by(state, token)
     if key is not None:
-        data["key"] = key_text(value_of(key, seen_by(state, token), state.now))
-    data["name"] = name or ""
+        data["key"] = key_text(value_of(key, view, state.now))
+    data["name"] = name_of(name or "", view, state.now)
     state.open_wait(TokenWait(id=token.sent_id, kind="publish", node=node.id, data=data))
 
 
@@ -195,16 +227,10 @@ def _call_activity(state: MachineState, token: ProcessToken, node: NodeSpec) -> 
     values: dict[str, Any] = view.flat() if work.passes_all_in else {}
     for entry in work.inputs:
         _assign(values, entry.target, value_of(entry.source, view, state.now))
-    called = node.element.called or ""
-    if called[:2] in ("${", "#{") or called.startswith("="):
-        called = str(_called_name(state, called, view))
-    data = {"target": called, "version": work.version, "variables": values}
+    version = None if work.version is None else name_of(work.version, view, state.now)
+    called = name_of(node.element.called or "", view, state.now)
+    data = {"target": called, "version": version, "variables": values}
     state.wait(token, "call", "child", id=token.activation, data=data)
-
-
-def _called_name(state: MachineState, text: str, view: Any) -> Any:
-    language = "feel" if text.startswith("=") else "juel"
-    return value_of(ModelExpression(text, language), view, state.now)
 
 
 def _subprocess(state: MachineState, token: ProcessToken, node: NodeSpec) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.authoring.bpmn.compile import NodeSpec
-from holdfast.authoring.bpmn.dialects.texts import expression_of
-from holdfast.authoring.bpmn.expressions import value_of
+from holdfast.authoring.bpmn.expressions import name_of, value_of
 from holdfast.authoring.bpmn.model import WAITING, EventDefinition, ModelExpression
 from holdfast.authoring.bpmn.timers import Period, TimerPlan, plan_of
 from holdfast.authoring.bpmn.token_machine.state import (
@@ -193,7 +192,8 @@ def _triggers(
     if not node.events:  # a receive task
         if node.element.message is None:
             return [("trigger", {})]
-        received: dict[str, Any] = {"name": node.element.message}
+        name = name_of(node.element.message, view, state.now)
+        received: dict[str, Any] = {"name": name}
         return [("message", _with_key(state, received, node.element.message_key, view))]
     waits = []
     for place, event in enumerate(node.events):
@@ -216,7 +216,7 @@ def _trigger(
         return "timer", timer_data(plan_of(event.timer, time, state.now))
     if event.event == "conditional":
         return "condition", {"was": False}
-    data: dict[str, Any] = {"name": _name(state, event.name or "", view)}
+    data: dict[str, Any] = {"name": name_of(event.name or "", view, state.now)}
     return event.event, _with_key(state, data, event.key, view)
 
 
@@ -235,14 +235,6 @@ def _with_key(
 def key_text(value: Any) -> str:
     """Return the value of a correlation key as senders and receivers compare it."""
     return value if isinstance(value, str) else _text(value)
-
-
-def _name(state: MachineState, name: str, view: VariableView) -> str:
-    """Return the name of a message or signal, which may be an expression."""
-    if name[:2] not in ("${", "#{") and not name.startswith("="):
-        return name
-    expression = expression_of(name)
-    return name if expression is None else str(value_of(expression, view, state.now))
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.authoring.bpmn.compile import NodeSpec
-from holdfast.authoring.bpmn.expressions import is_met
+from holdfast.authoring.bpmn.expressions import is_met, name_of
 from holdfast.authoring.bpmn.model import EventDefinition
 from holdfast.authoring.bpmn.token_machine.activities import (
     map_inputs,
@@ -30,7 +30,7 @@ from holdfast.authoring.bpmn.token_machine.state import (
     TokenWait,
 )
 from holdfast.authoring.bpmn.token_machine.throwing import throw_error, throw_escalation
-from holdfast.authoring.bpmn.token_machine.variables import seen_in
+from holdfast.authoring.bpmn.token_machine.variables import seen_by, seen_in
 
 
 def enter_event_or_gateway(state: MachineState, token: ProcessToken, node: NodeSpec) -> None:
@@ -85,7 +85,8 @@ def _signal(
     state: MachineState, token: ProcessToken, node: NodeSpec, event: EventDefinition
 ) -> None:
     variables = dict(token.locals or {}) if node.element.work.inputs else {}
-    data: dict[str, Any] = {"name": event.name or "", "variables": variables}
+    name = name_of(event.name or "", seen_by(state, token), state.now)
+    data: dict[str, Any] = {"name": name, "variables": variables}
     state.open_wait(TokenWait(id=token.sent_id, kind="broadcast", node=node.id, data=data))
     state.queue_token(token, LEAVE)
 
@@ -93,15 +94,16 @@ def _signal(
 def _error(
     state: MachineState, token: ProcessToken, node: NodeSpec, event: EventDefinition
 ) -> None:
+    code = name_of(event.code or event.ref or "", seen_by(state, token), state.now)
     token.stage = ACTIVE
-    code = event.code or event.ref or ""
     throw_error(state, token, code, variables=dict(token.locals or {}))
 
 
 def _escalation(
     state: MachineState, token: ProcessToken, node: NodeSpec, event: EventDefinition
 ) -> None:
-    throw_escalation(state, token, event.code, dict(token.locals or {}))
+    code = event.code and name_of(event.code, seen_by(state, token), state.now)
+    throw_escalation(state, token, code, dict(token.locals or {}))
     if token.id in state.tokens:
         state.queue_token(token, LEAVE)
 

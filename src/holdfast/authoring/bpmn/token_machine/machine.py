@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from holdfast.authoring.bpmn.binding import TaskBinding
-from holdfast.authoring.bpmn.compile import NodeSpec, ProcessGraph
+from holdfast.authoring.bpmn.binding import BindTask
+from holdfast.authoring.bpmn.compile import ProcessGraph
 from holdfast.authoring.bpmn.expressions import is_met
 from holdfast.authoring.bpmn.model import ACTIVITIES
 from holdfast.authoring.bpmn.token_machine import events
@@ -56,7 +56,7 @@ class TokenMachine:
     def __init__(
         self,
         graph: ProcessGraph,
-        bind: Callable[[NodeSpec], TaskBinding],
+        bind: BindTask,
         *,
         now: int,
         saga: str | None = None,

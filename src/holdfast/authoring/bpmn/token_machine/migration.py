@@ -8,12 +8,12 @@ events that it lacks are disarmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from holdfast.authoring.bpmn.binding import TaskBinding
+from holdfast.authoring.bpmn.binding import BindTask
 from holdfast.authoring.bpmn.compile import NodeSpec, ProcessGraph
 from holdfast.authoring.bpmn.token_machine.machine import TokenMachine
 from holdfast.authoring.bpmn.token_machine.migrated_events import migrate_events
@@ -34,7 +34,7 @@ class ProcessVersion(msgspec.Struct, frozen=True):
 
     version: str
     graph: ProcessGraph
-    bind: Callable[[NodeSpec], TaskBinding]
+    bind: BindTask
     saga: str | None = None
     is_served: bool = True
     """Whether this process has all handlers of the version."""

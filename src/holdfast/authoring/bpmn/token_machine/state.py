@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from holdfast.authoring.bpmn.binding import TaskBinding
+from holdfast.authoring.bpmn.binding import BindTask
 from holdfast.authoring.bpmn.compile import NodeSpec, ProcessGraph, ScopeSpec
 from holdfast.authoring.bpmn.token_machine.trace import TraceLog
 
@@ -161,12 +160,12 @@ class MachineState:
     def __init__(
         self,
         graph: ProcessGraph,
-        bind: Callable[[NodeSpec], TaskBinding],
+        bind: BindTask,
         now: int,
         saga: str | None = None,
     ) -> None:
         self.graph: ProcessGraph = graph
-        self.bind: Callable[[NodeSpec], TaskBinding] = bind
+        self.bind: BindTask = bind
         self.saga: str | None = saga
         self.now: int = now
         self.version: int = 0
