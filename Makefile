@@ -8,12 +8,15 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check quick quick-types quick-tests generate test ci-tools fix demo bench figures docs pictures measure torture dist clean
+.PHONY: help setup check check-types check-rules quick quick-types quick-tests generate test ci-tools fix demo bench figures docs pictures measure torture dist clean
 MINUTES ?= 1
 
 # Two idle cores run these in about a minute: every rule of the core, and each part of an execution.
 QUICK := tests/core tests/engine/execution tests/engine/test_steps.py tests/engine/test_parallel.py tests/engine/test_saga.py \
     tests/engine/test_waiting.py
+
+# `make check` runs these, so that `make test`, which runs it first, need not run them again.
+RULES := tests/test_project.py
 
 # Hundreds of processes are started by tests and measurements: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,20 +40,25 @@ quick-tests:
 	$(PYTEST) -n 2 -x -k "not postgres" $(QUICK)
 
 check: $(DEV) ## format, lint, types, import contracts and the rules of the project
+	$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-rules
+
+check-types:
+	$(BIN)/mypy
+
+check-rules:
 	$(BIN)/python tools/generate_blocking.py --check
 	$(BIN)/python tools/generate_remote.py --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest tests/test_project.py
+	$(BIN)/pytest $(RULES)
 
 generate: $(DEV) ## write the blocking engine and the operations of the remote client
 	$(BIN)/python tools/generate_blocking.py
 	$(BIN)/python tools/generate_remote.py
 
 test: check ## everything that must be green: check, then all tests; STRICT=1 fails where a tool is missing
-	$(if $(STRICT),HOLDFAST_STRICT=1 )$(PYTEST) -n auto --dist worksteal
+	$(if $(STRICT),HOLDFAST_STRICT=1 )$(PYTEST) -n auto --dist worksteal --ignore $(RULES)
 
 ci-tools: $(DEV) ## install the programs that some tests need, as root on Debian
 	apt-get update -qq
