@@ -281,3 +281,21 @@ def test_a_worker_needs_no_workflow_if_it_has_handlers(process, call, file, fold
     engine.close()
     worker.send()
     assert worker.ended() == 0
+
+
+SEVERAL = (
+    '<startEvent id="s"/><serviceTask id="pack" camunda:topic="pack">'
+    "<multiInstanceLoopCharacteristics><loopCardinality>3</loopCardinality>"
+    "</multiInstanceLoopCharacteristics></serviceTask>"
+) + flows("s pack")
+
+
+def test_blockers_that_read_the_same_are_counted_not_repeated(call, file, database):
+    call("models", "deploy", file("several.bpmn", process_of(SEVERAL, id="several")))
+    with Engine(database, shutdown_timeout=1) as engine:
+        engine.start("several", {}).wait_until("waiting", timeout="30s")
+
+    text = call.text("why", "last")
+
+    assert text.count("waits for a worker of the topic 'pack'") == 1
+    assert "no live worker offers it (3 times)\n    $ holdfast tasks claim" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import groupby
 
 import click
 
@@ -43,11 +44,13 @@ def _print(explanation: WhyView, now: datetime) -> None:
     blockers = explanation.blockers
     if blockers and blockers[0].text != explanation.reason:
         print(f"  {explanation.reason}")
-    for blocker in blockers:
-        _print_blocker(blocker)
+    for _, alike in groupby(blockers, key=lambda blocker: (blocker.text, blocker.remedy)):
+        _print_blocker(*alike)
 
 
-def _print_blocker(blocker: BlockerView) -> None:
-    print(f"  {blocker.text}")
+def _print_blocker(blocker: BlockerView, *alike: BlockerView) -> None:
+    """Print a blocker once, with the number of others that read the same."""
+    times = f" ({1 + len(alike)} times)" if alike else ""
+    print(f"  {blocker.text}{times}")
     if blocker.remedy is not None:
         print(f"    $ {command_context().command(blocker.remedy)}")
