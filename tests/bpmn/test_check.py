@@ -121,3 +121,32 @@ def test_a_process_that_is_not_declared_executable_is_a_warning():
 def test_a_source_that_is_no_file_is_refused_by_name(source):
     with pytest.raises(ModelUnreadable):
         bpmn.load(source)
+
+
+@pytest.mark.parametrize(
+    "extension",
+    [
+        '<camunda:executionListener class="a.B" event="start"/>',
+        '<camunda:taskListener class="a.B" event="create"/>',
+        '<camunda:field name="a" stringValue="b"/>',
+        '<zeebe:executionListeners><zeebe:executionListener type="a"/></zeebe:executionListeners>',
+    ],
+)
+def test_an_extension_that_has_no_effect_is_a_warning(extension):
+    task = f'<userTask id="t"><extensionElements>{extension}</extensionElements></userTask>'
+    body = '<startEvent id="s"/>' + task + FLOW.format("t")
+
+    assert problems_of(body) == set()
+    assert problems_of(body, "warning") == {("ignored-extension", "t")}
+
+
+def test_a_part_of_a_list_that_cannot_be_read_is_refused():
+    task = (
+        '<userTask id="t"><extensionElements><camunda:inputOutput><camunda:inputParameter name="x">'
+        "<camunda:list><camunda:value>${1 +}</camunda:value></camunda:list>"
+        "</camunda:inputParameter></camunda:inputOutput></extensionElements></userTask>"
+    )
+
+    assert problems_of('<startEvent id="s"/>' + task + FLOW.format("t")) == {
+        ("bad-expression", "t")
+    }

@@ -429,3 +429,21 @@ def test_receive_and_send_tasks_have_the_key_of_their_message():
         assert first.status == "waiting"
         assert lab.engine.models.message("paid", {"x": 5}, key="1").effect == "received"
         assert lab.finish(first) == {"number": 1, "x": 5}
+
+
+def test_a_parameter_can_be_a_list_or_a_map():
+    mapping = (
+        '<camunda:inputOutput><camunda:inputParameter name="request"><camunda:map>'
+        '<camunda:entry key="to">${who}</camunda:entry><camunda:entry key="tags"><camunda:list>'
+        "<camunda:value>new</camunda:value><camunda:value>${amount + 1}</camunda:value>"
+        "</camunda:list></camunda:entry></camunda:map></camunda:inputParameter></camunda:inputOutput>"
+    )
+    task = f'<serviceTask id="t"><extensionElements>{mapping}</extensionElements></serviceTask>'
+    body = '<startEvent id="s"/>' + task + flows("s t")
+    requests = []
+    with lab_with(
+        process_of(body), handlers={"t": lambda request: requests.append(request)}
+    ) as lab:
+        lab.finish(lab.start("p", {"who": "ann", "amount": 1}))
+
+    assert requests == [{"to": "ann", "tags": ["new", 2]}]

@@ -87,6 +87,12 @@ class NodeChecks:
             yield from self._activity(node)
         if self._starts_process(node):
             yield from self._start_names(node)
+        for extension in node.work.ignored:
+            yield _warning(
+                "ignored-extension",
+                f"{extension} has no effect here",
+                "do its work in a handler or in a task of its own",
+            )
         for text, place in self._expressions(node):
             yield from self._text(text, place)
 

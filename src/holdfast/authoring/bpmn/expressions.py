@@ -12,7 +12,9 @@ from holdfast.authoring.bpmn.dialects.texts import (
     CONDITION,
     FEEL,
     JUEL,
+    LIST,
     LITERAL,
+    MAP,
     PLAIN,
     computed,
 )
@@ -28,7 +30,7 @@ from holdfast.errors import BadExpression
 VARIABLE = "variable"
 """The language of a text that is the name of a variable."""
 
-EVALUATED = frozenset({FEEL, JUEL, CONDITION, LITERAL, PLAIN, VARIABLE})
+EVALUATED = frozenset({FEEL, JUEL, CONDITION, LITERAL, PLAIN, VARIABLE, LIST, MAP})
 
 
 @lru_cache(maxsize=4096)
@@ -62,6 +64,10 @@ def check_expression(expression: ModelExpression) -> None:
     are JSON, so they hold no function that the language lacks."""
     if expression.language in (LITERAL, VARIABLE):
         return
+    if expression.language in (LIST, MAP):
+        for _, part in expression.parts:
+            check_expression(part)
+        return
     tree = parsed(expression)
     if tree.language == LANGUAGE:
         for call in unknown_functions(tree):
@@ -76,6 +82,10 @@ def value_of(expression: ModelExpression, variables: Mapping[str, Any], now: int
         return expression.text
     if expression.language == VARIABLE:
         return _named(expression.text, variables)
+    if expression.language == LIST:
+        return [value_of(part, variables, now) for _, part in expression.parts]
+    if expression.language == MAP:
+        return {key: value_of(part, variables, now) for key, part in expression.parts}
     return evaluate(parsed(expression), variables, now=datetime.fromtimestamp(now / 1e6, UTC))
 
 

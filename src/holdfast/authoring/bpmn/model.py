@@ -46,10 +46,12 @@ CHOREOGRAPHY = frozenset({"choreographyTask", "subChoreography", "callChoreograp
 
 class ModelExpression(msgspec.Struct, frozen=True):
     """A text to evaluate: ``juel``, ``feel``, ``condition`` (of the JSON form) or ``literal``; any
-    other language cannot be evaluated."""
+    other language cannot be evaluated. A ``list`` or ``map`` has the values of its parts."""
 
     text: str
     language: str
+    parts: tuple[tuple[str, ModelExpression], ...] = ()
+    """The entries of a list or map, with their keys."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -150,6 +152,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     form_schema: str | None = None
     """The JSON text of a form of a modeller."""
     saga: str | None = None
+    ignored: tuple[str, ...] = ()
+    """Extensions that would change what the element does, and have no effect here."""
     error_code_variable: str | None = None
     error_message_variable: str | None = None
     missed: str | None = None

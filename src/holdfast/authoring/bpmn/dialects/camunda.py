@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.authoring.bpmn.dialects.texts import (
+    LIST,
+    MAP,
     computed,
     expression_of,
     extension,
@@ -49,12 +51,21 @@ def work_of(node: XmlNode, prefix: str = PREFIX) -> dict[str, Any]:
         "version": _version(attributes),
         "error_code_variable": attributes.get("errorCodeVariable"),
         "error_message_variable": attributes.get("errorMessageVariable"),
+        "ignored": tuple(_ignored(node, attributes, prefix)),
     }
     fields.update(_mappings(node, prefix))
     fields.update(_retries(node, prefix))
     if fields["computed_topic"] is not None:
         del fields["topic"]
     return {key: value for key, value in fields.items() if value}
+
+
+def _ignored(node: XmlNode, attributes: dict[str, str], prefix: str) -> Iterator[str]:
+    if attributes.get("skipExpression"):
+        yield f"{prefix}skipExpression"
+    for name in ("executionListener", "taskListener", "connector", "field"):
+        if extension(node, f"{prefix}{name}") is not None:
+            yield f"{prefix}{name}"
 
 
 def loop_of(node: XmlNode, prefix: str = PREFIX) -> dict[str, Any]:
@@ -174,15 +185,21 @@ def _mappings(node: XmlNode, prefix: str) -> dict[str, Any]:
 
 def _parameter(line: XmlNode) -> Iterator[Assignment]:
     name = line.get("name")
-    script = next((child for child in line.children if child.tag.endswith(":script")), None)
-    if not name:
-        return
-    if script is not None:
-        language = (script.get("scriptFormat") or "").lower()
-        yield Assignment(ModelExpression(script.text.strip(), language), name)
-    else:
-        text = expression_of(line.text)
-        yield Assignment(text or ModelExpression("", "literal"), name)
+    if name:
+        yield Assignment(_value(line), name)
+
+
+def _value(line: XmlNode) -> ModelExpression:
+    """Return the value of a parameter or entry: a text, a script, a list or a map."""
+    for child in line.children:
+        kind = child.tag.partition(":")[2]
+        if kind == "script":
+            language = (child.get("scriptFormat") or "").lower()
+            return ModelExpression(child.text.strip(), language)
+        if kind in (LIST, MAP):
+            parts = tuple((entry.get("key") or "", _value(entry)) for entry in child.children)
+            return ModelExpression(kind, kind, parts)
+    return expression_of(line.text) or ModelExpression("", "literal")
 
 
 def _copy(line: XmlNode) -> Iterator[Assignment]:

@@ -9,6 +9,8 @@ LITERAL = "literal"
 JUEL = "juel"
 FEEL = "feel"
 CONDITION = "condition"
+LIST = "list"
+MAP = "map"
 PLAIN = "plain"
 """A condition whose language neither its text nor the file states."""
 

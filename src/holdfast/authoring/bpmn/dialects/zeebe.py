@@ -31,6 +31,11 @@ def work_of(node: XmlNode) -> dict[str, Any]:
         for block in extension_children(node, "zeebe:taskHeaders")
         for header in block.children
     )
+    fields["ignored"] = tuple(
+        tag
+        for tag in ("zeebe:executionListeners", "zeebe:taskListeners")
+        if extension(node, tag) is not None
+    )
     return {key: value for key, value in fields.items() if value}
 
 
