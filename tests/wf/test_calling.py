@@ -8,8 +8,8 @@ import holdfast
 from holdfast import Engine, wf
 from holdfast.core.status import Status
 from holdfast.testing import Lab
+from tests.engine.waiting import until
 from tests.wf.flows import Flows, steps_of
-from tests.wf.test_executors import wait_for
 
 
 @holdfast.step
@@ -239,7 +239,7 @@ def test_twenty_workers_share_a_run(database):
             engine.work()
         run = engines[0].start(libraries[0]["w"])
         for number in range(20):
-            assert wait_for(lambda number=number: len(calls) > number and run.status == "waiting")
+            until(lambda number=number: len(calls) > number and run.status == "waiting")
             engines[number].signal(run.id, "go")
         run.result(timeout="60s")
     finally:

@@ -11,7 +11,8 @@ from holdfast import Engine, wf
 from holdfast.cli.main import cli
 from tests.bpmn.models import flows as flows_of
 from tests.bpmn.models import process_of
-from tests.wf.test_executors import script, wait_for
+from tests.engine.waiting import until
+from tests.wf.test_executors import script
 
 AGENTS = """
 from holdfast import wf
@@ -143,7 +144,7 @@ def test_check_judges_the_live_runs_of_stored_texts_and_models(flows):
     with Engine("x.db", workflows=[library]) as engine:
         engine.models.deploy(PROCESS)
         runs = [engine.start(library["held"]), engine.start("order_of_check", {})]
-        assert wait_for(lambda: all(run.status == "waiting" for run in runs))
+        until(lambda: all(run.status == "waiting" for run in runs))
     (flows / "flows" / "held.wf").write_text("workflow held { call two gate human_review { } }")
 
     def verdicts(*words):

@@ -4,7 +4,6 @@ import http.server
 import json
 import sys
 import threading
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from holdfast import wf
 from holdfast.core.status import Status
 from holdfast.errors import BadSettings
 from holdfast.testing import Lab
+from tests.engine.waiting import PATIENCE, until
 from tests.wf.flows import steps_of
 
 SECOND = 1.0
@@ -57,20 +57,11 @@ def is_alive(pid):
         return False
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        threading.Event().wait(0.01)
-    return False
-
-
 def pids_of(folder, *names):
     """Return the process ids in files, once they are written."""
     paths = [folder / name for name in names]
     # A shell creates a file before it writes to it.
-    assert wait_for(lambda: all(path.exists() and path.read_text() for path in paths))
+    until(lambda: all(path.exists() and path.read_text() for path in paths))
     return [int(path.read_text()) for path in paths]
 
 
@@ -128,7 +119,7 @@ def test_a_script_beyond_its_time_limit_is_stopped_with_all_its_processes(work, 
     lab.settle()
 
     assert steps_of(lab, run) == ["s timed_out"]
-    assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_a_cancelled_run_stops_its_script_with_all_its_processes(work, tmp_path):
@@ -145,7 +136,7 @@ def test_a_cancelled_run_stops_its_script_with_all_its_processes(work, tmp_path)
     assert lab.engine.run(run.id).status is Status.CANCELLED
     told = lab.engine.run(run.id).steps()[-1]
     assert told.context.strip() == "cancelled"
-    assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_a_process_in_the_background_does_not_hold_its_step(work, tmp_path):
@@ -154,7 +145,7 @@ def test_a_process_in_the_background_does_not_hold_its_step(work, tmp_path):
 
     assert lab.finish(run)["context"] == "left\n"
     pid = int((tmp_path / "inner.pid").read_text())
-    assert wait_for(lambda: not is_alive(pid))
+    until(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "GH_TOKEN"])
@@ -233,12 +224,12 @@ def test_an_agent_that_is_killed_is_tried_again(work, tmp_path):
 def test_an_agent_that_hangs_is_stopped_at_its_time_limit(work, tmp_path):
     prepare = agents(tmp_path, "hang", "ok")
     lab, run = work('workflow w { call fixer { timeout = "1m" retries = 1 } }', prepare)
-    assert wait_for(lambda: (tmp_path / "agent.pid").exists())
+    (pid,) = pids_of(tmp_path, "agent.pid")
     lab.clock.advance("61s")
     lab.finish(run)
 
     assert steps_of(lab, run) == ["fixer completed"]
-    assert wait_for(lambda: not is_alive(int((tmp_path / "agent.pid").read_text())))
+    until(lambda: not is_alive(pid))
 
 
 def test_an_agent_file_outside_the_root_is_refused(work, tmp_path):
@@ -259,7 +250,7 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         server.requests.append((body, self.headers["Idempotency-Key"]))
         mode = server.modes.pop(0) if server.modes else "ok"
         if mode == "hang":
-            server.release.wait(20)
+            server.release.wait(PATIENCE)
             return
         if mode == "close":
             self.connection.close()
@@ -319,7 +310,7 @@ def test_an_endpoint_that_refuses_a_call_is_not_asked_again(work, server):
 def test_an_endpoint_that_answers_too_late_is_asked_again(work, server):
     server.modes[:] = ["hang", "ok"]
     lab, run = work('workflow w { call render { timeout = "1m" retries = 1 } }', endpoint(server))
-    assert wait_for(lambda: len(server.requests) == 1)
+    until(lambda: len(server.requests) == 1)
     lab.clock.advance("61s")
     lab.finish(run)
     server.release.set()
@@ -438,7 +429,7 @@ def test_a_python_function_may_hang_until_its_time_limit(work):
             return "<<<FLOW_OUTPUT>>>{}<<<END_FLOW_OUTPUT>>>"
 
     lab, run = work('workflow w { call slow { timeout = "5s" retries = 1 } }', prepare)
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     lab.clock.advance("6s")
     lab.finish(run)
 

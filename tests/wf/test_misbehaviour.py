@@ -11,8 +11,9 @@ from holdfast import wf
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError
 from holdfast.testing import Lab
+from tests.engine.waiting import until
 from tests.wf.flows import Flows
-from tests.wf.test_executors import error_of, is_alive, pids_of, wait_for
+from tests.wf.test_executors import error_of, is_alive, pids_of
 
 PROGRAM = """
 import json, os, sys, time
@@ -80,7 +81,7 @@ def test_a_program_that_hangs_is_stopped_at_its_time_limit(program, tmp_path):
     lab.clock.advance("61s")
 
     assert lab.finish(run)["context"] == "ok"
-    assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 @holdfast.task(name="render_elsewhere")

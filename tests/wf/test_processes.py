@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from holdfast import Engine, wf
-from tests.wf.test_executors import is_alive, pids_of, script, wait_for
+from tests.engine.waiting import PATIENCE, until
+from tests.wf.test_executors import is_alive, pids_of, script
 
 TEXT = """workflow watched {
   call prepare_of_processes
@@ -74,10 +75,10 @@ def test_the_scripts_of_a_killed_worker_end_and_another_worker_continues(databas
 
         os.kill(first.pid, signal.SIGKILL)
 
-        assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
+        until(lambda: not any(is_alive(pid) for pid in pids))
         (folder / "go").touch()
         second = worker(database)
-        assert run.result(timeout="30s")["context"] == "done\n"
+        assert run.result(timeout="60s")["context"] == "done\n"
         second.send_signal(signal.SIGTERM)
-        assert second.wait(30) == 0
+        assert second.wait(PATIENCE) == 0
     assert (folder / "calls.txt").read_text() == "prepare finish "
