@@ -198,4 +198,4 @@ def test_a_run_is_awaited_until_it_has_a_status(tmp_path):
         with pytest.raises(ResultTimeout):
             run.wait_until("waiting", timeout=0.01)
         run.cancel()
-        assert run.wait_until("waiting", timeout=5) == "cancelled"
+        assert run.wait_until("waiting", timeout=60) == "cancelled"

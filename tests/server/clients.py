@@ -12,6 +12,8 @@ import threading
 
 import httpx
 
+from tests.engine.waiting import PATIENCE
+
 _NUMBERS = itertools.count(1)
 
 
@@ -98,4 +100,4 @@ class ServeProcess:
     def stop(self):
         """Send SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=PATIENCE)

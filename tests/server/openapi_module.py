@@ -38,10 +38,10 @@ async def waits() -> None:
 def populate(database: str) -> None:
     """Create one thing of each kind, so that operations find what they are called for."""
     with Engine(database, workflows=[completes, fails, asks, waits]) as engine:
-        engine.start(completes, id="completed").wait_until("completed", timeout="10s")
-        engine.start(fails, id="failed").wait_until("failed", timeout="10s")
-        engine.start(asks, id="asking").wait_until("waiting", timeout="10s")
-        engine.start(waits, id="waiting").wait_until("waiting", timeout="10s")
+        engine.start(completes, id="completed").wait_until("completed", timeout="60s")
+        engine.start(fails, id="failed").wait_until("failed", timeout="60s")
+        engine.start(asks, id="asking").wait_until("waiting", timeout="60s")
+        engine.start(waits, id="waiting").wait_until("waiting", timeout="60s")
         engine.lanes.set("lane", concurrency=1)
         engine.budgets.set("budget", {"tokens": 10})
         engine.schedules.set("schedule", completes, cron="0 3 * * *", paused=True)

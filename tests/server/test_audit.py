@@ -28,7 +28,7 @@ def ann(both):
 
 def failed(engine) -> str:
     run = engine.start(fails)
-    run.wait_until("failed", timeout="10s")
+    run.wait_until("failed", timeout="60s")
     return run.id
 
 

@@ -7,6 +7,7 @@ import httpx
 
 from holdfast import Engine
 from holdfast.remote import Client
+from tests.engine.waiting import PATIENCE
 from tests.server.clients import ServeProcess
 
 
@@ -23,16 +24,14 @@ def test_three_servers_answer_as_one(postgres_server):
                     f"{next(servers).url}api/v1{path}",
                     json=body or {},
                     headers={"Authorization": f"Bearer {key}", **headers},
-                    timeout=40,
+                    timeout=PATIENCE,
                 )
                 assert response.status_code < 300, response.text
                 return response.json()
 
             runs = [clients[n % 3].start("render", {"size": n}) for n in range(6)]
-            worker = (
-                "/remote-workers/"
-                + post("/remote-workers", {"worker": "w", "workflows": ["render"]})["remote_worker"]
-            )
+            offer = {"worker": "w", "workflows": ["render"], "ttl": "1h"}
+            worker = f"/remote-workers/{post('/remote-workers', offer)['remote_worker']}"
             once = {"Idempotency-Key": "1"}
             claimed = [post(f"{worker}/claim", {"limit": 4}, **once)["items"] for _ in range(3)]
             claimed.append(post(f"{worker}/claim", {"limit": 4, "wait": "10s"})["items"])
@@ -43,13 +42,15 @@ def test_three_servers_answer_as_one(postgres_server):
                     {"completions": [{"proof": lease["proof"], "result": lease["input"]["size"]}]},
                 )
                 assert done["items"] == [{"status": "completed"}]
-            results = [clients[(n + 1) % 3].run(run.id).result("20s") for n, run in enumerate(runs)]
+            results = [
+                clients[(n + 1) % 3].run(run.id).result(PATIENCE) for n, run in enumerate(runs)
+            ]
             pages = [[run.id for run in client.runs(workflow="render")] for client in clients]
             with httpx.stream(
                 "GET",
                 f"{two.url}api/v1/events/stream?after=beginning&kind=completions",
                 headers={"Authorization": f"Bearer {admin}"},
-                timeout=20,
+                timeout=PATIENCE,
             ) as stream:
                 lines = (line for line in stream.iter_lines() if line.startswith("data: "))
                 seen = {json.loads(next(lines)[6:])["run_id"] for _ in runs}

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Engine
 from holdfast.server.metrics import EngineCollector
+from tests.engine.waiting import until
 from tests.server.clients import problem
 from tests.server.conftest import WORKFLOWS
 
@@ -22,6 +23,8 @@ def samples(text):
 
 def test_the_metrics_are_served_to_callers_that_may_read(connect, engine):
     engine.start("server.double", 4).result(timeout="20s")
+    # A run is counted after its result can be read.
+    until(lambda: engine._calls.open().writer.metrics.runs_ended)
     viewer = connect("viewer")
     viewer.json("GET", "/runs")
 

@@ -7,9 +7,10 @@ import pytest
 
 from holdfast import Engine
 from holdfast.server import app
+from tests.engine.waiting import PATIENCE
 from tests.server.clients import ApiClient, problem
 
-OFFER = {"worker": "node-1", "workflows": ["render"], "ttl": "30s"}
+OFFER = {"worker": "node-1", "workflows": ["render"], "ttl": "1h"}
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_remote_worker_completes_runs_in_batches(both):
 
         assert [lease["attempt"] for lease in leases] == [1, 1, 1]
         assert done["items"] == [{"status": "completed"}] * 3
-        assert sorted(run.result(timeout="5s") for run in runs) == [0, 1, 2]
+        assert sorted(run.result(timeout="60s") for run in runs) == [0, 1, 2]
         assert engine.database.check() == []
 
 
@@ -64,7 +65,7 @@ def test_another_process_continues_a_remote_worker(both):
         )
 
         assert done == again
-        assert second.run(run.id).result(timeout="5s") == 5
+        assert second.run(run.id).result(timeout="60s") == 5
 
 
 def test_a_repeated_claim_gets_the_same_leases(worker, engine):
@@ -190,7 +191,7 @@ def test_the_claim_of_a_client_that_went_away_is_given_back(engine):
         claim = asyncio.create_task(asgi(scope, receive, send))
         await asked.wait()
         gone.set()
-        await asyncio.wait_for(claim, 10)
+        await asyncio.wait_for(claim, PATIENCE)
 
     asyncio.run(vanish())
     run = engine.start("render")

@@ -4,7 +4,6 @@ import http.client
 import json
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from holdfast import Engine
+from tests.engine.waiting import PATIENCE, until
 from tests.server.clients import ServeProcess
 
 PAGE = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
@@ -33,16 +33,17 @@ def run_cli(*words):
 def test_a_served_database_is_used_with_the_printed_link(tmp_path):
     (tmp_path / "served.py").write_text(MODULE)
     with ServeProcess(tmp_path / "s.db", "--worker", str(tmp_path / "served.py")) as served:
-        with httpx.Client(base_url=served.url, headers=PAGE) as browser:
+        with httpx.Client(base_url=served.url, headers=PAGE, timeout=PATIENCE) as browser:
             stranger = browser.get("api/v1/runs")
             browser.post("api/v1/login", json={"link": served.link})
             started = browser.post("api/v1/runs", json={"workflow": "served.triple", "args": [7]})
             run_id = started.json()["id"]
-            result = browser.get(f"api/v1/runs/{run_id}/result?wait=20s", timeout=40).json()
+            address = f"api/v1/runs/{run_id}/result?wait=20s"
+            result = until(lambda: browser.get(address).json().get("result"))
             rebound = browser.get("healthz", headers={"Host": "evil.example"})
 
         assert stranger.status_code == 401
-        assert result["result"] == 21
+        assert result == 21
         assert rebound.status_code == 421
         assert served.stop() == 0
 
@@ -65,18 +66,16 @@ def test_a_server_stops_in_time_with_open_streams_and_long_polls(tmp_path):
                 httpx.get,
                 f"{served.url}api/v1/runs/{run.id}/result?wait=30s",
                 headers={"Authorization": f"Bearer {key}"},
-                timeout=40,
+                timeout=PATIENCE,
             )
-            begin = time.monotonic()
-            assert served.stop() == 0
-            took = time.monotonic() - begin
-            poll.exception(timeout=40)
+            assert served.stop() == 0  # a server that waits for its streams does not end
+            is_cut_off = poll.exception(PATIENCE) is not None or poll.result().is_error
         ends = [response.read() for _, response in connections]
         for connection, _ in connections:
             connection.close()
 
-    assert took < 5  # two seconds on an idle machine
     assert len(ends) == 30
+    assert is_cut_off  # a server that waits for its polls answers after 30 seconds
 
 
 def test_a_port_in_use_is_a_named_error(tmp_path):

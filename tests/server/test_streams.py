@@ -8,6 +8,7 @@ import pytest
 from holdfast import Engine, Graph, streams, workflow
 from holdfast.server import app
 from holdfast.server.sse import MOST_WAITING
+from tests.engine.waiting import PATIENCE
 from tests.server.clients import ApiClient, problem
 from tests.server.conftest import WORKFLOWS
 
@@ -59,13 +60,13 @@ class Stream:
     async def next(self):
         """Return the next message; None at the end of the stream. Comments are skipped."""
         while True:
-            message = await asyncio.wait_for(self.messages.get(), 20)
+            message = await asyncio.wait_for(self.messages.get(), PATIENCE)
             if message is None or "" not in message:
                 return message
 
     async def close(self):
         self.gone.set()
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, PATIENCE)
 
 
 def test_events_arrive_and_resume_without_loss_or_duplicates(both):
@@ -151,7 +152,9 @@ def test_events_of_graphs_and_flows_arrive_and_resume(both, source, start, kind)
     assert [event["run_id"] for event in events] == begun
     assert [event["run_id"] for event in page] == [earlier, *begun]
     assert {event["kind"] for event in events} == {kind}
-    assert elsewhere[:1] == [{"": "connected"}] and elsewhere[1:] in ([], [None])
+    comments = [message for message in elsewhere if message is not None]
+    assert comments[0] == {"": "connected"}
+    assert {*map(tuple, comments)} == {("",)}  # a stream without events has pings after a while
 
 
 def test_a_cursor_of_another_source_is_refused(engine, admin):
@@ -237,9 +240,9 @@ def test_a_stop_ends_every_stream_at_once(engine, connect):
         for stream in opened:
             await stream.status
         asgi.stop_streams()
-        await asyncio.wait_for(asyncio.gather(*(stream.task for stream in opened)), 2)
+        await asyncio.wait_for(asyncio.gather(*(stream.task for stream in opened)), PATIENCE)
         late = Stream(asgi, client, "/events/stream")
-        await asyncio.wait_for(late.task, 2)
+        await asyncio.wait_for(late.task, PATIENCE)
 
     asyncio.run(follow())
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import SYSTEM_PATH
+from tests.engine.waiting import PATIENCE
 
 pytestmark = pytest.mark.needs_tool("mcp-conformance")
 ROOT = Path(__file__).parents[3]
@@ -45,7 +46,7 @@ def server(tmp_path_factory):
         text=True,
     )
     address = process.stdout.readline().strip()
-    assert httpx.get(f"{address}/healthz").status_code == 200
+    assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
     yield address
     process.kill()
     process.wait()

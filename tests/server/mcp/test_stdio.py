@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from holdfast import Engine
+from tests.engine.waiting import PATIENCE
 from tests.server.clients import ServeProcess
 from tests.server.mcp.rpc import McpCalls, message
 
@@ -65,7 +66,7 @@ def test_an_agent_calls_a_workflow_and_reads_its_run(tmp_path):
         (run,) = agent.tool("runs")["structuredContent"]["runs"]
 
         agent.process.stdin.close()
-        assert agent.process.wait(timeout=30) == 0
+        assert agent.process.wait(timeout=PATIENCE) == 0
 
     assert {"mcp.add", "runs", "decide"} <= names and "cancel" not in names
     assert result["structuredContent"] == {"sum": 5}
@@ -77,7 +78,7 @@ def test_a_task_survives_the_death_of_the_server_and_of_the_worker(tmp_path):
     with Agent(database, MODULE) as first:
         task_id = first.tool("mcp.ship", {"order": "o-1"})["taskId"]
         with Engine(database, work=False) as engine:
-            engine.run(task_id).wait_until("waiting", timeout="30s")
+            engine.run(task_id).wait_until("waiting", timeout=PATIENCE)
         os.kill(first.process.pid, signal.SIGKILL)
         first.process.wait()
 
@@ -87,7 +88,7 @@ def test_a_task_survives_the_death_of_the_server_and_of_the_worker(tmp_path):
         answers = {key: {"action": "accept", "content": {"confirm": True}}}
         second.result("tasks/update", {"taskId": task_id, "inputResponses": answers})
         with Engine(database, work=False) as engine:
-            assert engine.run(task_id).result(timeout="30s") == "packed o-1, approve"
+            assert engine.run(task_id).result(timeout=PATIENCE) == "packed o-1, approve"
         done = second.result("tasks/get", {"taskId": task_id})
 
     assert (task["status"], done["status"]) == ("input_required", "completed")
@@ -104,7 +105,7 @@ def test_a_task_over_http_survives_kill_9_of_the_server(tmp_path):
     with ServeProcess(database, "--worker", MODULE) as first:
         task_id = calls(first).tool("mcp.ship", {"order": "o-2"})["taskId"]
         with Engine(database, work=False) as engine:
-            engine.run(task_id).wait_until("waiting", timeout="30s")
+            engine.run(task_id).wait_until("waiting", timeout=PATIENCE)
         first.process.kill()
         first.process.wait()
     with ServeProcess(database, "--worker", MODULE) as second:
@@ -113,7 +114,7 @@ def test_a_task_over_http_survives_kill_9_of_the_server(tmp_path):
         answers = {gate: {"action": "decline"}}
         agent.result("tasks/update", {"taskId": task_id, "inputResponses": answers})
         with Engine(database, work=False) as engine:
-            engine.run(task_id).result(timeout="30s")
+            engine.run(task_id).result(timeout=PATIENCE)
         done = agent.task(task_id)
 
     assert done["result"]["content"][0]["text"] == "packed o-2, reject"
@@ -128,14 +129,14 @@ class HttpClient:
 
     def __call__(self, method, path, body=None, *, headers=None, raw=False):
         sent = {"Authorization": f"Bearer {self._key}", **(headers or {})}
-        return httpx.request(method, self._url + path, json=body, headers=sent, timeout=30)
+        return httpx.request(method, self._url + path, json=body, headers=sent, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("option", [["--role", "nothing"], ["no.such.module"]])
 def test_a_wrong_option_is_one_line_on_stderr(tmp_path, option):
     command = [sys.executable, "-m", "holdfast", "--db", str(tmp_path / "x.db"), "mcp", *option]
 
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True)
 
     assert ended.returncode in (1, 2) and "Traceback" not in ended.stderr
     assert ended.stdout == ""
