@@ -15,7 +15,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-PATIENCE = 30_000
+PATIENCE = 60_000
+"""Milliseconds after which a wait fails. Long, because a wait that succeeds ends at once."""
 
 
 class Browser:
@@ -80,13 +81,16 @@ class Page:
         """Press a button or a link by its name."""
         self.tab.get_by_role("button", name=name, exact=True, **options).first.click()
 
-    def has_overflow(self) -> bool:
-        """Return whether the page is wider than its window."""
-        return bool(
-            self.tab.evaluate(
-                "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-            )
+    def fit(self) -> None:
+        """Wait until the page is not wider than its window; parts of it follow a new size in the
+        next frame."""
+        self.tab.wait_for_function(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )
+
+    def see_screen(self, title: str) -> None:
+        """Wait until the screen with this heading is open: the one before stays until then."""
+        self.tab.locator("main h1", has_text=title).first.wait_for()
 
     def violations(self, *rules: str) -> list[tuple[str, str]]:
         """Return what axe finds on the page, which has to be loaded before; with *rules*, only

@@ -37,7 +37,7 @@ def test_cancel_asks_first_and_names_what_is_undone(site):
     site.page.press("Cancel the run")
 
     site.page.see("cancelled")
-    assert site.engine.run("order-9").status == "cancelled"
+    assert site.engine.run("order-9").wait_until("cancelled", timeout="60s") == "cancelled"
 
 
 def test_a_failed_run_is_replayed_from_its_page(site):

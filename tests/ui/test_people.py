@@ -9,6 +9,7 @@ import pytest
 from holdfast import Engine
 from tests.server.clients import ServeProcess
 from tests.ui.conftest import SHOP
+from tests.ui.pages import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,12 @@ def log_in(page, api_key):
 
 
 BUTTONS = {
-    "run/{id}": ("Signal", "Fork", "Cancel"),
-    "lanes": ("Pause",),
-    "versions": ("Check the live runs",),
-    "storage": ("Check the database",),
+    "run/{id}": ("checkout", ".facts", ("Signal", "Fork", "Cancel")),
+    "lanes": ("Lanes and workers", "table[aria-label=Lanes]", ("Pause",)),
+    "versions": ("Versions", "table[aria-label=Versions]", ("Check the live runs",)),
+    "storage": ("Storage", ".facts", ("Check the database",)),
 }
+"""The screens: the heading, what is there when all buttons are, and the buttons."""
 OPERATES = {"Signal", "Fork", "Cancel", "Pause", "Check the live runs"}
 
 
@@ -55,9 +57,10 @@ def test_each_role_sees_its_screens_and_buttons(waiting, browser):
         with browser.page(server, log_in=False) as page:
             log_in(page, key.api_key)
             shown = set()
-            for address, names in BUTTONS.items():
+            for address, (title, content, names) in BUTTONS.items():
                 page.open(address.format(id=run.id))
-                page.tab.wait_for_selector("main .facts, main table")
+                page.see_screen(title)
+                page.tab.wait_for_selector(f"main {content}")
                 shown |= {
                     name
                     for name in names
@@ -110,7 +113,8 @@ def test_a_login_that_ends_in_a_dialog_keeps_the_typed_text(waiting, browser):
         page.press("Cancel the run")
 
         page.see("the customer called")
-        assert run.status == "cancelled"
+        # The reason is shown while the compensations run.
+        assert run.wait_until("cancelled", timeout="60s") == "cancelled"
 
 
 def test_two_people_on_one_decision_see_each_other(waiting, browser):
@@ -148,6 +152,6 @@ def test_a_page_catches_up_after_its_server_was_restarted(browser, tmp_path):
         with ServeProcess(database, "--worker", str(SHOP), "--port", port):
             engine.gates.approve("order-7", by="ben")
 
-            page.tab.wait_for_selector(".bar >> .state.completed", timeout=30_000)
+            page.tab.wait_for_selector(".bar >> .state.completed", timeout=PATIENCE)
             page.see("caught up")
             assert page.errors == []

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.engine.waiting import until
 from tests.ui.models import LARGE, MODEL
 from tests.ui.test_screens import AXE
 
@@ -123,7 +124,7 @@ def test_a_run_of_a_model_moves_to_another_version(site):
     dialog.get_by_role("button", name="Migrate").click()
 
     page.see("Look")
-    assert site.engine.run("moving-1").record.version == "2"
+    until(lambda: site.engine.run("moving-1").record.version == "2")
     assert [token.element for token in site.engine.models.tokens("moving-1")] == ["approve"]
     for button, verb, status in (
         ("Suspend tokens", "Suspend", "suspended"),
@@ -168,7 +169,9 @@ def test_a_workflow_is_drawn_without_a_run(site):
     page = site.page
     page.open("workflow/releasing")
     page.see("Check")
-    assert page.count(".diagram .node.not-reached") == 4
+    page.tab.wait_for_function(
+        "() => document.querySelectorAll('.diagram .node.not-reached').length === 4"
+    )
 
     page.open("workflow/book")
     page.see("none of them has completed yet")
@@ -206,7 +209,7 @@ def test_the_page_of_a_gate_link_has_the_style_of_the_ui(site, browser, scheme):
         page.tab.goto(f"{site.server.url}answer/{token}")
         page.see("Ship it?")
         page.see("Nothing is decided until you press the button.")
-        assert not page.has_overflow()
+        page.fit()
         corner = "getComputedStyle(document.querySelector('main')).borderTopLeftRadius"
         assert page.tab.evaluate(corner) == "10px"
         with axe(page):
