@@ -55,4 +55,4 @@ def test_a_list_that_saves_itself_while_it_waits_comes_to_the_same_end(crashing)
 def _has_checkpoints(lab) -> None:
     kinds = [event.kind for event in lab.history(RUN)]
     assert kinds.count(EventKind.CHECKPOINT_WRITTEN) == 3
-    assert lab.engine.run(RUN).result(timeout=10) == 42
+    assert lab.engine.run(RUN).result(timeout=60) == 42

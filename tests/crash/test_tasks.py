@@ -109,7 +109,7 @@ def live(
     history = [event.kind for event in run.history()]
     done = {
         "status": run.status,
-        "result": run.result(timeout="1s"),
+        "result": run.result(timeout="60s"),
         "progress": whole.streams.progress(run.id).percent,
         "waits": history.count("wait_satisfied"),
         "timeouts": history.count("wait_timed_out"),

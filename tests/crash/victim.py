@@ -2,11 +2,13 @@
 ...}``.
 
 What its steps do to the world is a line in a file, written before the step returns. It works until
-it is killed.
+it is killed; its steps number ``VICTIM_STEPS`` and later do not return.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import sys
@@ -18,6 +20,8 @@ from holdfast.budgets import reserve, spend
 from holdfast.streams import emit
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
+most_steps = float(os.environ.get("VICTIM_STEPS", "inf"))
+numbers = itertools.count(1)
 
 
 def effects() -> Path:
@@ -36,6 +40,8 @@ def leave_a_line(*words: object) -> None:
 @step
 async def work(number: int) -> int:
     leave_a_line(info().run_id, info().step, os.getpid())
+    if next(numbers) >= most_steps:
+        await asyncio.Event().wait()
     await sleep("2ms")
     return number
 
@@ -43,6 +49,8 @@ async def work(number: int) -> int:
 @step
 def work_in_a_thread(number: int) -> int:
     leave_a_line(info().run_id, info().step, os.getpid())
+    if next(numbers) >= most_steps:
+        threading.Event().wait()
     return number
 
 
