@@ -232,7 +232,7 @@ def test_a_lock_that_expires_passes_the_task_on_and_only_the_last_owner_complete
 
         with pytest.raises(LeaseLost):
             first.complete({"parcel": 8})
-        assert run.result(timeout=10) == {"order": 7, "parcel": 9}
+        assert run.result(timeout=60) == {"order": 7, "parcel": 9}
         kinds = [event.kind for event in lab.history(run)]
         assert kinds.count("child_ended") == 1
 

@@ -33,7 +33,7 @@ def ask(call, database):
 def result(database):
     def result(run_id):
         with Engine(database, workflows=[asks_on_the_command_line]) as engine:
-            return engine.run(run_id).result(timeout=10)
+            return engine.run(run_id).result(timeout=60)
 
     return result
 

@@ -48,7 +48,7 @@ def approval(call, file, database):
     call("models", "deploy", file("approve.bpmn", process_of(APPROVE, id="approve")))
     with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start("approve", {"x": 1})
-        run.wait_until("waiting", timeout=10)
+        run.wait_until("waiting", timeout=60)
         yield run
 
 
@@ -180,7 +180,7 @@ def test_errors_are_thrown_and_elements_are_triggered_and_started(call, file, da
     call("models", "deploy", file("open.bpmn", process_of(OPEN, id="open")))
     with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start("open", {})
-        run.wait_until("waiting", timeout=10)
+        run.wait_until("waiting", timeout=60)
         (task,) = call.items("models", "tasks", "--element", "u")
 
         throw = ["models", "throw", task["id"], "E1", '{"why": 3}', "--message", "no"]
@@ -223,18 +223,18 @@ def test_incidents_are_retried_and_skipped(call, file, folder, database):
     with Engine(database, shutdown_timeout=1) as engine:
         runs = [engine.start("cli_payment", {"amount": 500}) for _ in range(2)]
         for run in runs:
-            run.wait_until("waiting", timeout=10)
+            run.wait_until("waiting", timeout=60)
 
         (incident,) = call.items("models", "incidents", "--run", runs[0].id)
         assert incident["element"] == "cli-pay"
         assert "no route to bank" in call.text("models", "incidents")
         assert len(call.json("models", "incidents", "--limit", "1")["items"]) == 1
         call("models", "retry", incident["id"], '{"fixed": true}', "--by", "ann")
-        assert runs[0].result(timeout=10)["paid"] == 500
+        assert runs[0].result(timeout=60)["paid"] == 500
 
         (other,) = call.items("models", "incidents")
         assert call.json("models", "skip", other["id"]) == {"skipped": other["id"]}
-        assert runs[1].result(timeout=10) == {"amount": 500}
+        assert runs[1].result(timeout=60) == {"amount": 500}
     assert "not open" in call.error("models", "retry", incident["id"])
 
 
@@ -244,11 +244,11 @@ def test_messages_and_broadcasts_are_sent(call, file, database):
     assert call.json("models", "message", "other", "--ttl", "1h")["effect"] == "kept"
     with Engine(database, shutdown_timeout=1) as engine:
         run = engine.start("hear", {})
-        run.wait_until("waiting", timeout=10)
+        run.wait_until("waiting", timeout=60)
 
         sent = call.text("models", "message", "paid", '{"sum": 3}', "--run", run.id)
         assert sent == f"received: run {run.id}, element wait\n"
-        assert run.result(timeout=10) == {"sum": 3}
+        assert run.result(timeout=60) == {"sum": 3}
     assert call.json("models", "broadcast", "prices") == {"reached": [], "started": []}
     assert "0 runs reached" in call.text("models", "broadcast", "prices", "{}")
 

@@ -21,7 +21,7 @@ def test_a_signal_may_come_before_its_wait_and_reaches_the_run(call):
     assert call.run("shop.py:parcel", '"x"') == "packed x"
 
     with Engine(call.json("db", "info")["database"]) as engine:
-        assert engine.run(run_id).result(timeout=10) == {"amount": 10}
+        assert engine.run(run_id).result(timeout=60) == {"amount": 10}
 
 
 def test_a_signal_with_a_key_is_sent_once(call):

@@ -142,7 +142,7 @@ def test_a_person_lets_a_run_go(call, parked):
     }
     assert call.json("show", run_id)["status"] == "pending"
     with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
-        assert engine.run(run_id).result(timeout=10) == "release"
+        assert engine.run(run_id).result(timeout=60) == "release"
     assert "released by an operator" in call.text("show", run_id)
     assert "has ended" in call.error("waits", "release", run_id, "--step", "wait")
 

@@ -132,7 +132,7 @@ def test_runs_are_selected_by_ids_and_unknown_ones_are_refused(lab, client):
     assert [run.id for run in client.runs(ids=["b", "gone", "a"])] == ["b", "a"]
     assert client.runs(ids=["b", "gone"]).count() == 1
     client.runs(ids=[first.id, second.id]).signal("end")
-    assert first.result(timeout=10) == [7, None]
+    assert first.result(timeout=60) == [7, None]
     for wrong in ({"ids": "a"}, {"ids": [1]}, {"ids": ["a"], "status": "failed"}):
         with pytest.raises(BadOption):
             client.runs(**wrong).cancel()

@@ -190,7 +190,7 @@ def test_a_plain_function_is_judged_without_running_its_steps(database, clock):
     assert calls == []
     for thread in threading.enumerate():
         if thread.name.startswith("holdfast "):
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -253,7 +253,7 @@ def block_forever() -> None:
 
 
 def swallow_everything() -> None:
-    until = time.monotonic() + 2
+    until = time.monotonic() + 10
     while time.monotonic() < until:
         try:
             threading.Event().wait(0.01)

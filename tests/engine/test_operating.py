@@ -293,7 +293,7 @@ def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
     run.result(timeout=20)
     assert engine.database.export(run.id, tmp_path / "one.db") == 3
     other = Engine(tmp_path / "one.db")
-    assert other.run(run.id).result(timeout=1) == [20, 30]
+    assert other.run(run.id).result(timeout=60) == [20, 30]
     assert [event.kind for event in other.run(run.id).history()] == [
         event.kind for event in run.history()
     ]

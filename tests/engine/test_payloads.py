@@ -382,10 +382,10 @@ def test_leases_see_large_values_and_bring_them(database):
         assert (
             lease.complete(text + "!").status == "completed"
         )  # the same call again is answered the same
-    assert run.result(timeout=5) == text + "!"
+    assert run.result(timeout=60) == text + "!"
     other = engine.start("payloads.render", 1)
     engine.tasks.override(other.id, "done by hand", result=text)
-    assert other.result(timeout=5) == text
+    assert other.result(timeout=60) == text
     assert (payloads(engine), engine.database.check()) == (3, [])
     engine.close()
 

@@ -382,9 +382,9 @@ def test_the_run_of_a_cancelled_start_begins_at_once(database):
                 start.cancel()
                 await asyncio.gather(start, return_exceptions=True)
             last = await engine.start(started_for_a_cancelled_caller, 8)
-            await last.result(timeout="10s")
+            await last.result(timeout="60s")
             runs = [await engine.run(record.id) async for record in engine.runs()]
-            return [await run.wait_until("completed", timeout="5s") for run in runs]
+            return [await run.wait_until("completed", timeout="60s") for run in runs]
 
     statuses = asyncio.run(program())
     assert len(statuses) > 1

@@ -207,7 +207,7 @@ def test_a_history_goes_while_the_result_stays(engine, clock):
     engine.retention.set("thin", target="events", older_than="1s")
 
     assert engine.retention.apply() == 1
-    assert engine.run(run_id).result(timeout=5) == 0
+    assert engine.run(run_id).result(timeout=60) == 0
     assert [event.kind for event in engine.run(run_id).history()] == ["history_deleted"]
     with pytest.raises(HistoryGone):
         engine.replay(run_id)
@@ -354,7 +354,7 @@ def test_frames_go_while_the_run_its_history_and_its_result_stay(engine, clock):
     assert engine.retention.apply() == 1
     assert (
         engine.streams.read(run.id),
-        run.result(timeout=5),
+        run.result(timeout=60),
         len(engine.run(run.id).history()),
     ) == ([], 3, 2)
     assert engine.retention.apply() == 0

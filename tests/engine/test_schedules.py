@@ -98,7 +98,9 @@ def test_a_workflow_starts_by_itself_and_knows_for_which_time(place):
         for _ in range(48):
             lab.advance("1h")
 
-        results = sorted(str(lab.engine.run(run.id).result(timeout=5)) for run in lab.engine.runs())
+        results = sorted(
+            str(lab.engine.run(run.id).result(timeout=60)) for run in lab.engine.runs()
+        )
         assert results == [
             "2026-03-29 00:00",
             "2026-03-30 00:00",

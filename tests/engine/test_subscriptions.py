@@ -111,28 +111,34 @@ def test_whoever_follows_hears_what_comes(engine):
     assert list(engine.events.follow(after="now", timeout="10ms")) == []
 
 
-def test_whoever_follows_and_finds_nothing_commits_nothing(engine, monkeypatch):
-    """A commit wakes all who follow, so one of their own would keep them awake for ever."""
-    run_some(engine, 1)
-    asked = []
-    consume = internals(engine).subscriptions.consume
-    monkeypatch.setattr(
-        internals(engine).subscriptions,
-        "consume",
-        lambda *args, **options: (asked.append(args), consume(*args, **options))[1],
-    )
+QUIET = {"shutdown_timeout": 1, "poll": "1h", "session_ttl": "1h"}
+"""An engine with nothing to do commits nothing, not even a heartbeat."""
 
-    assert (
-        engine.events.consume("me", lambda events, connection: None, follow=True, timeout="200ms")
-        == 2
-    )
+
+def test_whoever_follows_and_finds_nothing_commits_nothing(database, monkeypatch):
+    """A commit wakes all who follow, so one of their own would keep them awake for ever."""
+    with Engine(database, **QUIET) as engine:
+        run_some(engine, 1)
+        asked = []
+        consume = internals(engine).subscriptions.consume
+        monkeypatch.setattr(
+            internals(engine).subscriptions,
+            "consume",
+            lambda *args, **options: (asked.append(args), consume(*args, **options))[1],
+        )
+
+        taken = engine.events.consume(
+            "me", lambda events, connection: None, follow=True, timeout="200ms"
+        )
+
+    assert taken == 2
 
     assert len(asked) == 2  # the events, and that there are no more
 
 
 def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, monkeypatch):
     async def main():
-        async with AsyncEngine(database, shutdown_timeout=1) as engine:
+        async with AsyncEngine(database, **QUIET) as engine:
             await (await engine.start(plain, 1)).result(timeout=20)
             subscriptions = internals(engine).subscriptions
             consume, asked = subscriptions.consume, []
@@ -619,7 +625,7 @@ def done(engine):
 def wait_until_dead_or(engine, condition):
     """Wait until something holds, or the engine has crashed."""
     pause = threading.Event()
-    for _ in range(4000):
+    for _ in range(12_000):
         if internals(engine).writer._dead is not None or condition():
             return
         pause.wait(0.005)

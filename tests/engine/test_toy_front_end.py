@@ -136,7 +136,7 @@ def test_a_timer_that_began_before_a_checkpoint_keeps_its_time(lab):
 
     assert EventKind.TIMER_SET not in [event.kind for event in loaded(lab, run.id)]
     lab.advance("30m")
-    assert lab.engine.run(run.id).result(timeout=10) == 2
+    assert lab.engine.run(run.id).result(timeout=60) == 2
 
 
 def test_a_child_that_began_before_a_checkpoint_is_not_started_again(lab):
@@ -256,4 +256,4 @@ def test_a_copy_of_the_database_continues_from_the_checkpoint(database, tmp_path
 
 def test_a_list_is_served_by_its_name_alone(database):
     with Engine(database, workflows=SERVED) as engine:
-        assert engine.start("toy.failing", 3).result(timeout=10) == 12
+        assert engine.start("toy.failing", 3).result(timeout=60) == 12

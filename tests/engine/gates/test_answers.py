@@ -31,7 +31,7 @@ def test_the_answer_is_the_choice_and_knows_who_made_it(engine, flow):
     closed = engine.gates.decide(opened(engine, run), "yes", by="ann", feedback="looks good")
 
     assert (closed.status, closed.choice) == ("approved", "yes")
-    result = run.result(timeout=10)
+    result = run.result(timeout=60)
     assert (result["answer"], result["by"], result["feedback"], result["approved"]) == (
         "yes",
         "ann",
@@ -48,7 +48,7 @@ def test_a_gate_without_options_is_approved_or_rejected(engine):
 
     engine.gates.reject(run.id, feedback="too dear")  # a run with one open gate stands for it
 
-    result = run.result(timeout=10)
+    result = run.result(timeout=60)
     assert (result["answer"], result["by"], result["status"], result["approved"]) == (
         "reject",
         "anonymous",
@@ -63,7 +63,7 @@ def test_to_reject_what_has_no_option_for_it_fails_the_run_with_what_was_said(en
     engine.gates.reject(opened(engine, run), by="ann", feedback="neither")
 
     with pytest.raises(RunFailed, match="neither"):
-        run.result(timeout=10)
+        run.result(timeout=60)
 
 
 def test_some_of_the_options_can_be_selected(engine):
@@ -74,7 +74,7 @@ def test_some_of_the_options_can_be_selected(engine):
         engine.gates.approve(open_gate, by="ann", selections=["a", "z"])
     engine.gates.approve(open_gate, by="ann", selections=["c", "a"])
 
-    assert run.result(timeout=10)["selections"] == ["a", "c"]
+    assert run.result(timeout=60)["selections"] == ["a", "c"]
     assert [option.label for option in open_gate.options] == [
         "The first",
         "The second",
@@ -97,7 +97,7 @@ def test_two_people_must_agree(engine):
     with pytest.raises(GateClosed, match="ann, bob"):
         engine.gates.reject(open_gate, by="bob")
 
-    assert run.result(timeout=10)["people"] == [["ann", "approve"], ["bob", "approve"]]
+    assert run.result(timeout=60)["people"] == [["ann", "approve"], ["bob", "approve"]]
 
 
 def test_a_role_may_decide(engine):
@@ -108,7 +108,7 @@ def test_a_role_may_decide(engine):
         engine.gates.approve(open_gate, by="ann", roles=["sales"])
     engine.gates.approve(open_gate, by="ann", roles=["sales", "finance"])
 
-    assert run.result(timeout=10)["by"] == "ann"
+    assert run.result(timeout=60)["by"] == "ann"
 
 
 def test_the_same_question_twice_has_two_answers(engine):
@@ -128,7 +128,7 @@ def test_the_same_question_twice_has_two_answers(engine):
     )[0]
     engine.gates.reject(second, by="ann")
 
-    assert run.result(timeout=10) == ["approve", "reject"]
+    assert run.result(timeout=60) == ["approve", "reject"]
     with pytest.raises(GateClosed, match=r"rejected.*at=20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"):
         engine.gates.approve(
             run.id, by="bob"
@@ -147,7 +147,7 @@ def test_gates_side_by_side_are_answered_in_any_order(engine):
     engine.gates.approve(gates["Right?"], by="ann")
     engine.gates.reject(gates["Left?"], by="ann")
 
-    assert run.result(timeout=10) == ["reject", "approve"]
+    assert run.result(timeout=60) == ["reject", "approve"]
 
 
 def test_an_asynchronous_engine_asks_too(database):
@@ -161,7 +161,7 @@ def test_an_asynchronous_engine_asks_too(database):
             await engine.gates.update(found, {"n": 1})
             token = await engine.gates.link(found, "approve", by="bob")
             await engine.gates.answer(token)
-            return (await run.result(timeout=10))["by"], [
+            return (await run.result(timeout=60))["by"], [
                 entry.kind for entry in await engine.gates.entries(found)
             ]
 

@@ -71,7 +71,7 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
     later(clock, lambda: timed.gates.get(open_gate).reminded == 2)
     timed.gates.approve(open_gate, by="boss")
 
-    assert run.result(timeout=10)["by"] == "boss"
+    assert run.result(timeout=60)["by"] == "boss"
     kinds = [event.kind for event in run.history()]
     assert kinds == [
         "gate_opened",
@@ -95,4 +95,4 @@ def test_a_parked_run_costs_no_memory_and_wakes_for_a_decision(timed):
 
     timed.gates.approve(run.id)
 
-    assert run.result(timeout=10)["choice"] == "approve"
+    assert run.result(timeout=60)["choice"] == "approve"

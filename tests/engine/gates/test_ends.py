@@ -17,7 +17,7 @@ def test_a_gate_that_lost_a_race_is_withdrawn(engine):
 
     run = engine.start(race)
 
-    assert run.result(timeout=10) == "quicker"
+    assert run.result(timeout=60) == "quicker"
     assert [open_gate.status for open_gate in engine.gates.list(run=run.id, status="any")] in (
         [],
         ["withdrawn"],
@@ -76,7 +76,7 @@ def test_a_replay_asks_again_only_what_had_no_answer(timed, clock):
 
     assert (again.prompt, again.id != second.id) == ("Second?", True)
     timed.gates.approve(again, by="bob")
-    assert run.result(timeout=10) == ["ann", "bob"]
+    assert run.result(timeout=60) == ["ann", "bob"]
 
 
 def test_a_replay_of_a_cancelled_run_opens_its_gate_anew(engine):
@@ -89,7 +89,7 @@ def test_a_replay_of_a_cancelled_run_opens_its_gate_anew(engine):
     again = opened(engine, run)
     assert again.id != open_gate.id
     engine.gates.approve(again, by="ann")
-    assert run.result(timeout=10)["by"] == "ann"
+    assert run.result(timeout=60)["by"] == "ann"
 
 
 def test_a_replay_from_before_a_withdrawal_asks_anew(engine):
@@ -105,14 +105,14 @@ def test_a_replay_from_before_a_withdrawal_asks_anew(engine):
         return await first(asks(), waits_a_while())
 
     run = engine.start(gives_up, "10ms")
-    assert run.result(timeout=10) == "too late"
+    assert run.result(timeout=60) == "too late"
     (lost,) = engine.gates.list(run=run.id, status="any")
     engine.replay(
         run.id,
         from_step=next(event.step for event in run.history() if "note" in (event.step or "")),
     )
 
-    assert run.result(timeout=10) == "too late"
+    assert run.result(timeout=60) == "too late"
     statuses = [open_gate.status for open_gate in engine.gates.list(run=run.id, status="any")]
     assert (lost.status, set(statuses)) == ("withdrawn", {"withdrawn"})
 
@@ -138,7 +138,7 @@ def test_many_who_decide_at_once_are_counted_one_by_one(database):
             other.close()
 
         assert sorted(statuses) == ["approved", *["closed"] * 9, "open", "open"]
-        assert len(run.result(timeout=10)["people"]) == 3
+        assert len(run.result(timeout=60)["people"]) == 3
         assert engine.database.check() == []
 
 
@@ -158,7 +158,7 @@ def test_a_fork_asks_for_itself_what_is_open_and_keeps_what_was_answered(engine)
     fork = engine.fork(run.id, from_step="gate#2")
     engine.gates.approve(opened(engine, fork), by="bob")
 
-    assert fork.result(timeout=10) == ["ann", "bob"]
+    assert fork.result(timeout=60) == ["ann", "bob"]
     assert run.status == "waiting"
 
 
@@ -173,7 +173,7 @@ def test_what_is_rejected_can_be_undone(engine):
     engine.gates.reject(opened(engine, run), by="ann")
 
     with pytest.raises(RunFailed):
-        run.result(timeout=10)
+        run.result(timeout=60)
     assert calls == ["undone"]
 
 
@@ -192,5 +192,5 @@ def test_nothing_before_a_gate_runs_again(database):
     with Engine(database, workflows=[]) as engine:
         engine.gates.approve(run.id, by="ann")
     with Engine(database, workflows=[steps]) as engine:
-        assert engine.run(run.id).result(timeout=10) == ["before", "approve", "after"]
+        assert engine.run(run.id).result(timeout=60) == ["before", "approve", "after"]
     assert calls == ["before", "after"]

@@ -47,7 +47,7 @@ def test_a_form_comes_back_as_its_model(engine):
     assert engine.gates.entries(open_gate) == []
     engine.gates.approve(open_gate, by="ann", form=Refund(7))
 
-    assert run.result(timeout=10) == ["Refund", 7]
+    assert run.result(timeout=60) == ["Refund", 7]
 
 
 def test_a_struct_with_limits_is_a_form(engine):
@@ -58,7 +58,7 @@ def test_a_struct_with_limits_is_a_form(engine):
         engine.gates.approve(open_gate, by="ann", form={"amount": 0})
     engine.gates.approve(open_gate, by="ann", form={"amount": 3})
 
-    assert run.result(timeout=10) == 3
+    assert run.result(timeout=60) == 3
 
 
 @pytest.mark.sqlite_only
@@ -91,7 +91,7 @@ def test_a_pydantic_model_is_a_form_and_what_its_schema_cannot_say_the_workflow_
     second = wait_until(lambda: engine.gates.list(run=run.id))[0]
     engine.gates.approve(second, by="ann", form={"number": 4})
 
-    assert run.result(timeout=10) == 4
+    assert run.result(timeout=60) == 4
     assert calls == ["asked again"]
 
 
@@ -108,5 +108,5 @@ def test_a_gate_with_a_rule_that_is_not_checked_does_not_open(engine):
     run = engine.start(unchecked_form)
 
     with pytest.raises(RunFailed, match=r"\$\.amount: not"):
-        run.result(timeout=10)
+        run.result(timeout=60)
     assert engine.gates.list() == []

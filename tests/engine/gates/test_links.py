@@ -31,7 +31,7 @@ def test_a_link_answers_one_gate_in_one_way_once(engine):
     with pytest.raises(GateClosed):
         engine.gates.answer(token)
 
-    assert run.result(timeout=10)["feedback"] == "by mail"
+    assert run.result(timeout=60)["feedback"] == "by mail"
 
 
 def test_a_link_lapses_with_its_time_its_key_and_what_it_is_about(timed, clock):
@@ -57,7 +57,7 @@ def test_a_link_lapses_with_its_time_its_key_and_what_it_is_about(timed, clock):
         assert str(refused.value) == str(TokenRefused())
     assert timed.gates.get(run.id).status == "open"
     timed.gates.answer(timed.gates.link(run.id, "approve", by="ann"))
-    assert run.result(timeout=10)["by"] == "ann"
+    assert run.result(timeout=60)["by"] == "ann"
 
 
 def test_a_link_that_could_answer_nothing_is_not_made(engine):

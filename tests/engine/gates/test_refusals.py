@@ -42,7 +42,7 @@ def test_what_cannot_be_asked_fails_the_run_by_name_and_opens_nothing(engine, op
     run = engine.start(ask, options)
 
     with pytest.raises(RunFailed, match="BadOption"):
-        run.result(timeout=10)
+        run.result(timeout=60)
     assert engine.gates.list(status="any") == []
 
 
@@ -50,7 +50,7 @@ def test_more_people_than_there_are_cannot_agree(engine):
     run = engine.start(ask, {"assignees": ["ann"], "quorum": 2})
 
     with pytest.raises(RunFailed, match=QuorumImpossible.__name__):
-        run.result(timeout=10)
+        run.result(timeout=60)
     assert engine.gates.list(status="any") == []
 
 

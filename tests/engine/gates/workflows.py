@@ -59,4 +59,4 @@ def later(clock, found):
 
 def ended(clock, run):
     later(clock, lambda: run.status in FINAL)
-    return run.result(timeout=10)
+    return run.result(timeout=60)

@@ -38,7 +38,7 @@ def test_a_graph_of_leased_members_runs_to_its_end(database):
         (second,) = claimed(engine)
         assert second.input == "sketch"
         second.complete("picture")
-        assert run.result(timeout="1s") == {"b": "picture"}
+        assert run.result(timeout="60s") == {"b": "picture"}
         assert engine.database.check() == []
 
 

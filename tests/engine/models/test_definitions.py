@@ -42,7 +42,7 @@ def test_a_worker_without_the_source_continues_a_run(database, clock):
     clock.advance(3600)
 
     with Engine(database, clock=clock, handlers=HANDLERS, shutdown_timeout=1) as second:
-        result = second.run(run.id).result(timeout=10)
+        result = second.run(run.id).result(timeout=60)
         assert second.database.check() == []
 
     assert result == {"x": 1, "note": 2, "timer": "fired"}
@@ -55,7 +55,7 @@ def test_many_runs_store_their_content_once(database):
         runs = [engine.start(frozen(source)) for _ in range(20)]
         runs += engine.start_many(frozen(source), [{"n": n} for n in range(20)])
         for run in runs:
-            run.result(timeout=10)
+            run.result(timeout=60)
 
     assert len(contents(database)) == 1
     (kept,) = execute(database, "SELECT kind, name, state FROM holdfast.definition")
@@ -71,8 +71,8 @@ def test_a_changed_source_does_not_change_a_run_that_waits(database, clock):
         new.wait_until("waiting")
         clock.advance(3600)
 
-        assert old.result(timeout=10) == {"note": 2, "timer": "fired"}
-        assert new.result(timeout=10) == {"timer": "fired"}
+        assert old.result(timeout=60) == {"note": 2, "timer": "fired"}
+        assert new.result(timeout=60) == {"timer": "fired"}
 
 
 def test_a_child_keeps_the_content_of_its_parent(database, clock):
@@ -84,7 +84,7 @@ def test_a_child_keeps_the_content_of_its_parent(database, clock):
     clock.advance(3600)
 
     with Engine(database, clock=clock, shutdown_timeout=1) as second:
-        assert second.run(run.id).result(timeout=10) == {"below": {"timer": "fired"}}
+        assert second.run(run.id).result(timeout=60) == {"below": {"timer": "fired"}}
 
     assert len(contents(database)) == 1
     names = execute(database, "SELECT name FROM holdfast.definition ORDER BY name")
@@ -100,7 +100,7 @@ def test_a_run_waits_for_a_worker_that_has_the_handlers(database, clock):
         assert "no live worker" in why.reason
 
     with Engine(database, clock=clock, handlers=HANDLERS, shutdown_timeout=1) as engine:
-        assert engine.run(run.id).result(timeout=10) == {"note": 1}
+        assert engine.run(run.id).result(timeout=60) == {"note": 1}
 
 
 def test_a_deployed_model_is_started_by_its_name(engine):
@@ -112,7 +112,7 @@ def test_a_deployed_model_is_started_by_its_name(engine):
     assert (again.processes, again.created) == ({"order": 1}, ())
     assert second.processes == {"order": 2}
     run = engine.start("order", {"x": 1})
-    assert run.result(timeout=10) == {"x": 1, "timer": "fired"}
+    assert run.result(timeout=60) == {"x": 1, "timer": "fired"}
     assert run.record.version == "2"
     assert engine.start("order", {}, version="1").record.version == "1"
 

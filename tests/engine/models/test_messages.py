@@ -18,7 +18,7 @@ ANY = toy("any", ("wait", "paid"))
 
 def waiting(engine, name, variables=None):
     run = engine.start(name, variables or {})
-    run.wait_until("waiting", timeout=10)
+    run.wait_until("waiting", timeout=60)
     return run
 
 
@@ -34,7 +34,7 @@ def test_a_message_reaches_the_run_of_its_key(engine, database):
     sent = engine.models.message("paid", {"amount": 10}, key="2")
 
     assert (sent.effect, sent.run_id, sent.element) == ("received", second.id, "paid")
-    assert second.result(timeout=10) == {"number": 2, "paid": {"amount": 10}}
+    assert second.result(timeout=60) == {"number": 2, "paid": {"amount": 10}}
     assert first.status == "waiting"
     assert rows(database, "message_subscription") == 1
 
@@ -49,7 +49,7 @@ def test_a_message_without_a_receiver_is_refused_or_kept(engine, database):
         engine.models.message("paid", key="8")
 
     run = engine.start("order", {"number": 7})
-    assert run.result(timeout=10) == {"number": 7, "paid": {"amount": 7}}
+    assert run.result(timeout=60) == {"number": 7, "paid": {"amount": 7}}
 
 
 def test_a_kept_message_lapses(database, clock):
@@ -100,8 +100,8 @@ def test_a_run_publishes_with_its_commit(engine):
 
     payer = engine.start("payer", {"number": 5})
 
-    payer.result(timeout=10)
-    assert run.result(timeout=10) == {"number": 5, "paid": {"from": payer.id}}
+    payer.result(timeout=60)
+    assert run.result(timeout=60) == {"number": 5, "paid": {"from": payer.id}}
 
 
 def test_a_message_starts_a_run_of_the_latest_version(engine):
@@ -113,12 +113,12 @@ def test_a_message_starts_a_run_of_the_latest_version(engine):
 
     assert (sent.effect, sent.element) == ("started", "start")
     run = engine.run(sent.run_id)
-    run.wait_until("waiting", timeout=10)
+    run.wait_until("waiting", timeout=60)
     assert run.record.version == "2"
     with pytest.raises(NoReceiver):  # not a second one of the key while it runs
         engine.models.message("ordered", key="k")
     engine.models.message("paid", {"y": 2})
-    assert run.result(timeout=10) == {"x": 1, "started_by": "start", "paid": {"y": 2}}
+    assert run.result(timeout=60) == {"x": 1, "started_by": "start", "paid": {"y": 2}}
     assert engine.models.message("ordered", key="k").effect == "started"
 
 
@@ -132,9 +132,9 @@ def test_a_broadcast_reaches_all_that_wait_and_starts_runs(engine):
     sent = engine.models.broadcast("alarm", {"floor": 3})
 
     assert sorted(sent.reached) == sorted(run.id for run in runs)
-    assert [run.result(timeout=10) for run in runs] == [{"alarm": {"floor": 3}}] * 3
+    assert [run.result(timeout=60) for run in runs] == [{"alarm": {"floor": 3}}] * 3
     (started,) = sent.started
-    assert engine.run(started).result(timeout=10)["started_by"] == "bell"
+    assert engine.run(started).result(timeout=60)["started_by"] == "bell"
     assert engine.models.broadcast("alarm").reached == []
 
 
@@ -146,8 +146,8 @@ def test_a_run_broadcasts_with_its_commit(engine):
 
     bell = engine.start("bell", {})
 
-    bell.result(timeout=10)
-    assert run.result(timeout=10) == {"alarm": {"from": bell.id}}
+    bell.result(timeout=60)
+    assert run.result(timeout=60) == {"alarm": {"from": bell.id}}
 
 
 def test_the_first_of_a_message_and_a_timer_wins(database, clock):
@@ -157,14 +157,14 @@ def test_the_first_of_a_message_and_a_timer_wins(database, clock):
         late = waiting(engine, "message_race")
         clock.advance(61)
         engine.models.message("again", {"n": 1}, ttl="1h")
-        assert late.result(timeout=10) == {"timer": "fired", "again": {"n": 1}}
+        assert late.result(timeout=60) == {"timer": "fired", "again": {"n": 1}}
         with pytest.raises(NoReceiver):
             engine.models.message("paid")
 
         early = waiting(engine, "message_race")
         engine.models.message("paid", {"n": 2})
         engine.models.message("again", {"n": 3}, ttl="1h")
-        assert early.result(timeout=10) == {"paid": {"n": 2}, "again": {"n": 3}}
+        assert early.result(timeout=60) == {"paid": {"n": 2}, "again": {"n": 3}}
         assert engine.database.check() == []
 
 
@@ -177,8 +177,8 @@ def test_a_message_for_a_dropped_wait_goes_to_another_receiver(database, clock):
     with Engine(database, clock=clock, work=False) as client:
         assert client.models.message("paid", {"n": 1}).run_id == run.id
     with Engine(database, clock=clock, shutdown_timeout=1) as engine:
-        assert engine.run(run.id).result(timeout=10) == {"timer": "fired"}
-        assert engine.start("any", {}).result(timeout=10) == {"paid": {"n": 1}}
+        assert engine.run(run.id).result(timeout=60) == {"timer": "fired"}
+        assert engine.start("any", {}).result(timeout=60) == {"paid": {"n": 1}}
         assert engine.database.check() == []
 
 
@@ -187,7 +187,7 @@ def test_a_cancelled_run_receives_nothing_more(engine, database):
     run = waiting(engine, "any")
 
     run.cancel()
-    run.wait_until("cancelled", timeout=10)
+    run.wait_until("cancelled", timeout=60)
 
     assert rows(database, "message_subscription") == 0
     with pytest.raises(NoReceiver):
@@ -198,13 +198,13 @@ def test_a_run_that_is_replayed_waits_again(engine):
     engine.models.deploy(ANY)
     run = waiting(engine, "any")
     run.cancel()
-    run.wait_until("cancelled", timeout=10)
+    run.wait_until("cancelled", timeout=60)
 
     run.replay()
-    run.wait_until("waiting", timeout=10)
+    run.wait_until("waiting", timeout=60)
 
     assert engine.models.message("paid", {"n": 1}).effect == "received"
-    assert run.result(timeout=10) == {"paid": {"n": 1}}
+    assert run.result(timeout=60) == {"paid": {"n": 1}}
 
 
 @pytest.mark.sqlite_only
@@ -219,11 +219,11 @@ def test_messages_of_an_encrypted_database_are_sealed(tmp_path):
         payloads = execute(database, "SELECT payload FROM holdfast.message")
         assert b"kept and sealed" not in bytes(payloads[0][0])
         run = engine.start("order", {"number": 1})
-        assert run.result(timeout=10)["paid"] == {"secret": "kept and sealed"}
+        assert run.result(timeout=60)["paid"] == {"secret": "kept and sealed"}
         started = engine.models.message("ordered", {"secret": "two"})
-        engine.run(started.run_id).wait_until("waiting", timeout=10)
+        engine.run(started.run_id).wait_until("waiting", timeout=60)
         engine.models.message("paid", {"secret": "three"})
-        result = engine.run(started.run_id).result(timeout=10)
+        result = engine.run(started.run_id).result(timeout=60)
         assert (result["secret"], result["paid"]) == ("two", {"secret": "three"})
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_message_that_is_kept_does_not_keep_others_from_their_receiver
 
     run = engine.start("order", {"number": 7})
 
-    assert run.result(timeout=10) == {"number": 7, "paid": {"amount": 2}}
+    assert run.result(timeout=60) == {"number": 7, "paid": {"amount": 2}}
     assert any("in message:" in line and "until" in line for line in engine.database.check())
     execute(database, "DELETE FROM holdfast.message WHERE id = 'm1'")
 
@@ -263,7 +263,7 @@ def test_a_damaged_run_does_not_keep_a_message_from_others(engine, database):
     sent = engine.models.message("paid", {"amount": 1})
 
     assert (sent.effect, sent.run_id) == ("received", second.id)
-    assert second.result(timeout=10) == {"paid": {"amount": 1}}
+    assert second.result(timeout=60) == {"paid": {"amount": 1}}
     execute(database, damage.format("created_at"), id=first.id)
 
 
@@ -303,4 +303,4 @@ def test_a_kept_message_is_rekeyed_and_then_received(database):
     only_new = Encrypted({"k2": keys["k2"]}, "k2")
     with Engine(database, codec=only_new, shutdown_timeout=1) as engine:
         run = engine.start("order", {"number": 7})
-        assert run.result(timeout=10)["paid"] == {"amount": 7}
+        assert run.result(timeout=60)["paid"] == {"amount": 7}

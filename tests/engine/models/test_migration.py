@@ -74,7 +74,7 @@ def test_a_run_moves_with_its_open_task_and_ends_in_the_other_version(engine, da
     complete(engine, run, "review")
     complete(engine, run, "b")
     complete(engine, run, "c")
-    assert run.result(timeout=10) == {"x": 1}
+    assert run.result(timeout=60) == {"x": 1}
     assert engine.models.trace(run.id).flows == ["f1", "f2", "f3"]
     assert "late" in {node.id for node in run.diagram().nodes}
 
@@ -166,7 +166,7 @@ def test_a_worker_without_the_handlers_leaves_the_run_to_another_one(database):
             assert client.run(run.id).record.version == "2"
         complete(client, run, "a")
         with Engine(database, handlers=both, shutdown_timeout=1) as engine:
-            assert engine.run(run.id).result(timeout=10) == {"done": "send"}
+            assert engine.run(run.id).result(timeout=60) == {"done": "send"}
             assert engine.models.trace(run.id).elements["send"].completed == 1
             assert engine.database.check() == []
 
@@ -176,7 +176,7 @@ def test_a_handler_at_work_goes_on_in_the_other_version(database):
 
     def work():
         entered.set()
-        assert release.wait(10)
+        assert release.wait(60)
         return {"worked": True}
 
     body = '<startEvent id="s"/><serviceTask id="work"/>{}' + flows("s work")
@@ -184,14 +184,14 @@ def test_a_handler_at_work_goes_on_in_the_other_version(database):
     with Engine(database, handlers={"work": work}, shutdown_timeout=1) as engine:
         deployed(engine, body.replace("{}", ""))
         run = engine.start("p", {})
-        assert entered.wait(10)
+        assert entered.wait(60)
         deployed(engine, body.replace("{}", later))
 
         engine.models.migrate(run.id, 2)
         release.set()
 
         complete(engine, run, "after")
-        assert run.result(timeout=10) == {"worked": True}
+        assert run.result(timeout=60) == {"worked": True}
         assert [event.kind for event in run.history()].count("step_completed") == 1
 
 
@@ -217,7 +217,7 @@ def test_a_migration_is_refused_if_the_run_goes_on_meanwhile(database):
         assert "version_changed" not in kinds and "instructed" in kinds
         with Engine(database, shutdown_timeout=1) as engine:  # the refusal is part of the history
             complete(engine, run, "b")
-            assert engine.run(run.id).result(timeout=10) == {}
+            assert engine.run(run.id).result(timeout=60) == {}
             assert engine.run(run.id).record.version == "1"
             assert engine.database.check() == []
 
@@ -259,7 +259,7 @@ def test_open_waits_show_the_elements_of_the_other_version(database):
 
         engine.models.skip(incident.id)
         engine.models.complete(task.id)
-        run.result(timeout=10)
+        run.result(timeout=60)
         assert engine.database.check() == []
 
 
@@ -272,17 +272,17 @@ def test_a_replay_from_a_step_before_the_migration_is_in_the_version_of_that_ste
     deployed(engine, other)
     engine.models.migrate(run.id, 2, {"b": "c"})
     complete(engine, run, "c")
-    run.result(timeout=10)
+    run.result(timeout=60)
 
     copy = engine.fork(run.id, from_step="b")
     assert run.replay(from_step="b") == "pending"
 
     for each in (run, copy):
-        each.wait_until("waiting", timeout=10)
+        each.wait_until("waiting", timeout=60)
         assert each.record.version == "1"
         assert [token.element for token in engine.models.tokens(each.id)] == ["b"]
         complete(engine, each, "b")
-        assert each.result(timeout=10) == {}
+        assert each.result(timeout=60) == {}
         assert list(engine.models.trace(each.id).elements) == ["s", "a", "b"]
     replayed = next(event for event in run.history() if event.kind == "run_replayed")
     assert replayed.data["version"] == "1"
@@ -332,10 +332,10 @@ def test_a_replay_and_a_fork_follow_the_migration(database):
         until(lambda: run.status == "failed")
 
         run.replay()
-        assert run.result(timeout=10) == {"calls": 2}
+        assert run.result(timeout=60) == {"calls": 2}
         assert engine.models.trace(run.id).elements["b"].completed == 1
         copy = engine.fork(run.id, from_step="fail")
-        assert copy.result(timeout=10) == {"calls": 3}
+        assert copy.result(timeout=60) == {"calls": 3}
 
 
 def test_an_exported_run_has_all_of_its_versions(engine, tmp_path):
@@ -359,4 +359,4 @@ def test_only_runs_of_models_migrate(engine):
     with pytest.raises(NotThere):
         engine.models.migrate(run.id, 2)
     engine.models.message("paid", {})
-    run.result(timeout=10)
+    run.result(timeout=60)

@@ -14,7 +14,7 @@ from tests.engine.waiting import until
 
 def waiting(engine, name, variables=None):
     run = engine.start(name, variables or {})
-    run.wait_until("waiting", timeout=10)
+    run.wait_until("waiting", timeout=60)
     return run
 
 
@@ -35,7 +35,7 @@ def test_an_incident_keeps_the_run_alive_until_an_operator_resolves_it(engine):
         engine.models.retry(incident.id)
     engine.models.skip(second.id)
 
-    result = run.result(timeout=10)
+    result = run.result(timeout=60)
     assert result["pay"] == {"action": "retry", "variables": {"x": 1}, "by": "ann"}
     assert result["ship"]["action"] == "skip"
     assert engine.models.incidents() == []
@@ -49,7 +49,7 @@ def test_an_incident_survives_its_worker(database):
         (incident,) = client.models.incidents()
         client.models.retry(incident.id)
     with Engine(database, shutdown_timeout=1) as engine:
-        assert engine.run(run.id).result(timeout=10)["pay"]["action"] == "retry"
+        assert engine.run(run.id).result(timeout=60)["pay"]["action"] == "retry"
         assert engine.database.check() == []
 
 
@@ -61,7 +61,7 @@ def test_an_instruction_is_answered_after_its_commit(engine):
 
     assert [event.kind for event in run.history()][-1] == "instructed"
     engine.models.message("paid", {})
-    assert run.result(timeout=10) == {"x": 2, "paid": {}}
+    assert run.result(timeout=60) == {"x": 2, "paid": {}}
     with pytest.raises(RunFinished):
         engine.models.set_variables(run.id, {"x": 3})
 
@@ -77,7 +77,7 @@ def test_a_refused_instruction_changes_nothing(engine):
         engine.models.modify(run.id, expect=0)
 
     engine.models.message("paid", {})
-    assert run.result(timeout=10) == {"paid": {}}
+    assert run.result(timeout=60) == {"paid": {}}
 
 
 def test_a_dry_run_tells_the_tokens_and_changes_nothing(engine):
@@ -107,7 +107,7 @@ def test_a_dry_run_tells_the_tokens_and_changes_nothing(engine):
     (done,) = engine.models.modify(run.id, bpmn.move(token.id, "b"), expect=events[-1])
     assert (done.element, done.id) == ("b", moved[0].id)
     engine.models.modify(run.id, bpmn.cancel(done.id))
-    run.result(timeout=10)
+    run.result(timeout=60)
     with pytest.raises(RunFinished):
         engine.models.modify(run.id, bpmn.add("b"), dry_run=True)
 
@@ -120,7 +120,7 @@ def test_tokens_at_rest_are_rows(engine, database):
     assert [tuple(row) for row in execute(database, query, run=run.id)] == [("paid",)]
     engine.models.message("paid", {})
     engine.models.message("shipped", {}, ttl="1h")
-    run.result(timeout=10)
+    run.result(timeout=60)
     assert execute(database, query, run=run.id) == []
 
 
@@ -140,7 +140,7 @@ def test_external_tasks_are_leased_by_their_topic(engine):
         assert (lease.input, lease.element) == ({"x": 1}, "ship")
         lease.complete({"parcel": 7})
 
-    assert run.result(timeout=10) == {"x": 1, "ship": {"parcel": 7}}
+    assert run.result(timeout=60) == {"x": 1, "ship": {"parcel": 7}}
 
 
 def test_an_external_task_can_be_completed_without_a_worker_or_throw(engine):
@@ -153,7 +153,7 @@ def test_an_external_task_can_be_completed_without_a_worker_or_throw(engine):
         (lease,) = worker.claim(limit=1, wait="5s")
         lease.throw("too-much", "not today", {"limit": 5})
 
-    assert run.result(timeout=10) == {"ship": {"parcel": 8}, "bill": "BpmnError"}
+    assert run.result(timeout=60) == {"ship": {"parcel": 8}, "bill": "BpmnError"}
 
 
 def test_elements_are_events_if_the_deployment_asks_for_them(database):
@@ -168,7 +168,7 @@ def test_elements_are_events_if_the_deployment_asks_for_them(database):
         for task in engine.models.tasks():
             engine.models.complete(task.id, by="ann")
         for run in (quiet, loud):
-            engine.run(run.id).result(timeout=10)
+            engine.run(run.id).result(timeout=60)
         events = [
             (event.kind.removeprefix("element_"), event.data["element"])
             for event in engine.run(loud.id).history()

@@ -24,13 +24,13 @@ def test_a_process_with_the_workflow_does_not_deploy_the_model(database):
             engine.models.deploy(MODEL)
 
         assert engine.models.list() == []
-        assert engine.start("twice_named").result(timeout=10) == "python"
+        assert engine.start("twice_named").result(timeout=60) == "python"
 
 
 def test_a_process_with_the_workflow_does_not_work_beside_the_model(database):
     with Engine(database, workflows=[], handlers=HANDLERS, shutdown_timeout=1) as first:
         first.models.deploy(MODEL)
-        assert first.start("twice_named").result(timeout=10) == {"note": "model"}
+        assert first.start("twice_named").result(timeout=60) == {"note": "model"}
 
     with Engine(database, workflows=[twice_named], work=False) as client:
         with pytest.raises(WorkflowExists):
@@ -44,4 +44,4 @@ def test_a_process_with_the_workflow_does_not_work_beside_the_model(database):
         with pytest.raises(WorkflowExists):
             client.models.activate("twice_named", 1)
     with Engine(database, workflows=[twice_named]) as replaced:
-        assert replaced.start("twice_named").result(timeout=10) == "python"
+        assert replaced.start("twice_named").result(timeout=60) == "python"

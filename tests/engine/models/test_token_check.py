@@ -84,7 +84,7 @@ def test_a_call_of_a_process_that_comes_later_is_followed_by_a_replay(database):
         for task in engine.models.tasks():
             engine.models.complete(task.id, {}, by="ann")
 
-        assert engine.run(run.id).result(timeout=10) == {}
+        assert engine.run(run.id).result(timeout=60) == {}
         assert engine.runs(workflow="token_check_later").count() == 1
         assert engine.models.trace(run.id).elements["c"].incidents == 1
         assert engine.database.check() == []

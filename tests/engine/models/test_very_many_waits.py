@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from holdfast.errors import NotThere, WaitNotFound
 from holdfast.testing import internals
 from tests.bpmn.models import flows, process_of
 from tests.engine.databases import execute
+from tests.engine.waiting import until
 
 LISTED = 100
 
@@ -55,10 +55,8 @@ def test_completing_one_of_many_tasks_costs_the_same_statements(tmp_path):
                 said.clear()
                 connection.set_trace_callback(said.append)
                 engine.models.complete(task.id, {"x": 1}, by="ann")
-                deadline = time.monotonic() + 10
-                while run.history()[-1].seq == seen and time.monotonic() < deadline:
-                    pass
-                run.wait_until("waiting", timeout=10)
+                until(lambda seen=seen: run.history()[-1].seq != seen)
+                run.wait_until("waiting", timeout=60)
                 connection.set_trace_callback(None)
                 written = [text for text in said if text.split()[0] in ("INSERT", "UPDATE")]
                 costs.append((len(written), sum(map(len, written))))
@@ -139,9 +137,7 @@ def test_a_timer_that_is_not_listed_can_be_released(engine, database):
         engine.waits.release(run.id, step="sleep#9999")
     engine.waits.release(run.id, step=hidden)
 
-    deadline = time.monotonic() + 10
-    while not any(event.kind == "timer_fired" for event in run.history()):
-        assert time.monotonic() < deadline
+    until(lambda: any(event.kind == "timer_fired" for event in run.history()))
     assert [event.step for event in run.history() if event.kind == "timer_fired"] == [hidden]
     run.cancel()
 
@@ -179,9 +175,7 @@ def test_incidents_are_listed_in_pages(engine):
     with pytest.raises(NotThere):
         engine.models.incidents(after="nothing@nowhere")
     engine.models.skip(page[-1].id)
-    deadline = time.monotonic() + 10
-    while len(engine.models.incidents()) == 7 and time.monotonic() < deadline:
-        pass
+    until(lambda: len(engine.models.incidents()) == 6)
     # a place stays a place after the incident was resolved
     assert [each.id for each in engine.models.incidents(after=page[-1].id)] == [
         each.id for each in rest
