@@ -94,7 +94,7 @@ class Stage:
         """End the sessions of the dead at once: how soon others notice by themselves is tested
         elsewhere."""
         with closing(open_store(self.database, clock=self.clock)) as store:
-            while sessions := store.runs.sessions():
+            while sessions := store.sessions.all():
                 store.apply([EndSession(session.id, crashed=True) for session in sessions])
 
 

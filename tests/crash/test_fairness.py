@@ -103,7 +103,7 @@ def gathers_in_spite_of(database, plan, clear):
     else:
         lab.close()
     real = hasty_store(database, clock)
-    real.apply([EndSession(session.id, crashed=True) for session in real.runs.sessions()])
+    real.apply([EndSession(session.id, crashed=True) for session in real.sessions.all()])
     real.close()
     in_doubt = WORDS[len(told) : len(told) + 1]
     with Lab(database, clock=clock, workflows=[gathered_words, last_draft]) as lab:

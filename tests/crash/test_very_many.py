@@ -235,7 +235,7 @@ def lose_a_worker(lab: Lab) -> None:
     """Let a worker elsewhere hold runs and die, and end its session."""
     store = internals(lab.engine).store
     if store.runs.get("r0") is None:
-        own = store.runs.sessions()[0]
+        own = store.sessions.all()[0]
         gone = msgspec.structs.replace(
             own, id="gone", host="elsewhere", slot=-1, expires_at=store.now() + 60_000_000
         )
@@ -245,9 +245,7 @@ def lose_a_worker(lab: Lab) -> None:
             for number in range(7)
         ]
         store.apply([OpenSession(gone), StartRuns(runs)])
-    while ends := [
-        session.id for session in store.runs.sessions() if session.id.startswith("gone")
-    ]:
+    while ends := [session.id for session in store.sessions.all() if session.id.startswith("gone")]:
         store.apply([EndSession(ends[0], crashed=True)])
 
 
@@ -255,7 +253,7 @@ def all_were_taken_over(store: Store, ledger: CommitRecorder) -> None:
     """They are claimed, or wait to be claimed, and no session stands for the dead one."""
     counts = store.runs.counts()
     assert counts.get("pending", 0) + counts.get("completed", 0) == 7
-    assert not any(session.id.startswith("gone") for session in store.runs.sessions())
+    assert not any(session.id.startswith("gone") for session in store.sessions.all())
 
 
 def all_are_summed(store: Store, ledger: CommitRecorder) -> None:

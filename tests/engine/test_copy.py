@@ -164,14 +164,14 @@ def test_a_worker_that_lost_its_session_to_the_copy_does_nothing_and_says_why(pl
     source, _ = places
     seal = Seal(at=1, moved_to="sqlite:////elsewhere.db")
     with Engine(source, workflows=[plain], session_ttl="300ms") as engine:
-        (session,) = internals(engine).store.runs.sessions()
+        (session,) = internals(engine).store.sessions.all()
         with closing(open_store(source)) as other:
             other.apply([EndSession(session.id, crashed=True), SealStore(seal, lambda: True)])
 
         wait_until(lambda: "this worker was paused" in caplog.text)
         with pytest.raises(StoreSealed, match="elsewhere"):
             engine.start(plain, 1)
-        assert internals(engine).store.runs.sessions() == []
+        assert internals(engine).store.sessions.all() == []
     assert "elsewhere.db" in caplog.text
 
 
@@ -319,7 +319,7 @@ def test_what_a_dead_worker_held_goes_on_there(places, monkeypatch):
             copy(source, target)
         worker.kill()
     with closing(open_store(source)) as store:
-        (session,) = store.runs.sessions()
+        (session,) = store.sessions.all()
         wait_until(
             lambda: store.liveness.is_alive(session) is False
         )  # a server takes a moment to see that somebody is gone
@@ -430,7 +430,7 @@ def test_who_moves_first_is_still_first(places, clock):
 
     with closing(open_store(target, clock=clock)) as store:
         ranks = {
-            snapshot.run.id: snapshot.rank for snapshot in store.runs.snapshots("", 9, 1 << 20)
+            snapshot.run.id: snapshot.rank for snapshot in store.run_snapshots.page("", 9, 1 << 20)
         }
         assert ranks["a"] - ranks["b"] == 1_000_000
 

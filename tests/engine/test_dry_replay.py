@@ -77,7 +77,7 @@ def rows(database, clock) -> list[object]:
         return [
             sorted(map(repr, engine.runs())),
             [store.runs.history(run.id) for run in engine.runs()],
-            store.runs.sessions(),
+            store.sessions.all(),
         ]
 
 

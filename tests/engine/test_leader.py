@@ -65,9 +65,13 @@ class OddQueries:
             raise trouble.pop()
         return getattr(getattr(self._odd.store, self._feature), name)
 
-    def sessions(self, limit=-1):
+
+class OddSessions(OddQueries):
+    """The queries about sessions; those for all sessions are counted."""
+
+    def all(self, limit=-1):
         self._odd.looks += limit < 0
-        return self._odd.store.runs.sessions(limit)
+        return self._odd.store.sessions.all(limit)
 
 
 class Odd:
@@ -78,6 +82,7 @@ class Odd:
         self.store = open_store(database)
         self.looks, self.after, self.before = 0, [], {}
         self.runs = OddQueries(self, "runs")
+        self.sessions = OddSessions(self, "sessions")
         self.signals = OddQueries(self, "signals")
         self.lanes = OddQueries(self, "lanes")
 

@@ -42,4 +42,4 @@ def test_a_run_and_its_step_show_how_many_children_have_ended(engine, limit):
 
 
 def ended(engine, run) -> int:
-    return internals(engine).store.runs.map_progress(run.id).get("map mapped_part", 0)
+    return internals(engine).store.children.map_progress(run.id).get("map mapped_part", 0)

@@ -316,7 +316,7 @@ async def exported_child() -> str:
 def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_path):
     run = engine.start(exported_parent)
     wait_for(engine, run, "waiting")
-    wait_until(engine, lambda: internals(engine).store.runs.children(run.id)[0].status == "waiting")
+    wait_until(engine, lambda: internals(engine).store.children.all(run.id)[0].status == "waiting")
     copy = tmp_path / "copy.db"
 
     assert engine.database.export(run.id, copy) == 2
@@ -352,11 +352,11 @@ def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, mon
     wait_until(
         engine,
         lambda: (
-            [each_child.status for each_child in internals(engine).store.runs.children(run.id)]
+            [each_child.status for each_child in internals(engine).store.children.all(run.id)]
             == ["waiting"]
         ),
     )
-    (child,) = internals(engine).store.runs.children(run.id)
+    (child,) = internals(engine).store.children.all(run.id)
     monkeypatch.setattr(export_service, "RUNS", 1)
     copied = []
 

@@ -80,7 +80,7 @@ def rekey_one(engine, run_id):
     parts, done = internals(engine), rekey.Rekeyed()
     (one,) = (
         snapshot
-        for snapshot in parts.store.runs.snapshots("", 100, 1 << 20)
+        for snapshot in parts.store.run_snapshots.page("", 100, 1 << 20)
         if snapshot.run.id == run_id
     )
     return sum(parts.writer.call(op) for op in rekey._operations(parts.sealer, one, done))

@@ -108,7 +108,7 @@ def settled(engine, run) -> None:
     """Wait until all children of a run have ended."""
     wait_until(
         engine,
-        lambda: all(child.finished_at for child in internals(engine).store.runs.children(run.id)),
+        lambda: all(child.finished_at for child in internals(engine).store.children.all(run.id)),
     )
 
 
@@ -121,7 +121,7 @@ def replayed(engine, run, **options):
 
 
 def children(engine, run) -> list:
-    return internals(engine).store.runs.children(run.id)
+    return internals(engine).store.children.all(run.id)
 
 
 @pytest.mark.parametrize("flow", [caller, blocking_caller])

@@ -86,7 +86,7 @@ def take_over(lab: Lab) -> None:
     """Kill the worker, let its death be known, and go on with another one."""
     lab.abandon()
     with closing(open_store(lab.path, clock=lab.clock)) as store:
-        store.apply([EndSession(session.id, crashed=True) for session in store.runs.sessions()])
+        store.apply([EndSession(session.id, crashed=True) for session in store.sessions.all()])
     lab.engine = lab._open()
     lab.settle()
 
@@ -245,7 +245,7 @@ def test_a_copy_of_the_database_continues_from_the_checkpoint(database, tmp_path
     lab.abandon()
     target = str(tmp_path / "copy.db")
     with closing(open_store(lab.path, clock=lab.clock)) as store:
-        store.apply([EndSession(session.id, crashed=True) for session in store.runs.sessions()])
+        store.apply([EndSession(session.id, crashed=True) for session in store.sessions.all()])
         copy_store(store, lambda: open_store(target, clock=lab.clock, half_copied=True))
 
     with closing(Lab(target, workflows=SERVED, clock=lab.clock)) as copy:

@@ -41,7 +41,7 @@ def go_on(process):
 
 
 def only_session(store):
-    (session,) = store.runs.sessions()
+    (session,) = store.sessions.all()
     return session
 
 

@@ -535,9 +535,9 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def only_sessions_that_live_hold_what_can_be_held(self):
         for session_id in self.alive.values():
-            assert sorted(run_id for run_id, _, _ in self.store.runs.held_by(session_id)) == sorted(
-                run.id for run in self.held() if run.session == session_id
-            )
+            assert sorted(
+                run_id for run_id, _, _ in self.store.sessions.held_by(session_id)
+            ) == sorted(run.id for run in self.held() if run.session == session_id)
         assert all(run.session in self.alive.values() and run.status in HELD for run in self.held())
 
     @invariant()

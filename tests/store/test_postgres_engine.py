@@ -160,7 +160,7 @@ def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_exp
 
 def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_server):
     with Engine(url, workflows=[patient]) as engine, closing(Store(PostgresDatabase(url))) as other:
-        (session,) = internals(engine).store.runs.sessions()
+        (session,) = internals(engine).store.sessions.all()
         listener = internals(engine).store.database._notifier
         assert other.liveness.is_alive(session) is True
         postgres_server.execute(f"SELECT pg_terminate_backend({listener._db.pid}, 5000)")
@@ -168,7 +168,7 @@ def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_
         seen = [other.liveness.is_alive(session)]
         wait_until(lambda: seen.append(other.liveness.is_alive(session)) or seen[-1])
         assert False not in seen
-        assert internals(engine).store.runs.sessions() == [session]
+        assert internals(engine).store.sessions.all() == [session]
 
 
 def test_a_run_that_another_process_signals_is_woken_at_once(url, monkeypatch):

@@ -131,7 +131,7 @@ def test_with_a_way_around_it_a_listener_is_told_and_seen_to_live(url, direct):
             internals(engine).store.database._notifier.listens
             and not internals(engine).store.database._writer.direct
         )
-        assert internals(engine).store.runs.sessions()[0].slot >= 0
+        assert internals(engine).store.sessions.all()[0].slot >= 0
         run = engine.start(counting, 2)
         run.signal("add", 1)
         assert run.result(timeout=20) == 7

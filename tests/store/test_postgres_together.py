@@ -224,7 +224,7 @@ class TestTouching:
 
         in_threads(park, lambda: send(stores[1]), lambda: send(stores[2]))
 
-        notified = {run_id for _, run_id in stores[0].runs.notifications("s0", 0)}
+        notified = {run_id for _, run_id in stores[0].sessions.notifications("s0", 0)}
         for run in stores[0].runs.find(RunFilter(limit=100)):
             assert run.status is Status.PENDING or run.id in notified, run
             assert len(stores[0].signals.of_run(run.id)) == 2
@@ -320,18 +320,18 @@ class TestTouching:
             )
             store.apply([SignalRun("a", "paid", b"1")])
 
-            first = store.runs.notifications("s1", 0)
+            first = store.sessions.notifications("s1", 0)
             assert [run_id for _, run_id in first] == ["a"]
-            assert store.runs.notifications("s1", first[-1][0]) == []
+            assert store.sessions.notifications("s1", first[-1][0]) == []
             store.apply([SignalRun("c", "paid", b"1")])
-            second = store.runs.notifications("s1", first[-1][0])
+            second = store.sessions.notifications("s1", first[-1][0])
             assert [run_id for _, run_id in second] == ["c"]
             late.commit()
 
-            third = store.runs.notifications("s1", second[-1][0])
+            third = store.sessions.notifications("s1", second[-1][0])
             assert [run_id for _, run_id in third] == ["b"]
-            assert store.runs.notifications("s1", third[-1][0]) == []
-            assert sorted(run_id for _, run_id in store.runs.notifications("s1", 0)) == [
+            assert store.sessions.notifications("s1", third[-1][0]) == []
+            assert sorted(run_id for _, run_id in store.sessions.notifications("s1", 0)) == [
                 "a",
                 "b",
                 "c",

@@ -119,7 +119,7 @@ class TestLosses:
             lambda: start(store, "later"),
             lambda: store.runs.get("acknowledged"),
             store.changed,
-            store.runs.sessions,
+            store.sessions.all,
         ):
             with pytest.raises(StoreGone):
                 use()

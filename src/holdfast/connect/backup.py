@@ -97,7 +97,7 @@ def _prepare(part: str, store: Store, codec: str) -> BackupReport:
     driver = str(store.info()["driver"])
     with closing(open_store(part, create=False, sealed=True, codec=codec, driver=driver)) as copy:
         if copy.installation.seal() is None:
-            for session in copy.runs.sessions():
+            for session in copy.sessions.all():
                 session_id: str | None = session.id
                 while session_id is not None:  # many runs are freed in several transactions
                     session_id = _do(copy, EndSession(session_id, crashed=False)).rest

@@ -211,7 +211,7 @@ class Components:
         from holdfast.service.why import look_at_workers
         from holdfast.views import workers as views
 
-        at_work = self.store.runs.at_work()
+        at_work = self.store.sessions.at_work()
         workers = look_at_workers(self.store, self.client.only)
         for worker in workers:
             worker.at_work = at_work.get(worker.session.id, 0)

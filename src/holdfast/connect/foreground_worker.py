@@ -51,7 +51,7 @@ class ForegroundWorker:
     def name(self) -> str:
         """The name under which the worker is registered; it must be started."""
         session_id = None if self._worker is None else self._worker.session_id
-        sessions = self._parts.store.runs.sessions()
+        sessions = self._parts.store.sessions.all()
         names = [session.worker for session in sessions if session.id == session_id]
         return names[0] if names else self.settings.name
 

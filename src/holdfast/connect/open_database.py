@@ -186,7 +186,7 @@ class OpenDatabase:
         """Return the name of the worker with this session."""
         if session_id is None:
             return None
-        sessions = self._store.runs.sessions()
+        sessions = self._store.sessions.all()
         return next((session.worker for session in sessions if session.id == session_id), None)
 
     def details(self, run_id: str) -> RunDetailView:
@@ -201,8 +201,8 @@ class OpenDatabase:
             self._view(record, large=True),
             attempts=run_views.attempts(self._parts, run_id),
             progress=self.progress(run_id),
-            children=[runs.child_of(child) for child in self._store.runs.children(run_id)],
-            steps=steps.of(history, ended=self._store.runs.map_progress(run_id))
+            children=[runs.child_of(child) for child in self._store.children.all(run_id)],
+            steps=steps.of(history, ended=self._store.children.map_progress(run_id))
             if text_steps is None
             else text_steps,
             history=history,
@@ -237,7 +237,7 @@ class OpenDatabase:
         if step is None:
             children = self._find(parent_id=run_id, limit=limit)
         else:
-            ids = [child.id for child in self._store.runs.children(run_id, [step])[:limit]]
+            ids = [child.id for child in self._store.children.all(run_id, [step])[:limit]]
             children = [run for child in ids if (run := self._store.runs.get(child)) is not None]
         views = run_views.listed(self._parts, children)
         return sorted(views, key=lambda run: (run.parent_index or 0, run.id))

@@ -115,7 +115,7 @@ class RemoteHolder:
         ]
 
     def _held_runs(self) -> list[tuple[str, int, int]]:
-        return self._parts.store.runs.held_by(self.session.id)
+        return self._parts.store.sessions.held_by(self.session.id)
 
     def _proof(self, run_id: str, generation: int) -> str:
         return f"{run_id}.{generation}.{self.session.id}"

@@ -69,7 +69,7 @@ def _read_events(parts: Components, run_id: str) -> Opened:
 def _children(
     parts: Components, run_id: str, step: str, first: int, limit: int
 ) -> Sequence[RunView]:
-    ids = parts.store.runs.children_page(run_id, step, first, limit)
+    ids = parts.store.children.page(run_id, step, first, limit)
     children = run_views.listed(parts, parts.store.runs.by_id(ids))
     return sorted(children, key=lambda child: child.parent_index or 0)
 

@@ -34,7 +34,7 @@ def add_map_progress(parts: Components, run: RunView) -> None:
     """Set in the waits of a run how many children of each ``map`` have ended: its own row shows the
     numbers as of the time when it parked."""
     waits = [wait for wait in run.waits if wait.get("kind") == WaitKind.CHILDREN]
-    ended = parts.store.runs.map_progress(run.id) if waits else {}
+    ended = parts.store.children.map_progress(run.id) if waits else {}
     for wait in waits:
         if isinstance(wait.get("of"), int):
             wait["done"] = min(ended.get(str(wait.get("step")), 0), wait["of"])
@@ -64,7 +64,7 @@ def _workers(parts: Components, records: Sequence[RunRecord]) -> dict[str, str]:
     """Return the names of the workers by session; none if no session holds one of the runs."""
     if all(run.session_id is None for run in records):
         return {}
-    return {session.id: session.worker for session in parts.store.runs.sessions()}
+    return {session.id: session.worker for session in parts.store.sessions.all()}
 
 
 def history(
@@ -86,7 +86,7 @@ def steps(parts: Components, run_id: str) -> list[StepView]:
     if text_steps is not None:
         return list(text_steps)
     names = {step.id: step.name for step in parts.client.steps(run, recorded)}
-    ended = parts.store.runs.map_progress(run_id)
+    ended = parts.store.children.map_progress(run_id)
     return step_views.of(events.history_of(recorded, decoder(parts.codec)), names, ended)
 
 

@@ -12,7 +12,7 @@ def subscriptions_of(parts: Components) -> list[SubscriptionView]:
     stored = parts.subscriptions.all()
     workers: dict[str, str] = {}
     if any(subscription.session_id is not None for subscription in stored):
-        workers = {session.id: session.worker for session in parts.store.runs.sessions()}
+        workers = {session.id: session.worker for session in parts.store.sessions.all()}
     installation = parts.subscriptions.installation
     return [
         views.of(

@@ -26,7 +26,7 @@ def steps_of_text(
     opened = parts.sealer.opener.run(run)
     children = [
         (child.id, child.parent_step, child.parent_index, child.status.value)
-        for child in parts.store.runs.children(run.id)
+        for child in parts.store.children.all(run.id)
     ]
     steps = definition.text_steps(opened, live_events(history), parts.codec, children)
     return [described(step) for step in steps]

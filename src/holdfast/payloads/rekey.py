@@ -79,7 +79,7 @@ def rekey(
         )
     done = Rekeyed()
     after = ""
-    while snapshots := store.runs.snapshots(after, RUNS, BYTES):
+    while snapshots := store.run_snapshots.page(after, RUNS, BYTES):
         for snapshot in snapshots:
             done.values += sum(write(op) for op in _operations(sealer, snapshot, done))
         done.runs += len(snapshots)

@@ -165,7 +165,7 @@ def release_dead_sessions(store: Store) -> None:
         if time.monotonic() > deadline:
             raise StoreInUse(database=store.url, **_who(living))
         time.sleep(0.1)
-    for session in store.runs.sessions():
+    for session in store.sessions.all():
         session_id: str | None = session.id
         while session_id is not None:  # a session with many runs is ended in several transactions
             session_id = _do(store, EndSession(session_id, crashed=True)).rest
@@ -173,14 +173,12 @@ def release_dead_sessions(store: Store) -> None:
 
 def in_use(store: Store) -> StoreInUse:
     """Return the error that names the first worker with a session."""
-    return StoreInUse(database=store.url, **_who(store.runs.sessions()))
+    return StoreInUse(database=store.url, **_who(store.sessions.all()))
 
 
 def _living(store: Store) -> list[Session]:
     now = store.now()
-    return [
-        session for session in store.runs.sessions() if not session_is_dead(store, session, now)
-    ]
+    return [session for session in store.sessions.all() if not session_is_dead(store, session, now)]
 
 
 def _who(living: list[Session]) -> dict[str, object]:
@@ -257,7 +255,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
 
 def _snapshots(store: Store) -> Iterator[list[RunSnapshot]]:
     after = ""
-    while snapshots := store.runs.snapshots(after, RUNS, BYTES):
+    while snapshots := store.run_snapshots.page(after, RUNS, BYTES):
         yield snapshots
         after = snapshots[-1].run.id
 

@@ -212,7 +212,7 @@ def _imported(view: View, run: RunRecord, copied: set[bytes]) -> ImportRun:
     copied.update(digests)
     payloads = [payload for digest in digests if (payload := view.payloads.get(digest)) is not None]
     history = view.runs.history(run.id)
-    below = view.runs.belongings(run.id)
+    below = view.run_snapshots.belongings(run.id)
     return ImportRun(
         run,
         view.runs.tags(run.id),

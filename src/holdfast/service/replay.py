@@ -60,7 +60,7 @@ def plan_replay(
         replay.version = _version_before(events, set(void))
     if not any(event.kind in _STARTS for event in events):
         return replay
-    plan = _ReplayPlan(events, set(void), store.runs.children(run_id))
+    plan = _ReplayPlan(events, set(void), store.children.all(run_id))
     replay.children = [plan_replay(store, child.id, by=by) for child in plan.replayed()]
     replay.detach = plan.detached()
     return replay

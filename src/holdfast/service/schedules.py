@@ -269,7 +269,7 @@ class ScheduleService:
             return
         if any(
             workflow in (offer_of(session).workflows or ())
-            for session in self._store.runs.sessions()
+            for session in self._store.sessions.all()
         ):
             return
         raise UnknownWorkflow(workflow=workflow)

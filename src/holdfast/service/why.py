@@ -133,7 +133,7 @@ def _damage_of(store: Store, graph_id: str) -> str | None:
 def look_at_workers(store: Store, only: str | None = None) -> list[WorkerFacts]:
     """Return all workers, alive or dead; with *only*, the workers that serve that namespace."""
     now = store.now()
-    workers = [_worker(store, session, now) for session in store.runs.sessions()]
+    workers = [_worker(store, session, now) for session in store.sessions.all()]
     return [worker for worker in workers if only is None or worker.offer.namespace in (None, only)]
 
 
@@ -147,7 +147,7 @@ def at_work(store: Store, workers: list[WorkerFacts]) -> dict[str, list[RunRecor
     by_session: dict[str, list[RunRecord]] = {}
     left = PATIENCE
     for worker in workers:
-        held = store.runs.held_by(worker.session.id)[:left]
+        held = store.sessions.held_by(worker.session.id)[:left]
         left -= len(held)
         runs = [run for run_id, _, _ in held if (run := store.runs.get(run_id)) is not None]
         by_session[worker.session.id] = [run for run in runs if run.status is not Status.WAITING]
@@ -277,13 +277,13 @@ def _is_leased(store: Store, facts: RunFacts) -> bool:
     kinds = {event.kind for event in facts.history}
     if is_served(facts) or not kinds.isdisjoint(_BY_HOLDERS):
         return not is_served(facts)
-    return kinds <= _NOT_BY_CODE_ALONE and "task" in store.runs.belongings(facts.run.id)
+    return kinds <= _NOT_BY_CODE_ALONE and "task" in store.run_snapshots.belongings(facts.run.id)
 
 
 def _external(store: Store, waits: list[dict[str, Any]]) -> frozenset[str]:
     """Return the children for which a model waits and that programs lease, by id."""
     children = [str(wait["run"]) for wait in waits if wait.get("kind") == WaitKind.CHILD]
-    return frozenset(child for child in children if "task" in store.runs.belongings(child))
+    return frozenset(child for child in children if "task" in store.run_snapshots.belongings(child))
 
 
 def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[GateEntry]]]:
@@ -344,11 +344,11 @@ def _open_children(
     elif wait.get("kind") == WaitKind.CHILDREN:
         page = store.runs.find(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
         children = [child for child in page if child.parent_step == wait.get("step")]
-        wait["done"] = store.runs.map_progress(run.id).get(str(wait.get("step")), 0)
+        wait["done"] = store.children.map_progress(run.id).get(str(wait.get("step")), 0)
         wait["open"] = len(children) if len(page) < PAGE else f"{len(children)} or more"
         children = children[:MOST]
     elif wait.get("kind") == WaitKind.CHILDREN_END:
-        left = store.runs.open_children(run.id, PAGE)
+        left = store.children.open(run.id, PAGE)
         wait["open"] = len(left) if len(left) < PAGE else f"{PAGE} or more"
         children = [
             child for child_id in left[:MOST] if (child := store.runs.get(child_id)) is not None

@@ -15,9 +15,7 @@ def sessions_of(client: RunService, worker: str) -> list[Session]:
     WorkerNotFound, NamespaceBound."""
     wanted = checked_string("worker", worker)
     sessions = [
-        session
-        for session in client.store.runs.sessions()
-        if wanted in (session.id, session.worker)
+        session for session in client.store.sessions.all() if wanted in (session.id, session.worker)
     ]
     if client.only is not None:
         offers = {session.id: offer_of(session).namespace for session in sessions}

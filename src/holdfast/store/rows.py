@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import typed_json
+from holdfast.core.events import Event
 from holdfast.core.runs import Cell, RunRecord
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
@@ -60,6 +61,26 @@ def run_from(row: Row) -> RunRecord:
         if value is not None and type(value) is not bytes:
             values[name] = bytes(value)
     return RunRecord(**values)
+
+
+def bytes_or_none(value: Any) -> bytes | None:
+    """Return a value of a driver as bytes; None stays None."""
+    return None if value is None else bytes(value)
+
+
+def event_from(row: Row) -> Event:
+    """Return the event of a row."""
+    return Event(
+        kind=row["kind"],
+        step=row["step"],
+        data=bytes_or_none(row["data"]),
+        error=bytes_or_none(row["error"]),
+        attempt=row["attempt"],
+        started_at=row["started_at"],
+        at=row["at"],
+        seq=row["seq"],
+        role=row["role"],
+    )
 
 
 def lane_from(row: Row) -> Lane:

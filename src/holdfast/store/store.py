@@ -41,8 +41,11 @@ from holdfast.store.payloads.queries import PayloadQueries
 from holdfast.store.reader import Reader
 from holdfast.store.resting_tokens.queries import RestingTokenQueries
 from holdfast.store.retention.queries import RetentionQueries
+from holdfast.store.runs.child_queries import ChildQueries
 from holdfast.store.runs.gauges import RunGauges
 from holdfast.store.runs.queries import RunQueries
+from holdfast.store.runs.session_queries import SessionQueries
+from holdfast.store.runs.snapshot_queries import RunSnapshotQueries
 from holdfast.store.schedules.queries import ScheduleQueries
 from holdfast.store.signals.queries import SignalQueries
 from holdfast.store.streams.queries import StreamQueries
@@ -66,6 +69,9 @@ class View:
         self.now: Callable[[], int] = source.clock.now
         self.installation: InstallationQueries = InstallationQueries(reader)
         self.runs: RunQueries = RunQueries(reader, keep_routes)
+        self.children: ChildQueries = ChildQueries(reader)
+        self.sessions: SessionQueries = SessionQueries(reader)
+        self.run_snapshots: RunSnapshotQueries = RunSnapshotQueries(reader)
         self.gauges: RunGauges = RunGauges(reader)
         self.signals: SignalQueries = SignalQueries(reader)
         self.waits: WaitQueries = WaitQueries(reader)

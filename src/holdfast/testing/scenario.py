@@ -146,7 +146,7 @@ class Scenario:
         wait for the expiry of the session, and the virtual clock stands still.
         """
         if self.script.clear is not None:
-            sessions = store.runs.sessions()
+            sessions = store.sessions.all()
             store.apply([EndSession(session.id, crashed=True) for session in sessions])
         self._has_died = False
 

@@ -144,12 +144,12 @@ def test_a_tree_is_cancelled_in_portions(engine, monkeypatch, force):
     engine.lanes.set("paused", paused=True)
     store = internals(engine).store
     parent = engine.start(family, 20)
-    wait_until(engine, lambda: len(store.runs.open_children(parent.id, 100)) == 20)
+    wait_until(engine, lambda: len(store.children.open(parent.id, 100)) == 20)
     stopped = watch_stops(monkeypatch)
 
     engine.cancel(parent.id, force=force)
 
-    assert store.runs.open_children(parent.id, 100) == []
+    assert store.children.open(parent.id, 100) == []
     with pytest.raises(RunCancelled):
         parent.result(timeout=60)
     assert max(stopped) <= 4
@@ -204,7 +204,7 @@ def _end_in_portions(store: Store) -> None:
         ends = freed.rest
 
     assert portions == [3, 3, 3, 1]
-    assert [session.id for session in store.runs.sessions() if session.id.startswith("gone")] == []
+    assert [session.id for session in store.sessions.all() if session.id.startswith("gone")] == []
     assert {store.runs.get(run.id).status for run in runs} == {Status.PENDING}
     assert {store.runs.get(run.id).generation for run in runs} == {2}
 

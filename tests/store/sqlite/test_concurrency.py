@@ -28,7 +28,7 @@ class TestManyAtOnce:
             [run.id for run in store.runs.find(RunFilter(limit=10**6))]
         )
         assert {len(events) for events in histories.values()} == {2}
-        assert (store.check(), store.runs.sessions()) == ([], [])
+        assert (store.check(), store.sessions.all()) == ([], [])
 
     def test_threads_share_a_store(self, store):
         numbers = iter(range(10**6))
@@ -127,7 +127,7 @@ class TestManyAtOnce:
 class TestProcesses:
     def test_a_killed_process_is_noticed_at_once(self, store, path, driver):
         with processes("live", path, driver, 1) as (process,):
-            (session,) = store.runs.sessions()
+            (session,) = store.sessions.all()
             assert (session.id, store.liveness.is_alive(session)) == (process.said, True)
 
             process.send_signal(signal.SIGKILL)
@@ -136,7 +136,7 @@ class TestProcesses:
             assert store.liveness.is_alive(session) is False
 
     def test_a_process_of_another_host_cannot_be_seen(self, store):
-        (session,) = (open_session(store, slot=store.liveness.acquire()), store.runs.sessions())[1]
+        (session,) = (open_session(store, slot=store.liveness.acquire()), store.sessions.all())[1]
 
         assert store.liveness.is_alive(session) is None
 

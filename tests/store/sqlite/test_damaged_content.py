@@ -71,7 +71,7 @@ class TestDamagedContent:
             assert [line for line in broken if "in run: r1, column generation:" in line]
             assert [line for line in broken if "in key: k, column secret:" in line]
             with pytest.raises(RowDamaged, match="generation"):
-                store.runs.snapshots("", 10, 10**6)
+                store.run_snapshots.page("", 10, 10**6)
             with pytest.raises(RowDamaged, match="secret"):
                 store.installation.rows()
 

@@ -100,7 +100,7 @@ class Orphans:
         """
         # Before the read, not after: an error during the read must set it again.
         self._writer.had_errors = False
-        held = self._store.runs.held_by(session_id)
+        held = self._store.sessions.held_by(session_id)
         leased = {
             (run_id, generation) for run_id, generation, _ in held if run_id not in self._executions
         }

@@ -87,7 +87,7 @@ class Leader:
         """Find out who leads, and do what falls to this worker."""
         tried: set[str] = set()
         while True:
-            oldest = self._store.runs.sessions(limit=2)
+            oldest = self._store.sessions.all(limit=2)
             ids = [session.id for session in oldest]
             self._place = self._place_among(ids)
             untried = [session for session in oldest if session.id not in tried]
@@ -110,7 +110,7 @@ class Leader:
     async def run_all(self) -> None:
         """Do all maintenance, whether or not this worker is the leader."""
         self._last_run = time.monotonic()
-        await self._take_over(self._store.runs.sessions())
+        await self._take_over(self._store.sessions.all())
         await self.run_due()
 
     async def run_due(self) -> None:

@@ -365,7 +365,7 @@ class Worker:
                 continue
             self.claims.route_cache.stale = True
             self.claims.ready.set()
-            for number, run_id in self.store.runs.notifications(
+            for number, run_id in self.store.sessions.notifications(
                 self.session_id, self.session.seen_notification
             ):
                 self.session.seen_notification = number

@@ -117,14 +117,14 @@ class TaskChildren:
     def of_run(self, held: LeaseState) -> list[ChildRecord]:
         """Return the children that holders of the run have started, in the order of their start.
         Raises KeyMissing, BadData if a value cannot be read."""
-        children = self._store.runs.children(held.run.id, [STEP])
+        children = self._store.children.all(held.run.id, [STEP])
         return self._client.sealer.opener.children(children)
 
     def wait(self, held: LeaseState, timeout: Moment | None) -> Request[Any]:
         """Give back the lease until the children have ended. The answer is Deferred, or
         RevisionChanged if something reached the run meanwhile. Raises BadWait, BadOption."""
         run = self._store.runs.get(held.run.id)
-        children = self._store.runs.children(held.run.id, [STEP])
+        children = self._store.children.all(held.run.id, [STEP])
         if not children:
             raise BadOption(option="children", why="the run has none: start them before the wait")
         now = self._store.now()

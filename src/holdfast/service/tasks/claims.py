@@ -198,7 +198,7 @@ class LeaseClaims:
         self._reads.maintained_at = instant
         operations: list[Operation] = [
             EndSession(session.id, crashed=True)
-            for session in self._store.runs.sessions()
+            for session in self._store.sessions.all()
             if session.id != own and heartbeat_is_overdue(self._store, session, instant)
         ]
         due = self._store.runs.next_due()
@@ -218,7 +218,7 @@ class LeaseClaims:
         now = self._store.now()
         return [
             EndSession(session.id, crashed=True)
-            for session in self._store.runs.sessions()
+            for session in self._store.sessions.all()
             if session.id == run.session_id and heartbeat_is_overdue(self._store, session, now)
         ]
 

@@ -104,7 +104,7 @@ class TaskService:
         return held
 
     def _policy(self, run_id: str) -> TaskPolicy:
-        rows = self.store.runs.belongings(run_id).get("task", [])
+        rows = self.store.run_snapshots.belongings(run_id).get("task", [])
         if not rows:
             return DEFAULT_POLICY
         stored: Any = rows[0][0]

@@ -80,7 +80,7 @@ class LeaseTerms:
 
     def session(self, session_id: str) -> Session | None:
         """Return a session; None if it has ended."""
-        sessions = self._store.runs.sessions()
+        sessions = self._store.sessions.all()
         return next((session for session in sessions if session.id == session_id), None)
 
     def late(self, held: LeaseState) -> LeaseLost | None:

@@ -1,4 +1,4 @@
-"""Queries about runs and sessions, and the snapshots that copy runs to another store."""
+"""Queries about runs: their records, histories, tags and routes, and the next due times."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 import msgspec
 
 from holdfast.core.events import Event, EventKind
-from holdfast.core.runs import Cell, ChildRecord, Fanout, Route, RunRecord, RunSnapshot
-from holdfast.core.sessions import Session
+from holdfast.core.runs import Route, RunRecord
 from holdfast.core.status import Status
 from holdfast.core.waits import Signal
 from holdfast.store.lanes.queries import LaneQueries
 from holdfast.store.reader import Reader
-from holdfast.store.rows import cells, cells_by_table, damaged_session, run_from, session_from
+from holdfast.store.rows import bytes_or_none, event_from, run_from
 from holdfast.store.runs import list_query
 from holdfast.store.runs.list_query import RunCursor, RunFilter, RunPage
 from holdfast.store.signals.queries import signal_from
-from holdfast.store.soundness import whole, without_route
-from holdfast.store.tables import BELOW_RUNS
+from holdfast.store.soundness import without_route
 
 _DUE = (
     "wake_at",
@@ -32,15 +30,6 @@ _DUE = (
     "operation_at",
 )
 """The columns of ``next_due``, in the order of the fields of NextDue."""
-
-ALL = 2**62
-"""The limit of a query that has none."""
-_BELOW = {
-    "whole_tags": "tag",
-    "whole_events": "event",
-    "whole_signals": "signal",
-    "whole_fanouts": "fanout",
-}
 
 
 class RunUpdate(msgspec.Struct):
@@ -82,7 +71,7 @@ class NextDue(msgspec.Struct):
 
 
 class RunQueries:
-    """Queries about runs and sessions."""
+    """Queries about runs and their histories."""
 
     def __init__(
         self, reader: Reader, keep_routes: Callable[[Collection[int]], None] = lambda routes: None
@@ -90,9 +79,6 @@ class RunQueries:
         self._reader: Reader = reader
         self._keep_routes: Callable[[Collection[int]], None] = keep_routes
         self._lanes: LaneQueries = LaneQueries(reader)
-        self._notified: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
-        """For each session: up to where notifications were returned in order, and those beyond
-        that were returned early."""
 
     def get(self, run_id: str) -> RunRecord | None:
         """Return the run, or None."""
@@ -145,8 +131,8 @@ class RunQueries:
     def history(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events of a run in order whose ``seq`` is above *after*, at most *limit*."""
         if limit is None:
-            return self._reader.all(_event, "history", run_id=run_id, after=after)
-        return self._reader.all(_event, "history_page", run_id=run_id, after=after, limit=limit)
+            return self._reader.all(event_from, "history", run_id=run_id, after=after)
+        return self._reader.all(event_from, "history_page", run_id=run_id, after=after, limit=limit)
 
     def outline(self, run_id: str, first: int = 0) -> list[Event]:
         """Return the events of a run in order, from the number *first* on, without their values: an
@@ -158,15 +144,15 @@ class RunQueries:
         if not seqs:
             return []
         numbers = self._reader.as_list(seqs)
-        return self._reader.all(_event, "events_by_seq", run_id=run_id, seqs=numbers)
+        return self._reader.all(event_from, "events_by_seq", run_id=run_id, seqs=numbers)
 
     def replays(self, run_id: str, after: int) -> list[Event]:
         """Return the events of replays of a run whose ``seq`` is above *after*."""
-        return self._reader.all(_event, "replays", run_id=run_id, after=after)
+        return self._reader.all(event_from, "replays", run_id=run_id, after=after)
 
     def events_of_kind(self, run_id: str, kind: str) -> list[Event]:
         """Return the events of one kind of a run, in order."""
-        return self._reader.all(_event, "events_of_kind", run_id=run_id, kind=kind)
+        return self._reader.all(event_from, "events_of_kind", run_id=run_id, kind=kind)
 
     def last_checkpoint(self, run_id: str) -> int:
         """Return the ``seq`` of the last checkpoint of a run; 0 if it has none, or was replayed
@@ -185,7 +171,7 @@ class RunQueries:
         for row in (
             self._reader.rows("histories", ids=self._reader.as_list(run_ids)) if run_ids else []
         ):
-            histories[row["run_id"]].append(_event(row))
+            histories[row["run_id"]].append(event_from(row))
         return histories
 
     def update(self, run_id: str) -> RunUpdate | None:
@@ -201,51 +187,6 @@ class RunQueries:
         for row in self._reader.rows("run_updates", ids=self._reader.as_list(run_ids)):
             rows_by_run.setdefault(row["run_id"], []).append(row)
         return {run_id: _update(rows) for run_id, rows in rows_by_run.items()}
-
-    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[ChildRecord]:
-        """Return the children of a run in order; with *steps*, of these steps only."""
-        if steps is None:
-            return self._reader.all(_child, "children", run_id=run_id)
-        return [
-            child
-            for step in steps
-            for child in self._reader.all(_child, "children_of_step", run_id=run_id, step=step)
-        ]
-
-    def children_page(self, run_id: str, step: str, first: int, limit: int) -> list[str]:
-        """Return the ids of children of a ``map``, in order, from the index *first* on."""
-        rows = self._reader.rows(
-            "children_page", run_id=run_id, step=step, first=first, limit=limit
-        )
-        return [row["id"] for row in rows]
-
-    def ended_children(
-        self, run_id: str, steps: Sequence[str] | None = None, *, since: int = 0
-    ) -> list[ChildRecord]:
-        """Return the children of these steps that have ended, in any order; without *steps*, the
-        children that ended after the run had the revision *since*, apart from those of maps."""
-        if steps is None:
-            return self._reader.all(_child, "children_ended_since", run_id=run_id, revision=since)
-        if not steps:
-            return []
-        return self._reader.all(
-            _child, "ended_children", run_id=run_id, steps=self._reader.as_list(steps)
-        )
-
-    def map_progress(self, run_id: str) -> dict[str, int]:
-        """Return, by step, how many children of each ``map`` of a run have ended."""
-        rows, _ = self._reader.sound_rows("map_progress", run_id=run_id)
-        return {
-            str(row["step"]): max(row["last_index"] + 1 - row["remaining"], 0)
-            for row in rows
-            # damaged rows are left out here, and reported by `holdfast db check`
-            if isinstance(row["last_index"], int) and isinstance(row["remaining"], int)
-        }
-
-    def open_children(self, run_id: str, limit: int) -> list[str]:
-        """Return the ids of the children that have not ended, and have to end before their parent
-        does."""
-        return [row["id"] for row in self._reader.rows("open_children", run_id=run_id, limit=limit)]
 
     def is_touched(self, run_id: str) -> bool:
         """Return whether something reached a run that its holder had not seen when it parked the
@@ -271,49 +212,6 @@ class RunQueries:
         self._keep_routes(routes)
         return routes
 
-    def sessions(self, limit: int = -1) -> list[Session]:
-        """Return the sessions that have not ended, oldest first, those without a process (that only
-        hold leases) last; at most *limit*, or all if it is negative."""
-        rows, damaged = self._reader.sound_rows("sessions", limit=ALL if limit < 0 else limit)
-        # A session whose id is not text is left out: no run can name it, no statement can end it.
-        ids = [damage.place["id"] for damage in damaged]
-        return [
-            *map(session_from, rows),
-            *(damaged_session(session_id) for session_id in ids if isinstance(session_id, str)),
-        ]
-
-    def held_by(self, session_id: str) -> list[tuple[str, int, int]]:
-        """Return the runs that a session holds: id, generation, revision."""
-        return [
-            (row["id"], row["generation"], row["revision"])
-            for row in self._reader.rows("held", session_id=session_id)
-        ]
-
-    def at_work(self) -> dict[str, int]:
-        """Return the number of runs that each session holds and that do not wait, by its id. A
-        session that holds none is left out."""
-        rows, _ = self._reader.sound_rows("held_by_session")
-        return {row["session_id"]: row["held"] for row in rows}
-
-    def notifications(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        """Return the notifications of a session with a number above *after*: the number and the run
-        that changed.
-
-        The number is the place to continue from. On PostgreSQL it stays below the notifications of
-        a transaction that is still open, so that some are returned early; they are not returned
-        again.
-        """
-        rows = self._reader.rows("notifications", session_id=session_id, after=after)
-        cursor, returned_early = self._notified.get(session_id, (0, frozenset()))
-        if cursor == after:
-            rows = [row for row in rows if (row["number"], row["run_id"]) not in returned_early]
-        if rows:
-            new = frozenset((row["number"], row["run_id"]) for row in rows)
-            last = rows[-1]["id"]
-            early = frozenset(entry for entry in new | returned_early if entry[0] > last)
-            self._notified[session_id] = (last, early)
-        return [(row["id"], row["run_id"]) for row in rows]
-
     def next_wake(self) -> int | None:
         """Return when to poll next: when the next timer, deadline or schedule is due, or a used-up
         rate allows the next run. None if nothing is due."""
@@ -333,101 +231,12 @@ class RunQueries:
         """Return the number of runs by status."""
         return {row["status"]: row["runs"] for row in self._reader.rows("counts")}
 
-    def snapshots(self, after: str, limit: int, size: int) -> list[RunSnapshot]:
-        """Return snapshots of the next runs above the id *after*, in the order of their ids: at
-        most *limit* runs and *size* bytes, but at least one run. Empty at the end."""
-        last = _last_within(
-            whole("run", self._reader.rows("weights", after=after, limit=limit)), size
-        )
-        if last is None:
-            return []
-        span = {"after": after, "last": last}
-        snapshots = {
-            row["id"]: _snapshot(row)
-            for row in whole("run", self._reader.rows("whole_runs", **span))
-        }
-        below = {
-            query: whole(table, self._below(query, snapshots, **span))
-            for query, table in _BELOW.items()
-        }
-        for row in below["whole_tags"]:
-            snapshots[row["run_id"]].tags[row["name"]] = row["value"]
-        for row in below["whole_events"]:
-            event = _event(row)
-            event.id = row["id"]
-            snapshots[row["run_id"]].events.append(event)
-        for row in below["whole_signals"]:
-            signal = msgspec.structs.replace(
-                signal_from(row), key=row["key"], taken=bool(row["taken"]), effect=row["effect"]
-            )
-            snapshots[row["run_id"]].signals.append(signal)
-        for row in below["whole_fanouts"]:
-            snapshots[row["run_id"]].fanouts.append(
-                Fanout(row["step"], row["remaining"], bool(row["eager"]))
-            )
-        for table in BELOW_RUNS:
-            for row in whole(table.name, self._below(f"whole_{table.name}", snapshots, **span)):
-                below_run = snapshots[row["run_id"]].below
-                below_run.setdefault(table.name, []).append(cells(table, row))
-        return list(snapshots.values())
-
-    def _below(self, query: str, run_ids: Collection[str], **values: object) -> list[Any]:
-        """Return the rows that belong to these runs: rows of a run that was started meanwhile are
-        left out."""
-        return [row for row in self._reader.rows(query, **values) if row["run_id"] in run_ids]
-
-    def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
-        """Return the rows of other tables that belong to a run, by table; tables without such rows
-        are left out."""
-        rows_by_table = {
-            table: whole(table.name, self._reader.rows(f"of_run_{table.name}", run_id=run_id))
-            for table in BELOW_RUNS
-        }
-        return cells_by_table(rows_by_table)
-
-
-def _last_within(weights: list[Any], size: int) -> str | None:
-    """Return the id of the last run that fits into *size* bytes; the first run always fits."""
-    last: str | None = None
-    for row in weights:
-        # NULL: a value of this run is missing; the read of the run raises RowDamaged for it.
-        size -= row["bytes"] or 0
-        if last is not None and size < 0:
-            break
-        last = row["id"]
-    return last
-
-
-def _snapshot(row: Any) -> RunSnapshot:
-    values = dict(row)
-    rank = values.pop("rank")
-    crash_seq = values.pop("crash_seq")
-    return RunSnapshot(run_from(values), {}, [], [], [], rank, crash_seq, {})
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-def _event(row: Any) -> Event:
-    return Event(
-        kind=row["kind"],
-        step=row["step"],
-        data=_bytes(row["data"]),
-        error=_bytes(row["error"]),
-        attempt=row["attempt"],
-        started_at=row["started_at"],
-        at=row["at"],
-        seq=row["seq"],
-        role=row["role"],
-    )
-
 
 def _outlined(row: Any) -> Event:
     return Event(
         kind=row["kind"],
         step=row["step"],
-        data=_bytes(row["data"]),
+        data=bytes_or_none(row["data"]),
         error=b"" if row["has_error"] else None,
         attempt=row["attempt"],
         started_at=row["started_at"],
@@ -450,22 +259,6 @@ def _update(rows: Sequence[Any]) -> RunUpdate:
         first["cancelled_at"],
         signals,
         first["graph_id"],
-    )
-
-
-def _child(row: Any) -> ChildRecord:
-    return ChildRecord(
-        id=row["id"],
-        parent_step=row["parent_step"],
-        parent_index=row["parent_index"],
-        status=Status(row["status"]),
-        result=_bytes(row["result"]),
-        error=_bytes(row["error"]),
-        finished_at=row["finished_at"],
-        on_parent_end=row["on_parent_end"],
-        cancel_reason=row["cancel_reason"],
-        cancel_cause=row["cancel_cause"],
-        cancelled_at=row["cancelled_at"],
     )
 
 

@@ -168,7 +168,7 @@ class BudgetRoomConformance(BudgetFixture):
         self.reserve(store, run, 3, key="block", lasting=True)
         self.do(store, SpendBudget("b", {"tokens": UNIT}, "outside"))
         self.do(store, EndSession("s1", crashed=False))
-        there = store.runs.snapshots("", 100, 1 << 20)
+        there = store.run_snapshots.page("", 100, 1 << 20)
         standing = store.installation.rows()
         budgets = store.budgets.page("", 100)
         self.execute(store, "DELETE FROM holdfast.run")
@@ -179,7 +179,7 @@ class BudgetRoomConformance(BudgetFixture):
         self.do(store, EndCopy())
 
         assert (
-            store.runs.snapshots("", 100, 1 << 20),
+            store.run_snapshots.page("", 100, 1 << 20),
             store.installation.rows(),
             store.budgets.page("", 100),
         ) == (

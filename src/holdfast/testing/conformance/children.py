@@ -87,9 +87,9 @@ class ChildConformance(StoreFixture):
             ],
         )
 
-        assert [child.id for child in store.runs.children("r1")] == ["one", "m9", "m8", "m7"]
-        assert [child.id for child in store.runs.children("r1", ["b"])] == ["m9", "m8", "m7"]
-        assert store.runs.children("r1", []) == []
+        assert [child.id for child in store.children.all("r1")] == ["one", "m9", "m8", "m7"]
+        assert [child.id for child in store.children.all("r1", ["b"])] == ["m9", "m8", "m7"]
+        assert store.children.all("r1", []) == []
 
     def test_the_end_of_a_child_wakes_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
@@ -101,7 +101,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "c1"), Status.FAILED)
 
         assert self.status(store) is Status.PENDING
-        (child,) = store.runs.children("r1", ["call"])
+        (child,) = store.children.all("r1", ["call"])
         assert (child.status, child.result, child.error) == (
             Status.FAILED,
             None,
@@ -118,7 +118,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "c1"))
 
         assert (self.status(store), self.get(store).revision) == (Status.WAITING, 1)
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
 
     def test_the_children_that_ended_since_a_revision_are_found(self, store: Store) -> None:
         parent = self.hold(store)
@@ -135,7 +135,7 @@ class ChildConformance(StoreFixture):
         self.finish(store, self.get(store, "m1"))
 
         def ended(revision: int) -> list[str]:
-            return sorted(child.id for child in store.runs.ended_children("r1", since=revision))
+            return sorted(child.id for child in store.children.ended("r1", since=revision))
 
         assert ended(0) == ["c1", "c2"]
         assert ended(seen) == ["c1"]
@@ -149,7 +149,7 @@ class ChildConformance(StoreFixture):
         self.do(store, RequestCancel("c1", "enough"))
 
         assert self.status(store) is Status.PENDING
-        assert [child.id for child in store.runs.ended_children("r1")] == ["c1"]
+        assert [child.id for child in store.children.ended("r1")] == ["c1"]
 
     def test_the_last_of_many_children_to_complete_wakes_the_parent(self, store: Store) -> None:
         children = self.with_children(store, 3)
@@ -174,7 +174,7 @@ class ChildConformance(StoreFixture):
         for child in children:
             self.finish(store, child)
 
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"] * 3
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"] * 3
 
     def test_a_parent_that_is_not_eager_is_notified_only_once(self, store: Store) -> None:
         children = self.with_children(store, 3, keep=True)
@@ -182,7 +182,7 @@ class ChildConformance(StoreFixture):
         for child in children:
             self.finish(store, child)
 
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
 
     def test_more_children_of_the_same_map_are_counted_with_the_others(self, store: Store) -> None:
         parent = self.hold(store)
@@ -239,7 +239,7 @@ class ChildConformance(StoreFixture):
             parent,
             effects=[StartChildren([old, self.child_of(parent, "kept", on_parent_end="leave")])],
         )
-        assert store.runs.open_children(parent.id, limit=10) == ["old"]
+        assert store.children.open(parent.id, limit=10) == ["old"]
 
         stop = Cancellation("its parent failed", CancelCause.PARENT)
         self.advance(store, parent, effects=[StartChildren([young]), CancelChildren(stop)])
@@ -248,20 +248,20 @@ class ChildConformance(StoreFixture):
         assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]
         assert self.status(store) is Status.RUNNING
         assert self.get(store, "old").cancel_reason == "its parent failed"
-        assert store.runs.open_children(parent.id, limit=10) == ["old"]
+        assert store.children.open(parent.id, limit=10) == ["old"]
 
     def test_the_end_of_the_last_cancelled_child_wakes_its_parent(self, store: Store) -> None:
         children = self.with_children(store, 2)
         parent = self.get(store)
         for child in children:
             self.do(store, RequestCancel(child.id, "its parent failed"))
-        assert store.runs.open_children(parent.id, limit=1) == [children[0].id]
+        assert store.children.open(parent.id, limit=1) == [children[0].id]
 
         self.finish(store, children[0], Status.CANCELLED)
-        assert store.runs.open_children(parent.id, limit=1) == [children[1].id]
+        assert store.children.open(parent.id, limit=1) == [children[1].id]
         self.finish(store, children[1])
 
-        assert store.runs.open_children(parent.id, limit=1) == []
+        assert store.children.open(parent.id, limit=1) == []
         assert self.status(store) is Status.PENDING
 
     def test_a_child_may_end_after_its_parent(self, store: Store) -> None:

@@ -56,7 +56,7 @@ class CopyConformance(StoreFixture):
         return self.get(store)
 
     def snapshots(self, store: Store) -> list[RunSnapshot]:
-        return store.runs.snapshots("", 100, 1 << 20)
+        return store.run_snapshots.page("", 100, 1 << 20)
 
     def test_a_snapshot_of_a_run_has_all_of_its_data(self, store: Store) -> None:
         parent = self.create_family(store)
@@ -93,7 +93,7 @@ class CopyConformance(StoreFixture):
             self.start(store, f"r{place}", input=b"x" * 1000)
 
         def portion(after: str, limit: int, size: int) -> list[str]:
-            return [snapshot.run.id for snapshot in store.runs.snapshots(after, limit, size)]
+            return [snapshot.run.id for snapshot in store.run_snapshots.page(after, limit, size)]
 
         assert portion("", 2, 1 << 20) == ["r0", "r1"]
         assert portion("r1", 9, 2500) == ["r2", "r3"]
@@ -123,7 +123,7 @@ class CopyConformance(StoreFixture):
         assert self.start(store, "other", key="k").id == "r1"
         (child,) = self.claim(store)
         self.finish(store, child)
-        assert (self.status(store), store.runs.snapshots("", 1, 1)[0].fanouts) == (
+        assert (self.status(store), store.run_snapshots.page("", 1, 1)[0].fanouts) == (
             Status.PENDING,
             [Fanout("call", 0, eager=False)],
         )
@@ -177,7 +177,7 @@ class CopyConformance(StoreFixture):
 
         with pytest.raises(StoreHalfCopied):
             self.open(store, "late")
-        assert (store.installation.is_half_copied(), store.runs.sessions()) == (True, [])
+        assert (store.installation.is_half_copied(), store.sessions.all()) == (True, [])
         self.do(store, EndCopy())
         self.open(store, "late")
 

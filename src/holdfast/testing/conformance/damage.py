@@ -150,7 +150,7 @@ class DamageConformance(StoreFixture):
         self.hold(bare_store)
         self.execute(bare_store, "UPDATE holdfast.session SET beat_at = -7 WHERE id = 's1'")
 
-        (session,) = bare_store.runs.sessions()
+        (session,) = bare_store.sessions.all()
 
         assert (session.id, session.expires_at) == ("s1", 0)
         assert self.do(bare_store, EndSession("s1", crashed=True)) == ["r1"]

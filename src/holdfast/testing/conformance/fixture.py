@@ -156,14 +156,14 @@ class StoreFixture:
         self, store: Store, run_id: str = "r1", session_id: str = "s1", **options: Any
     ) -> RunRecord:
         """Start a run that is leased to a session from its start; open the session if necessary."""
-        if session_id not in {session.id for session in store.runs.sessions()}:
+        if session_id not in {session.id for session in store.sessions.all()}:
             self.open(store, session_id)
         self.start(store, run_id, session_id=session_id, **options)
         return self.get(store, run_id)
 
     def end_sessions(self, store: Store) -> None:
         """End all sessions: a store refuses a copy while a worker has a session."""
-        for session in store.runs.sessions():
+        for session in store.sessions.all():
             self.do(store, EndSession(session.id, crashed=False))
 
     def claim(
@@ -177,7 +177,7 @@ class StoreFixture:
 
         Opens the session if necessary.
         """
-        if session_id not in {session.id for session in store.runs.sessions()}:
+        if session_id not in {session.id for session in store.sessions.all()}:
             self.open(store, session_id)
         served = [
             (number, route.lane)

@@ -118,7 +118,7 @@ class GateInboxConformance(GateFixture):
         self.do(store, Prune(store.now(), ["completed"]))
 
         assert store.gates.get("g1") is None
-        assert store.runs.belongings("r1") == {}
+        assert store.run_snapshots.belongings("r1") == {}
 
     def test_gates_are_imported_with_their_run(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, quorum=2)
@@ -129,7 +129,7 @@ class GateInboxConformance(GateFixture):
             ),
         )
         self.decide(store)
-        snapshot = store.runs.snapshots("", 10, 10**6)[0]
+        snapshot = store.run_snapshots.page("", 10, 10**6)[0]
         gate = store.gates.get("g1")
         entries = store.gates.entries("g1")
         self.do(store, RequestCancel("r1", "moving", True))

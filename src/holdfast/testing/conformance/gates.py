@@ -105,7 +105,7 @@ class GateConformance(GateFixture):
         self.decide(store, "no")
 
         assert store.hints().runs == {"r1"}
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
         assert self.get(store).session_id == "s1"
 
     def test_parking_does_not_miss_a_decision(self, store: Store) -> None:
@@ -159,12 +159,16 @@ class GateConformance(GateFixture):
                 hash=hash_of(b"1"),
             ),
         )
-        before = (store.gates.get("g1"), self.get(store), store.runs.belongings("r1"))
+        before = (store.gates.get("g1"), self.get(store), store.run_snapshots.belongings("r1"))
 
         with pytest.raises(error):
             self.do(store, DecideGate("r1", "g1", decision))
 
-        assert (store.gates.get("g1"), self.get(store), store.runs.belongings("r1")) == before
+        assert (
+            store.gates.get("g1"),
+            self.get(store),
+            store.run_snapshots.belongings("r1"),
+        ) == before
 
     def test_a_person_decides_once_and_a_closed_gate_takes_no_decision(self, store: Store) -> None:
         self.open_gates(

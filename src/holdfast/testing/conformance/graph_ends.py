@@ -288,7 +288,7 @@ class GraphRetentionConformance(GraphFixture):
         (run,) = self.claim(store)
         self.finish(store, run)
         standing = store.installation.rows()
-        runs = store.runs.snapshots("", 100, 10**6)
+        runs = store.run_snapshots.page("", 100, 10**6)
         assert standing["graph_outbox"] == [["g", "g::a", "completed", store.now(), None]]
         before = store.graphs.snapshot("g")
         self.execute(store, "DELETE FROM holdfast.event")

@@ -43,9 +43,9 @@ class ReadConformance(StoreFixture):
             store.runs.tags("none"),
         ) == (None, [], [], {})
         assert (
-            store.runs.children("none"),
-            store.runs.held_by("none"),
-            store.runs.notifications("none", 0),
+            store.children.all("none"),
+            store.sessions.held_by("none"),
+            store.sessions.notifications("none", 0),
         ) == (
             [],
             [],
@@ -219,7 +219,7 @@ class ReadConformance(StoreFixture):
         self.do(other, SignalRun("r1", "paid", b"1"))
 
         assert self.notices_commit(store)
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
 
     def test_the_facts_say_what_the_store_is(self, store: Store) -> None:
         facts = store.info()

@@ -54,7 +54,9 @@ class ChildReplayConformance(StoreFixture):
             EventKind.RUN_REPLAYED,
             {"void": [], "children": ["c0", "c1"]},
         )
-        assert store.runs.snapshots("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
+        assert store.run_snapshots.page("", 10, 100_000)[-1].fanouts == [
+            Fanout("call", 2, eager=False)
+        ]
         assert store.check() == []
 
     def test_children_of_children_are_replayed_too(self, store: Store) -> None:
@@ -88,7 +90,9 @@ class ChildReplayConformance(StoreFixture):
             "void": [],
             "children": ["c0", "c1"],
         }
-        assert store.runs.snapshots("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
+        assert store.run_snapshots.page("", 10, 100_000)[-1].fanouts == [
+            Fanout("call", 2, eager=False)
+        ]
         assert store.check() == []
 
     def test_a_child_that_is_at_work_again_is_left_alone(self, store: Store) -> None:
@@ -164,9 +168,9 @@ class ChildReplayConformance(StoreFixture):
 
         self.replay(store, detach=["call"])
 
-        assert store.runs.children("r1", ["call"]) == []
-        assert [child.id for child in store.runs.children("r1")] == ["c0", "c1"]
-        assert all(not snapshot.fanouts for snapshot in store.runs.snapshots("", 10, 100_000))
+        assert store.children.all("r1", ["call"]) == []
+        assert [child.id for child in store.children.all("r1")] == ["c0", "c1"]
+        assert all(not snapshot.fanouts for snapshot in store.run_snapshots.page("", 10, 100_000))
         self.do(store, ReplayRun("c0", []))
         assert store.check() == []
 
@@ -178,7 +182,7 @@ class ChildReplayConformance(StoreFixture):
             self.replay(store, detach=["call"])
 
         assert refused.value.facts["run"] == "c1"
-        assert [child.id for child in store.runs.children("r1", ["call"])] == ["c0", "c1"]
+        assert [child.id for child in store.children.all("r1", ["call"])] == ["c0", "c1"]
 
     def test_children_say_how_they_were_stopped(self, store: Store) -> None:
         parent = self.hold(store)
@@ -191,6 +195,6 @@ class ChildReplayConformance(StoreFixture):
         )
         self.do(store, RequestCancel("c1", "enough"))
 
-        (child,) = store.runs.children("r1")
+        (child,) = store.children.all("r1")
         assert (child.on_parent_end, child.cancel_reason) == ("leave", "enough")
         assert child.cancelled_at is not None

@@ -466,7 +466,7 @@ class ScheduleConformance(StoreFixture):
             clock.move(HOUR)
             self.fire(store, new_id)
         standing = store.installation.rows()
-        runs = store.runs.snapshots("", 100, 10**6)
+        runs = store.run_snapshots.page("", 100, 10**6)
         assert [row[1] for row in standing["schedule"]] == ["hourly"]
         assert [snapshot.below["tick"][0][1] for snapshot in runs] == ["hourly"]
         before = self.schedule(store)
@@ -478,5 +478,5 @@ class ScheduleConformance(StoreFixture):
         self.do(store, CopyRuns(runs))
         self.do(store, EndCopy())
 
-        assert (self.schedule(store), store.runs.snapshots("", 100, 10**6)) == (before, runs)
+        assert (self.schedule(store), store.run_snapshots.page("", 100, 10**6)) == (before, runs)
         assert store.schedules.live_runs(before) == ["t1"]

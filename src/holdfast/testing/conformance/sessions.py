@@ -45,18 +45,18 @@ class SessionConformance(StoreFixture):
 
     def test_a_session_is_listed_until_it_ends(self, store: Store) -> None:
         session = self.open(store)
-        assert store.runs.sessions() == [session]
+        assert store.sessions.all() == [session]
 
         assert self.end_session(store) == []
 
-        assert store.runs.sessions() == []
+        assert store.sessions.all() == []
 
     def test_sessions_are_listed_from_the_oldest_on(self, store: Store) -> None:
         for session_id in ("s2", "s1", "s3"):
             self.open(store, session_id)
 
-        assert [session.id for session in store.runs.sessions()] == ["s1", "s2", "s3"]
-        assert [session.id for session in store.runs.sessions(limit=2)] == ["s1", "s2"]
+        assert [session.id for session in store.sessions.all()] == ["s1", "s2", "s3"]
+        assert [session.id for session in store.sessions.all(limit=2)] == ["s1", "s2"]
 
     def test_a_session_that_opens_again_says_what_it_serves_by_now(
         self, store: Store, clock: HandClock
@@ -67,7 +67,7 @@ class SessionConformance(StoreFixture):
         changed = {"serves": b'{"a":1}', "beat_at": clock.now(), "expires_at": clock.now() + 1}
         self.do(store, OpenSession(msgspec.structs.replace(session, **changed)))
 
-        assert store.runs.sessions() == [msgspec.structs.replace(session, **changed)]
+        assert store.sessions.all() == [msgspec.structs.replace(session, **changed)]
 
     def test_a_beat_prolongs_a_session(self, store: Store, clock: HandClock) -> None:
         self.open(store)
@@ -75,7 +75,7 @@ class SessionConformance(StoreFixture):
 
         assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is True
 
-        (session,) = store.runs.sessions()
+        (session,) = store.sessions.all()
         assert (session.beat_at, session.expires_at) == (clock.now(), clock.now() + MINUTE)
 
     def test_a_beat_of_a_session_that_was_taken_over_is_false(self, store: Store) -> None:
@@ -83,18 +83,18 @@ class SessionConformance(StoreFixture):
         self.end_session(store, crashed=True)
 
         assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is False
-        assert store.runs.sessions() == []
+        assert store.sessions.all() == []
 
     def test_a_heartbeat_deletes_the_notifications_that_were_seen(self, store: Store) -> None:
         self.hold(store)
         for _ in range(3):
             self.do(store, SignalRun("r1", "paid", b"1"))
-        notifications = store.runs.notifications("s1", 0)
+        notifications = store.sessions.notifications("s1", 0)
 
         self.do(store, Heartbeat("s1", MINUTE, seen_notification=notifications[1][0]))
 
-        assert notifications[0] not in store.runs.notifications("s1", 0)
-        assert store.runs.notifications("s1", notifications[1][0]) == notifications[2:]
+        assert notifications[0] not in store.sessions.notifications("s1", 0)
+        assert store.sessions.notifications("s1", notifications[1][0]) == notifications[2:]
 
     def test_a_notification_after_a_heartbeat_is_newer_than_those_that_were_seen(
         self, store: Store
@@ -102,12 +102,12 @@ class SessionConformance(StoreFixture):
         self.hold(store)
         self.do(store, SignalRun("r1", "paid", b"1"))
         self.do(store, SignalRun("r1", "paid", b"2"))
-        seen = store.runs.notifications("s1", 0)[-1][0]
+        seen = store.sessions.notifications("s1", 0)[-1][0]
         self.do(store, Heartbeat("s1", MINUTE, seen_notification=seen))
 
         self.do(store, SignalRun("r1", "paid", b"3"))
 
-        assert [run_id for _, run_id in store.runs.notifications("s1", seen)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
     def test_a_running_run_of_an_ended_session_is_pending_without_a_holder(
@@ -159,7 +159,9 @@ class SessionConformance(StoreFixture):
         if seen:  # the holder has read the notification and died before it could act
             self.do(
                 store,
-                Heartbeat("s1", MINUTE, seen_notification=store.runs.notifications("s1", 0)[-1][0]),
+                Heartbeat(
+                    "s1", MINUTE, seen_notification=store.sessions.notifications("s1", 0)[-1][0]
+                ),
             )
 
         self.end_session(store, crashed=crashed)
@@ -310,7 +312,7 @@ class SessionConformance(StoreFixture):
 
         assert self.end_session(store) == ["r1"]
 
-        assert store.runs.held_by("s2") == [("r2", 1, 0)]
+        assert store.sessions.held_by("s2") == [("r2", 1, 0)]
 
     def test_ending_a_session_twice_releases_nothing_the_second_time(self, store: Store) -> None:
         self.hold(store)

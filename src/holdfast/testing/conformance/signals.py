@@ -104,7 +104,7 @@ class SignalConformance(StoreFixture):
         self.signal(store)
 
         assert (self.status(store), self.get(store).revision) == (Status.RUNNING, 1)
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
         assert store.hints() == Hints(runs={"r1"})
 
     def test_a_signal_with_the_same_key_comes_once(self, store: Store) -> None:
@@ -187,11 +187,11 @@ class SignalConformance(StoreFixture):
         for run_id in ("r1", "r2", "r1"):
             self.signal(store, run_id=run_id)
 
-        notifications = store.runs.notifications("s1", 0)
+        notifications = store.sessions.notifications("s1", 0)
         assert [run_id for _, run_id in notifications] == ["r1", "r1"]
         assert notifications[0][0] < notifications[1][0]
-        assert store.runs.notifications("s1", notifications[0][0]) == notifications[1:]
-        assert [run_id for _, run_id in store.runs.notifications("s2", 0)] == ["r2"]
+        assert store.sessions.notifications("s1", notifications[0][0]) == notifications[1:]
+        assert [run_id for _, run_id in store.sessions.notifications("s2", 0)] == ["r2"]
 
 
 class CancelConformance(StoreFixture):
@@ -255,7 +255,7 @@ class CancelConformance(StoreFixture):
 
         run = self.get(store)
         assert (run.session_id, run.generation, run.revision, run.waits) == ("s1", 1, 1, WAITS)
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
 
     def test_the_holder_ends_what_was_cancelled(self, store: Store) -> None:
         run = self.hold(store)
@@ -296,7 +296,7 @@ class CancelConformance(StoreFixture):
             Status.CANCELLED,
             [EventKind.RUN_CANCELLED],
         )
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
         with pytest.raises(LeaseLost):
             self.advance(store, run)
 

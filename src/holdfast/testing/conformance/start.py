@@ -216,7 +216,7 @@ class StartConformance(StoreFixture):
             "s1",
             clock.now(),
         )
-        assert store.runs.held_by("s1") == [("r1", 1, 0)]
+        assert store.sessions.held_by("s1") == [("r1", 1, 0)]
         assert self.claimed(store, "s2") == []
 
     def test_a_run_is_not_leased_at_start_to_an_ended_session(self, store: Store) -> None:

@@ -352,14 +352,14 @@ class StreamConformance(StoreFixture):
 
         assert store.streams.of_run("r1") == []
         assert store.streams.frames("r1") == []
-        assert store.runs.belongings("r1") == {}
+        assert store.run_snapshots.belongings("r1") == {}
         assert store.streams.progress("r1") is None
 
     def test_output_is_imported_with_its_run(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", b"2", progress=Progress(5.0, "x", 3), close="completed")
         self.finish(store, run)
-        (snapshot,) = store.runs.snapshots("", 10, 10**6)
+        (snapshot,) = store.run_snapshots.page("", 10, 10**6)
         frames = store.streams.frames("r1")
         streams = store.streams.of_run("r1")
 

@@ -482,7 +482,7 @@ class SubscriptionConformance(StoreFixture):
             (run.id, 3),
         ]
         numbers = [
-            event.id for whole in store.runs.snapshots("", 10, 10**6) for event in whole.events
+            event.id for whole in store.run_snapshots.page("", 10, 10**6) for event in whole.events
         ]
         assert len(set(numbers)) == len(numbers)
         assert max(numbers) > 14

@@ -90,7 +90,7 @@ class SuspensionConformance(StoreFixture):
     def lease_tasks(
         self, store: Store, judge: Judge | None = None, **options: Any
     ) -> list[LeasedTask]:
-        if "s9" not in {session.id for session in store.runs.sessions()}:
+        if "s9" not in {session.id for session in store.sessions.all()}:
             self.open(store, "s9")
         routes = [(number, route.lane) for number, route in store.runs.routes().items()]
         leased: list[LeasedTask] = self.do(
@@ -142,7 +142,7 @@ class SuspensionConformance(StoreFixture):
         if action in ENDS:
             assert (self.status(store, "kid"), self.kinds(store, "kid")[-1]) == ENDS[action]
             assert wait.closed_by == "timeout"
-            assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
+            assert [run_id for _, run_id in store.sessions.notifications("s0", 0)] == ["p"]
         else:
             assert self.status(store, "kid") is (
                 Status.PENDING if action == "continue" else Status.WAITING

@@ -45,7 +45,7 @@ class TaskConformance(StoreFixture):
         self.start(store, run_id, policy=msgspec.json.encode(TaskPolicy(**policy)))
 
     def lease(self, store: Store, session_id: str = "s1", limit: int = 10) -> list[LeasedTask]:
-        if session_id not in {session.id for session in store.runs.sessions()}:
+        if session_id not in {session.id for session in store.sessions.all()}:
             self.open(store, session_id)
         routes = [(number, route.lane) for number, route in store.runs.routes().items()]
         leased: list[LeasedTask] = self.do(store, ClaimLeases(session_id, routes, limit))
@@ -80,7 +80,7 @@ class TaskConformance(StoreFixture):
     def test_lease_only_sessions_are_listed_after_workers(self, store: Store) -> None:
         self.do(store, OpenSession(msgspec.structs.replace(self.open(store, "s1"), id="s0", pid=0)))
 
-        assert [session.id for session in store.runs.sessions()] == ["s1", "s0"]
+        assert [session.id for session in store.sessions.all()] == ["s1", "s0"]
 
     def renew(self, store: Store, session_id: str = "s1", **held: Any) -> Any:
         return self.do(store, RenewLeases(session_id=session_id, lifetime=MINUTE, **held))
@@ -95,11 +95,11 @@ class TaskConformance(StoreFixture):
         self.do(store, OpenSession(opened))
         (held,) = self.lease(store)
         self.do(store, SignalRun("r1", "go", b"1"))
-        assert store.runs.notifications("s1", 0) != []
+        assert store.sessions.notifications("s1", 0) != []
 
         clock.move(MINUTE)
         assert self.renew(store) == clock.now() + MINUTE
-        assert store.runs.notifications("s1", 0) == []
+        assert store.sessions.notifications("s1", 0) == []
         assert (
             self.renew(store, run_id="r1", generation=held.run.generation) == clock.now() + MINUTE
         )
@@ -112,7 +112,7 @@ class TaskConformance(StoreFixture):
         clock.move(MINUTE)
         assert self.renew(store) is None
         assert self.renew(store, run_id="r1", generation=held.run.generation) is None
-        assert {session.id: session.expires_at for session in store.runs.sessions()}[
+        assert {session.id: session.expires_at for session in store.sessions.all()}[
             "s1"
         ] == clock.now() - 1
 
@@ -235,7 +235,7 @@ class TaskConformance(StoreFixture):
         self.do(store, ExpireAttempts(0.5))
 
         assert self.status(store, "kid") is Status.FAILED
-        assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
+        assert [run_id for _, run_id in store.sessions.notifications("s0", 0)] == ["p"]
 
     def test_a_lease_is_revoked_and_its_holder_can_no_longer_write(self, store: Store) -> None:
         held = self.hold(store)
@@ -334,7 +334,7 @@ class TaskConformance(StoreFixture):
             outcome.get("error"),
         )
         assert self.kinds(store, "kid")[0] == EventKind.RUN_OVERRIDDEN
-        assert [run_id for _, run_id in store.runs.notifications("s0", 0)] == ["p"]
+        assert [run_id for _, run_id in store.sessions.notifications("s0", 0)] == ["p"]
         with pytest.raises(LeaseLost):
             self.advance(store, kid, events=[Event(EventKind.MARKED, "m", seq=9)])
 
@@ -355,6 +355,6 @@ class TaskConformance(StoreFixture):
     def test_a_policy_is_copied_and_goes_with_its_run(self, store: Store) -> None:
         self.start_with_policy(store, retries=2)
 
-        assert store.runs.belongings("r1") == {
+        assert store.run_snapshots.belongings("r1") == {
             "task": [[msgspec.json.encode(TaskPolicy(retries=2)), None, None]]
         }

@@ -91,10 +91,13 @@ class WaitEffectConformance(WaitFixture):
         revision = self.get(store).revision
 
         self.send_signal(store, "vote")
-        assert (store.runs.notifications("s1", 0), self.get(store).revision) == ([], revision + 1)
+        assert (store.sessions.notifications("s1", 0), self.get(store).revision) == (
+            [],
+            revision + 1,
+        )
         self.send_signal(store, "vote")
 
-        assert [run_id for _, run_id in store.runs.notifications("s1", 0)] == ["r1"]
+        assert [run_id for _, run_id in store.sessions.notifications("s1", 0)] == ["r1"]
 
     def test_a_condition_on_sealed_payloads_is_left_to_a_worker_with_the_codec(
         self, store: Store
@@ -179,7 +182,7 @@ class WaitEffectConformance(WaitFixture):
         self.create_wait(store, run)
         self.deliver_to(store, key="k")
         self.finish(store, run)
-        assert list(store.runs.belongings("r1")) == ["wait"]
+        assert list(store.run_snapshots.belongings("r1")) == ["wait"]
 
         clock.move(SECOND)
         self.do(store, Prune(clock.now(), ["completed"]))
@@ -196,7 +199,7 @@ class WaitEffectConformance(WaitFixture):
         self.create_wait(store, self.hold(store))
         self.deliver_to(store, key="k", source="bank")
 
-        (snapshot,) = store.runs.snapshots("", 10, 10**6)
+        (snapshot,) = store.run_snapshots.page("", 10, 10**6)
 
         (signal,) = snapshot.signals
         assert (signal.number, signal.wait_id, signal.source, signal.key, signal.effect) == (

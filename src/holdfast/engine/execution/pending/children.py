@@ -87,7 +87,7 @@ def find_ended_children(run: Execution, revision: int) -> None:
     if run.state.run.forked_from is not None:
         _find_one_by_one(run, run.pending.of(PendingChild))
         return
-    ended = run.context.store.runs.ended_children(run.state.run.id, since=awaited.revision)
+    ended = run.context.store.children.ended(run.state.run.id, since=awaited.revision)
     awaited.revision = revision
     for child in ended:
         for wait in awaited.waits.get(child.id, ()):
@@ -102,7 +102,7 @@ def _find_unread(run: Execution, waits: Sequence[PendingChild]) -> None:
         _find_one_by_one(run, waits)
         return
     steps = [wait.command.start for wait in waits]
-    children = run.context.store.runs.ended_children(run.state.run.id, steps)
+    children = run.context.store.children.ended(run.state.run.id, steps)
     ended = {child.id: child for child in children}
     for wait in waits:
         child = ended.get(wait.command.run_id)
@@ -129,7 +129,7 @@ def _forget(run: Execution, wait: PendingChild) -> None:
 def _child_of(run: Execution, wait: PendingChild) -> ChildRecord | None:
     """Return the child; a fork may wait for a child of the run that was forked."""
     store = run.context.store
-    children = store.runs.children(run.state.run.id, [wait.command.start])
+    children = store.children.all(run.state.run.id, [wait.command.start])
     own = next((child for child in children if child.id == wait.command.run_id), None)
     if own is not None or run.state.run.forked_from is None:
         return own
@@ -159,7 +159,7 @@ class PendingMap(Pending):
         }
 
     def on_change(self, run: Execution) -> None:
-        children = run.context.store.runs.children(run.state.run.id, [self.command.id])
+        children = run.context.store.children.all(run.state.run.id, [self.command.id])
         instant = self.decided_at(children)
         if instant is None:
             start_more(run, self, self.room(children))
@@ -221,7 +221,7 @@ class PendingMap(Pending):
 
     def _cancel_rest(self, run: Execution, cancellation: Cancellation) -> None:
         """Cancel the open children of the map with the next commit."""
-        for child in run.context.store.runs.children(run.state.run.id, [self.command.id]):
+        for child in run.context.store.children.all(run.state.run.id, [self.command.id]):
             if child.status not in FINAL:
                 run.commit.add(CancelOtherRun(child.id, *cancellation))
 
@@ -246,7 +246,7 @@ class PendingChildren(Pending):
         if run.commit.of(CancelChildren):
             return  # the store does not know all children before the commit that cancels them
         is_released = run.signals.release_of(self.command.id) is not None
-        if is_released or not run.context.store.runs.open_children(run.state.run.id, limit=1):
+        if is_released or not run.context.store.children.open(run.state.run.id, limit=1):
             take = partial(self._take, run, is_released)
             run.mailbox.add_finding(run.state.now(), take)
 
@@ -377,7 +377,7 @@ def _start_map(run: Execution, command: StartMap) -> Event | None:
     pending = PendingMap(command, 0)
     run.pending.add(pending)
     if command.id in run.state.progress.maps:
-        started = run.context.store.runs.children(run.state.run.id, [command.id])
+        started = run.context.store.children.all(run.state.run.id, [command.id])
         pending.started = len(started)
         run.mailbox.notify()
         return None
@@ -402,7 +402,7 @@ def start_more(run: Execution, pending: PendingMap, count: int) -> None:
 
 def _end_children(run: Execution, command: EndChildren) -> Event | None:
     pending = PendingChildren(command)
-    has_open = run.context.store.runs.open_children(run.state.run.id, limit=1)
+    has_open = run.context.store.children.open(run.state.run.id, limit=1)
     if not run.commit.children and not has_open:
         return pending.outcome(is_released=False)
     run.commit.add(CancelChildren(run.state.cancellation_of_children()))
