@@ -20,13 +20,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from holdfast.core import history as run_history
-from holdfast.core import tokens
 from holdfast.core.budgets.model import Breach
-from holdfast.core.commands import Command, CreateWait
+from holdfast.core.commands import Command
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
-from holdfast.core.history import LoadedHistory
 from holdfast.core.program import Definition, Program
 from holdfast.core.runs import RunRecord
 from holdfast.core.waits import Signal
@@ -40,10 +37,11 @@ from holdfast.engine.execution.ahead import (
     wants_plain_steps,
 )
 from holdfast.engine.execution.attempt_spending import AttemptSpending
+from holdfast.engine.execution.begin import begin_run
 from holdfast.engine.execution.budget_guard import BudgetGuard
+from holdfast.engine.execution.command_batch import execute_batch
 from holdfast.engine.execution.commit_buffer import CommitBuffer
 from holdfast.engine.execution.commits import persist
-from holdfast.engine.execution.handlers import execute
 from holdfast.engine.execution.launching import launch
 from holdfast.engine.execution.leaving import (
     hand_back,
@@ -60,8 +58,6 @@ from holdfast.engine.execution.pending.budgets import (
     repeat_attempt,
 )
 from holdfast.engine.execution.pending.children import start_more, unstarted_maps
-from holdfast.engine.execution.pending.graph_growth import is_large_growth
-from holdfast.engine.execution.pending.instructions import find_instructions
 from holdfast.engine.execution.pending.step_outcomes import event_of
 from holdfast.engine.execution.pending.steps import (
     PendingStep,
@@ -78,7 +74,6 @@ from holdfast.engine.execution.spending_commits import commit_spending
 from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.group_commit import TEMPORARY
-from holdfast.engine.runtime.ids import offered_key
 from holdfast.engine.runtime.log_records import of_run
 from holdfast.engine.runtime.program_loop import FeedAhead
 from holdfast.errors import (
@@ -88,18 +83,12 @@ from holdfast.errors import (
     StoreError,
     WriteConflict,
 )
-from holdfast.payloads.offload import open_off_loop
 from holdfast.store.database import SignalArrived
 from holdfast.store.gates.operations import ExpireGates
-from holdfast.store.graphs.operations import AddMembers
-from holdfast.store.keys.operations import NeedKey
 from holdfast.store.runs.queries import RunUpdate
 from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
-
-NOTHING = LoadedHistory()
-"""The history of a run that begins; it is never changed."""
 
 
 def notify_all(store: Store, executions: Sequence[RunExecution]) -> None:
@@ -182,7 +171,7 @@ class RunExecution:
     async def execute(self, history: list[Event], *, fresh: bool) -> None:
         """Execute the run until it ends, parks or is lost."""
         try:
-            await self._begin(history, fresh=fresh)
+            await begin_run(self, self._definition, history, fresh=fresh, report=self.report)
             await self._run_turns()
         except LeaseLost:
             log.debug("run %s is no longer leased here", self.run.id, extra=of_run(self.run))
@@ -234,53 +223,6 @@ class RunExecution:
             else:
                 await self._sleep()
 
-    async def _begin(self, history: list[Event], *, fresh: bool) -> None:
-        context = self.context
-        state = self.state
-        if not fresh:
-            state.run, history = await open_off_loop(
-                state.run, history, context.sealer, context.threads
-            )
-        loaded = NOTHING
-        if history:
-            loaded = run_history.load(history)
-            state.recall(history, loaded)
-            self.output.life += loaded.replays
-            self.budget.has_code_reservation = loaded.progress.has_code_reservation
-        self.output.replayed = not fresh
-        self.mailbox.schedule_check(state.run.deadline)
-        self.budget.find_breach()
-        program = self._new_program(loaded)
-        commands = await program.begin(loaded.events, loaded.state)
-        is_asked_to_stop = state.cancelling and not state.cancel_seen
-        if not fresh:
-            # Before the commands: a command that finds something of the same instant comes later.
-            find_instructions(self)
-            if is_asked_to_stop:
-                self.notify()
-        await self.execute_commands(commands)
-
-    def _new_program(self, loaded: LoadedHistory) -> Program:
-        context = self.context
-        self.services = ExecutionServices(
-            self.state,
-            context,
-            self.budget,
-            self.output,
-            report=self.report,
-            wait_token=self.keys.token,
-        )
-        program = self._definition.program(self.run, self.services)
-        if context.program_loop is not None and not self._definition.needs_thread:
-            self.keys.keep(
-                at_once=loaded.state is not None
-                or any(event.kind == EventKind.WAIT_CREATED for event in loaded.events)
-            )
-            program = context.program_loop.place(program)
-        self.output.fed_before_commit = program.feeds_before_commit
-        self.program = program
-        return program
-
     async def _feed(self, events: list[Event], spent: Sequence[Event] = ()) -> Sequence[Command]:
         """Feed the program what has happened, and return its commands; *spent* are outcomes that
         are committed already."""
@@ -316,7 +258,7 @@ class RunExecution:
         commit, and start the new steps."""
         while True:
             while commands and not begin_one_step(self, commands):
-                commands = await self._execute_batch(commands)
+                commands = await execute_batch(self, commands)
             if self.state.is_over:
                 return  # a command was refused, and the run has failed
             if self.commit.finish is not None or self.state.changes_version:
@@ -343,49 +285,6 @@ class RunExecution:
         while self.state.had_children and not self.state.is_over and self._start_more_children():
             await record_progress(self, rests=True)
         await launch(self)
-
-    async def _execute_batch(self, commands: Sequence[Command]) -> Sequence[Command]:
-        """Execute commands; feed the outcomes that they have at once, and return what the program
-        asks for then."""
-        program = self.program
-        assert program is not None
-        if CreateWait in map(type, commands) and tokens.current(self.keys.read()) is None:
-            await self.context.writer.submit(NeedKey(offered_key(self.context.sealer)))
-        outcomes: list[Event] = []
-        recorded = 0
-        for command in commands:
-            if self.commit.of(AddMembers) and is_large_growth(command):
-                # It is checked against the members that are in the graph by then.
-                recorded = await self._record_portion(outcomes, recorded)
-            event = execute(self, command)
-            if event is not None:
-                outcomes.append(event)
-                is_open = self.commit.has_effects and self.commit.finish is None
-                if is_open and commits.is_portion(self.commit):
-                    recorded = await self._record_portion(outcomes, recorded)
-            if self.state.is_over:
-                break
-        if self.commit.finish is not None or not outcomes or self.state.is_over:
-            return ()
-        self._record(outcomes[recorded:])
-        if not program.feeds_before_commit:
-            await record_progress(self, rests=False)
-        return await program.feed(outcomes)
-
-    async def _record_portion(self, outcomes: list[Event], recorded: int) -> int:
-        """Commit the children and members so far, and the outcomes but the first *recorded*; return
-        how many outcomes are recorded.
-
-        Thousands of commands in one turn are divided among several commits. After a crash the
-        program asks for the others again.
-        """
-        self._record(outcomes[recorded:])
-        await record_progress(self, rests=False)
-        return len(outcomes)
-
-    def _record(self, outcomes: list[Event]) -> None:
-        self.state.set_times(outcomes)
-        self.commit.events.extend(outcomes)
 
     def _announce_waits(self) -> None:
         """Let the history have the waits that are still open now that the program rests."""

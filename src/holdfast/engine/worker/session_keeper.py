@@ -41,9 +41,6 @@ class SessionContext(Protocol):
     def definitions(self) -> Mapping[str, Definition]:
         """Return the workflows that this process can execute, by name."""
 
-    def on_remote_commit(self, run_id: str | None) -> None:
-        """Dispatch a notification of another process."""
-
     def recover_orphans(self) -> None:
         """Start runs that are leased to this session but have no execution."""
 
@@ -60,8 +57,12 @@ class SessionContext(Protocol):
 class SessionKeeper:
     """Opens the session of a worker and sends its heartbeats."""
 
-    def __init__(self, context: SessionContext) -> None:
+    def __init__(
+        self, context: SessionContext, on_remote_commit: Callable[[str | None], None]
+    ) -> None:
         self._context: SessionContext = context
+        self._on_remote_commit: Callable[[str | None], None] = on_remote_commit
+        """Dispatches a notification of another process."""
         self.slot: int = -1
         """The lock by which other processes see that this one is alive."""
         self.seen_notification: int = 0
@@ -76,7 +77,7 @@ class SessionKeeper:
         sure_until = self._lease_from_now()
         await self._context.writer.submit(OpenSession(self._described()))
         self._context.notifier.poller.is_notified = self._context.store.listen(
-            self._context.session_id, self._context.on_remote_commit
+            self._context.session_id, self._on_remote_commit
         )
         self._sure_until = sure_until
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from holdfast.core.events import Event
 from holdfast.core.program import Definition
 from holdfast.core.runs import NewRun, Route, RunRecord, leased_at_start
 from holdfast.core.waits import Signal
-from holdfast.engine.execution.execution import RunExecution, notify_all
+from holdfast.engine.execution.execution import RunExecution
 from holdfast.engine.maintenance import retention as house
 from holdfast.engine.maintenance.graphs import GraphResolver
 from holdfast.engine.maintenance.kept_messages import KeptMessages
@@ -42,6 +41,7 @@ from holdfast.engine.runtime.timer_queue import TimerQueue
 from holdfast.engine.worker.begin_window import BeginWindow
 from holdfast.engine.worker.claim_loop import ClaimLoop
 from holdfast.engine.worker.claimed_runs import Orphans
+from holdfast.engine.worker.dispatch import CommitDispatcher
 from holdfast.engine.worker.leader import Leader, end_session
 from holdfast.engine.worker.session_keeper import SessionKeeper
 from holdfast.errors import (
@@ -56,7 +56,7 @@ from holdfast.errors import (
 from holdfast.payloads.compose import composer
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.clock import Clock
-from holdfast.store.database import Hints, Operation, SignalArrived
+from holdfast.store.database import Operation
 from holdfast.store.store import Store
 
 log = logging.getLogger("holdfast")
@@ -104,7 +104,8 @@ class Worker:
         self.keeps_args = settings.keep_args
         self.executions: dict[str, RunExecution] = {}
         self.claims = ClaimLoop(self, store)
-        self.session = SessionKeeper(self)
+        self.dispatcher = CommitDispatcher(self)
+        self.session = SessionKeeper(self, self.dispatcher.on_remote_commit)
         # Assigned, not wrapped: each step asks, and this saves a call.
         self.session_is_certain: Callable[[], bool] = self.session.is_certain
         self.capacity = Capacity(
@@ -125,7 +126,6 @@ class Worker:
         self.eager_tasks: EagerTasks
         self._tasks: set[InlineTask] = set()
         self._jobs: list[asyncio.Task[None]] = []
-        self._poller = writer.notifier.poller
         self._orphans = Orphans(store, writer, self.executions)
         self.graph_resolver: GraphResolver = self._new_graph_resolver()
         self.operations = OperationKeeper()
@@ -177,8 +177,7 @@ class Worker:
         self.threads.post = self.code_threads.post
         if self.program_loop is not None:
             self.program_loop.attach(self.loop, self.writer)
-        self.notifier.on_commit.append(self._on_commit)
-        self._poller.attach()
+        self.dispatcher.attach()
         self.writer.closing.append(self.graph_resolver.closing_operation)
         self.writer.capacity = self.capacity
         # Before the session exists: other processes check the lock of every session they find.
@@ -195,7 +194,7 @@ class Worker:
             raise
         jobs = (
             self.claims.forever,
-            self._watch_forever,
+            self.dispatcher.poll_forever,
             self.session.beat_forever,
             self.leader.forever,
             self.graph_resolver.forever,
@@ -263,9 +262,7 @@ class Worker:
     def _withdraw(self) -> None:
         """Release everything by which other processes take this worker for live, and all threads
         and timers."""
-        self._poller.detach()
-        if self._on_commit in self.notifier.on_commit:
-            self.notifier.on_commit.remove(self._on_commit)
+        self.dispatcher.detach()
         if self.graph_resolver.closing_operation in self.writer.closing:
             self.writer.closing.remove(self.graph_resolver.closing_operation)
         if self.writer.capacity is self.capacity:
@@ -308,68 +305,6 @@ class Worker:
                 self.writer.had_errors = True
                 log.exception("a job of the worker failed and is started again")
             await asyncio.sleep(0.5)
-
-    # Notifications
-
-    def _on_commit(self, hints: Hints) -> None:
-        """Dispatch the notifications of a commit of this process. May be called by any thread."""
-        self.claims.route_cache.note_commit(hints)
-        if not (
-            hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs
-        ):
-            return
-        with suppress(RuntimeError):  # the loop is closed
-            if hints.graphs:
-                self.loop.call_soon_threadsafe(self.graph_resolver.wake)
-            if hints.subscriptions:
-                self.loop.call_soon_threadsafe(self.webhooks.wake)
-            dispatch = partial(self._dispatch, hints.ready, list(hints.runs), hints.delivered)
-            # In the turn of the commit, if the loop's thread commits: saves a turn of the loop.
-            if not self.writer.call_after(dispatch):
-                self.loop.call_soon_threadsafe(dispatch)
-
-    def _dispatch(
-        self, ready: bool, runs: Iterable[str], delivered: Iterable[SignalArrived] = ()
-    ) -> None:
-        if ready:
-            self.claims.ready.set()
-        notify_all(
-            self.store,
-            [
-                execution
-                for run_id in runs
-                if (execution := self.executions.get(run_id)) is not None
-            ],
-        )
-        for arrival in delivered:
-            if (execution := self.executions.get(arrival.run_id)) is not None:
-                execution.receive_signal(arrival)
-
-    def on_remote_commit(self, run_id: str | None) -> None:
-        """Dispatch a notification of another process: for a run of this worker, or for anything
-        else.
-
-        May be called by any thread.
-        """
-        with suppress(RuntimeError):  # the loop is closed
-            if run_id is None:
-                self.loop.call_soon_threadsafe(self._poller.notify)
-            else:
-                self.loop.call_soon_threadsafe(self._dispatch, False, [run_id])
-
-    async def _watch_forever(self) -> None:
-        """Poll for commits of other processes."""
-        while True:
-            await self._poller.wait(self.settings.poll_interval, self.settings.idle_poll_interval)
-            if not self._poller.poll():
-                continue
-            self.claims.route_cache.stale = True
-            self.claims.ready.set()
-            for number, run_id in self.store.sessions.notifications(
-                self.session_id, self.session.seen_notification
-            ):
-                self.session.seen_notification = number
-                self._dispatch(False, [run_id])
 
     # Runs of this session
 
