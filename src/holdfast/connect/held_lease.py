@@ -28,6 +28,7 @@ from holdfast.service.tasks.lease_state import (
     LeaseState,
     Retried,
     RunEnded,
+    WaitResult,
 )
 from holdfast.service.tasks.service import TaskService
 from holdfast.service.tasks.suspension import LeaseWait
@@ -74,6 +75,13 @@ class HeldLease:
             self._input_error = error
         if renewal is not None:
             renewal.watch(self)
+
+    @property
+    def wait_result(self) -> WaitResult | None:
+        """The outcome of the run's last wait. Raises the error with which it could not be read."""
+        if self.state.resume_error is not None:
+            raise self.state.resume_error
+        return self.state.resumed
 
     @property
     def healthy(self) -> bool:

@@ -16,7 +16,7 @@ from holdfast.core.duration import Duration, as_datetime
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.unset import UNSET
 from holdfast.service.instants import Moment
-from holdfast.service.tasks.lease_state import Deferred, Emitted, Retried, RunEnded, WaitResult
+from holdfast.service.tasks.lease_state import Deferred, Emitted, Retried, RunEnded
 from holdfast.service.tasks.suspension import LeaseWait
 from holdfast.views.budgets import SpentView, spent_of
 from holdfast.views.runs import RunView
@@ -97,7 +97,7 @@ class AsyncLease:
         """The outcome of the run's last wait, None if it has not waited: the signals received, a
         timeout, or the operator who released it. Raises KeyMissing or BadData if it cannot be
         read."""
-        outcome = self._resumed
+        outcome = self._held.wait_result
         if outcome is None:
             return None
         value = self._held.service.codec.decode(outcome.value)
@@ -107,7 +107,7 @@ class AsyncLease:
     def signals(self) -> Sequence[Received]:
         """The signals that ended the run's last wait; after a timeout, the signals that had arrived
         by then. Raises KeyMissing or BadData if they cannot be read."""
-        outcome = self._resumed
+        outcome = self._held.wait_result
         if outcome is None:
             return []
         decode = self._held.service.codec.decode
@@ -126,15 +126,8 @@ class AsyncLease:
     @property
     def timed_out(self) -> bool:
         """Whether the run's last wait timed out."""
-        return self._resumed is not None and self._resumed.how == "timeout"
-
-    @property
-    def _resumed(self) -> WaitResult | None:
-        """The outcome of the run's last wait. Raises the error with which it could not be read."""
-        state = self._held.state
-        if state.resume_error is not None:
-            raise state.resume_error
-        return state.resumed
+        outcome = self._held.wait_result
+        return outcome is not None and outcome.how == "timeout"
 
     # Calls while the lease lasts
 

@@ -20,6 +20,7 @@ from holdfast.connect.components import Components
 from holdfast.connect.database import facts_of
 from holdfast.connect.dry_replay import DryReplay
 from holdfast.connect.open_store import file_of, open_store
+from holdfast.connect.run_lookup import SHORTEST, find_run
 from holdfast.connect.stored_versions import stored_versions
 from holdfast.connect.text_steps import is_dry_run, text_steps_shown
 from holdfast.core import associated_data
@@ -56,12 +57,6 @@ from holdfast.views.runs import RunDetailView, RunView
 from holdfast.views.streams import ProgressView
 from holdfast.views.values import decoder, instant
 from holdfast.views.why import WhyView
-
-SHORTEST = 6
-"""The minimum length of a prefix that may stand for an id."""
-
-NEWEST = 200
-"""Runs whose ids are compared with an id that does not exist."""
 
 PAGE = 500
 
@@ -117,45 +112,7 @@ class OpenDatabase:
         The search is limited to the namespace of this object. Without one it covers all namespaces
         or, if *mine*, the default namespace. Raises RunNotFound."""
         namespace = self.namespace or (DEFAULT_NAMESPACE if mine else None)
-        if name == "last":
-            return self._view(self._newest(namespace))
-        run = self._store.runs.get(name) or self._by_prefix(name, namespace)
-        if namespace is not None and run.namespace != namespace:
-            raise RunNotFound(run=name)
-        return self._view(run)
-
-    def _newest(self, namespace: str | None) -> RunRecord:
-        """Return the newest run that has no parent."""
-        newest = self._find(roots=True, limit=1, namespace=namespace)
-        if not newest:
-            why = "the database has no runs yet: start one with `holdfast run`"
-            raise RunNotFound(run="last", why=why)
-        return newest[0]
-
-    def _by_prefix(self, name: str, namespace: str | None) -> RunRecord:
-        """Return the only run whose id begins with *name*. Raises RunNotFound."""
-        if len(name) < SHORTEST:
-            raise self._not_found(name, namespace)
-        matches = self._find(id_prefix=name, limit=2, namespace=namespace)
-        if not matches:
-            raise self._not_found(name, namespace)
-        if len(matches) > 1:
-            why = (
-                f"several run ids begin with {name}, such as {matches[0].id} and {matches[1].id}:"
-                " give more characters"
-            )
-            raise RunNotFound(run=name, why=why)
-        return matches[0]
-
-    def _not_found(self, name: str, namespace: str | None) -> RunNotFound:
-        """Return the error for an unknown run, with the id that it resembles among the newest."""
-        ids = [run.id for run in self._find(limit=NEWEST, namespace=namespace)]
-        if name and any(run_id.startswith(name) for run_id in ids):
-            return RunNotFound(run=name, why=f"give at least the first {SHORTEST} characters")
-        similar = nearest(name, ids)
-        if similar is None:
-            return RunNotFound(run=name)
-        return RunNotFound(run=name, why=f"did you mean {similar}?")
+        return self._view(find_run(self._store.runs, name, namespace))
 
     def similar_workflow(self, name: str) -> str | None:
         """Return the workflow with runs in this database that *name* is most likely a misspelling
@@ -181,13 +138,6 @@ class OpenDatabase:
         view = run_views.listed(self._parts, [run], large=large)[0]
         run_views.add_map_progress(self._parts, view)
         return view
-
-    def _worker(self, session_id: str | None) -> str | None:
-        """Return the name of the worker with this session."""
-        if session_id is None:
-            return None
-        sessions = self._store.sessions.all()
-        return next((session.worker for session in sessions if session.id == session_id), None)
 
     def details(self, run_id: str) -> RunDetailView:
         """Return a run with its progress, children, steps and history, and with the values that are

@@ -12,7 +12,8 @@ from holdfast.cli.commands.why import print_why
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_fields, print_json, print_table, print_tree
 from holdfast.cli.paging import MOST, paged, print_page
-from holdfast.connect.open_database import SHORTEST, OpenDatabase
+from holdfast.connect.open_database import OpenDatabase
+from holdfast.connect.run_lookup import SHORTEST
 from holdfast.core.graphs.document import mermaid, read
 from holdfast.core.graphs.model import CancelPolicy, GraphStatus
 from holdfast.errors import GraphNotFound

@@ -140,7 +140,7 @@ class SqliteDatabase:
         """Start the clock after the newest instant that the file holds."""
         try:
             self._db.guard()
-            self._version = self._data_version()
+            self._version = _data_version(self._db)
             latest = self._db.rows(SQL["newest"])[0]
         except BaseException:
             self._db.close()
@@ -247,7 +247,7 @@ class SqliteDatabase:
                 write_outbox(tx)
             self._db.change(COMMIT)
         except BaseException as error:
-            self._roll_back()
+            _roll_back(self._db)
             if isinstance(error, WriteLockBusy):
                 raise StoreBusy(path=self.path) from error
             raise
@@ -345,13 +345,6 @@ class SqliteDatabase:
             # hit the moment in between.
             time.sleep((0.0002 if waited < 1 else 0.002) * (0.5 + random.random()))
 
-    def _roll_back(self) -> None:
-        try:
-            if self._db.in_transaction():
-                self._db.change(ROLLBACK)
-        except Exception:  # the connection is unusable; the caller raises the error behind it
-            return
-
     def keep_routes(self, numbers: Collection[int]) -> None:
         """Forget the cached numbers of routes whose rows are damaged or gone: the next run of such
         a route gets another row."""
@@ -384,18 +377,11 @@ class SqliteDatabase:
         with self._lock:
             self._reader.refuse_when_closed()
             self._refuse_when_gone()
-            version = self._data_version()
+            version = _data_version(self._db)
             if version == self._version:
                 return False
             self._version = version
             return True
-
-    def _data_version(self) -> int:
-        try:
-            version: int = self._db.rows("PRAGMA data_version")[0]["data_version"]
-        except WriteLockBusy:
-            return -1  # another process writes: counts as a change
-        return version
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
         """Return False: SQLite does not notify of commits, so callers poll ``changed``."""
@@ -445,6 +431,22 @@ class SqliteDatabase:
                 library_check.leave(self.path, self._db.kind)
         if self._locked_for_fork:
             self._lock.release()
+
+
+def _roll_back(db: Connection) -> None:
+    try:
+        if db.in_transaction():
+            db.change(ROLLBACK)
+    except Exception:  # the connection is unusable; the caller raises the error behind it
+        return
+
+
+def _data_version(db: Connection) -> int:
+    try:
+        version: int = db.rows("PRAGMA data_version")[0]["data_version"]
+    except WriteLockBusy:
+        return -1  # another process writes: counts as a change
+    return version
 
 
 if TYPE_CHECKING:
