@@ -15,17 +15,13 @@ SOURCE = ROOT / "src" / "holdfast"
 sys.path.insert(0, str(ROOT / "tools"))
 import measure  # noqa: E402
 
-LONGEST = 600
-"""No source file has more lines."""
-
-LONG = 500
-STILL_LONG = 2
-"""So many source files have more than LONG lines. The number goes down, never up."""
+LONGEST = 500
+"""No source file has more lines. The number goes down, never up."""
 
 MOST_CONDITIONALS = 9.1
 """Conditional expressions per thousand lines. The number goes down, never up."""
 
-MOST_METHODS = 38
+MOST_METHODS = 30
 """Methods of the largest class. The number goes down, never up."""
 
 IMPURE_ANYWHERE = {"now", "utcnow", "today", "time", "monotonic", "uuid4", "random"}
@@ -45,7 +41,6 @@ def test_a_source_file_can_be_held_in_mind():
     }
 
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
-    assert sum(length > LONG for length in lengths.values()) <= STILL_LONG
 
 
 def test_a_line_has_at_most_100_columns_and_the_formatter_lays_it_out():

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from holdfast.agents import adapter
 from holdfast.agents.adapter import CallSettings
 from holdfast.agents.flow_tool import FlowTool
+from holdfast.authoring.replay.replay import replayable_uuid
 from holdfast.core.budgets.rules import Amount
 from holdfast.errors import BadOption, Fail, StepFailed
 
@@ -185,7 +186,7 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
         program = adapter.program_here()
         if program is None:
             return None
-        return str(program.uuid())
+        return str(replayable_uuid(program))
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """Return an id that is the same in every replay."""

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.authoring.bpmn.expressions import stored_value, value_of
-from holdfast.authoring.bpmn.handlers import THROWN
+from holdfast.authoring.bpmn.answers import ANSWERS, decoded
 from holdfast.authoring.bpmn.outcomes import (
     catches_escalations,
     error_of,
@@ -40,7 +39,6 @@ from holdfast.authoring.bpmn.token_machine.snapshot import restore, snapshot_of
 from holdfast.authoring.bpmn.token_machine.state import MachineState, TokenWait
 from holdfast.authoring.bpmn.token_machine.throwing import throw_escalation
 from holdfast.authoring.bpmn.token_machine.trace import ElementLog
-from holdfast.core import typed_json
 from holdfast.core.commands import (
     AnswerInstruction,
     AwaitSignal,
@@ -53,13 +51,11 @@ from holdfast.core.commands import (
 )
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
-from holdfast.core.gates.answer import GateOutcome
 from holdfast.core.program import ProgramContext
 from holdfast.core.runs import RunRecord
 from holdfast.core.versions import first_version, version_changes
 from holdfast.errors import (
     Diverged,
-    Fail,
     HoldfastError,
     MappingRefused,
     ModelNotFound,
@@ -124,19 +120,6 @@ class ModelProgram:
         self._stopping: str | None = None
         """Why the run ends once its children have ended."""
         self._extra: list[Command] = []
-        self._answer: dict[str, Callable[[TokenWait, Event], None]] = {
-            EventKind.STEP_COMPLETED: self._step_completed,
-            EventKind.STEP_FAILED: self._failed,
-            EventKind.TIMER_FIRED: self._fired,
-            EventKind.MESSAGE_RECEIVED: self._received,
-            EventKind.MESSAGE_SENT: self._sent,
-            EventKind.BROADCAST_SENT: self._sent,
-            EventKind.SIGNAL_SENT: self._sent,
-            EventKind.GATE_CLOSED: self._gate_closed,
-            EventKind.CHILD_STARTED: self._child_started,
-            EventKind.CHILD_ENDED: self._child_ended,
-            EventKind.INCIDENT_RESOLVED: self._resolved,
-        }
 
     async def begin(self, history: Sequence[Event], state: bytes | None) -> list[Command]:
         self._load(history, state)
@@ -311,10 +294,13 @@ class ModelProgram:
         if wait is None:
             self._check_dropped(id)
             return
-        action = self._answer.get(event.kind)
-        if action is None:
+        if event.kind == EventKind.CHILD_STARTED:
+            self._child_started(wait, event)
+            return
+        answer = ANSWERS.get(event.kind)
+        if answer is None:
             raise Diverged(step=step, why=f"the model does not expect {event.kind}")
-        action(wait, event)
+        answer(self.machine, self._context.codec, wait, event)
 
     def _end_child(self, id: str) -> None:
         run_id = self._children.pop(id, None)
@@ -327,89 +313,11 @@ class ModelProgram:
         if self.machine.state.counts.get(element, 0) == 0:
             raise Diverged(step=id, why="the model has not reached this element")
 
-    def _value(self, event: Event) -> Any:
-        return None if event.data is None else self._context.codec.decode(event.data)
-
-    def _step_completed(self, wait: TokenWait, event: Event) -> None:
-        value = self._value(event)
-        if isinstance(value, dict) and THROWN in value:
-            self.machine.answer(wait.id, "error", value[THROWN])
-        elif value is None or isinstance(value, dict):
-            self.machine.answer(wait.id, "done", value or {})
-        else:
-            name = type(value).__name__
-            self.machine.answer(wait.id, "failed", described(Fail(f"the result is a {name}")))
-
-    def _failed(self, wait: TokenWait, event: Event) -> None:
-        error = error_of(event.error)
-        error["attempts"] = event.attempt
-        self.machine.answer(wait.id, "failed", error)
-
-    def _fired(self, wait: TokenWait, event: Event) -> None:
-        state = self.machine.state
-        state.now = max(state.now, wait.data.get("at", 0))
-        self.machine.answer(wait.id, "fired")
-
-    def _received(self, wait: TokenWait, event: Event) -> None:
-        value = self._value(event)
-        self.machine.answer(wait.id, "fired", value if isinstance(value, dict) else {})
-
-    def _sent(self, wait: TokenWait, event: Event) -> None:
-        self.machine.answer(wait.id, "done")
-
-    def _gate_closed(self, wait: TokenWait, event: Event) -> None:
-        if event.error is not None:
-            self._failed(wait, event)
-            return
-        outcome = typed_json.decode(event.data or b"{}", GateOutcome)
-        variables: dict[str, Any] = {}
-        for decision in outcome.decisions:
-            if isinstance(decision.value, dict):
-                variables.update(decision.value)
-        self.machine.answer(wait.id, "done", variables)
-
     def _child_started(self, wait: TokenWait, event: Event) -> None:
         run_id = msgspec.json.decode(event.data or b"{}")["run"]
         wait.data["run"] = run_id
         self._children[wait.id] = run_id
         self._extra += self._ask(wait)
-
-    def _child_ended(self, wait: TokenWait, event: Event) -> None:
-        if event.error is not None:
-            self._child_failed(wait, event)
-            return
-        value = self._value(event)
-        result = value if isinstance(value, dict) else {}
-        if wait.kind == "external":
-            if THROWN in result:
-                self.machine.answer(wait.id, "error", result[THROWN])
-            else:
-                self.machine.answer(wait.id, "done", result)
-            return
-        work = self.machine.state.graph.nodes[wait.node].element.work
-        values: dict[str, Any] = dict(result) if work.passes_all_out else {}
-        if work.result:
-            values[work.result] = value
-        try:
-            for line in work.outputs:
-                computed = value_of(line.source, result, self.machine.state.now)
-                values[line.target] = stored_value(computed)
-        except HoldfastError as error:
-            self.machine.answer(wait.id, "failed", described(error))
-            return
-        self.machine.answer(wait.id, "done", values)
-
-    def _child_failed(self, wait: TokenWait, event: Event) -> None:
-        error = error_of(event.error)
-        facts = error.get("facts") or {}
-        if error.get("type") == "BpmnError" and "code" in facts:
-            self.machine.answer(wait.id, "error", {**facts, "message": facts.get("message", "")})
-        else:
-            self.machine.answer(wait.id, "failed", error)
-
-    def _resolved(self, wait: TokenWait, event: Event) -> None:
-        facts = facts_of(event)
-        self.machine.answer(wait.id, facts.get("action", "retry"), facts.get("variables") or {})
 
     def _instructed(self, event: Event) -> None:
         facts = facts_of(event)
@@ -460,7 +368,7 @@ class ModelProgram:
             self._check_dropped(id)
             return
         wait.data["heard"] = wait.data.get("heard", 0) + 1
-        facts = self._value(event) or {}
+        facts = decoded(self._context.codec, event) or {}
         if isinstance(facts, dict) and "payload" in facts:
             facts = facts["payload"]
         throw_escalation(state, token, facts.get("code"), facts.get("variables") or {})

@@ -11,7 +11,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.authoring.python.step import Step, encode_args, run_step
-from holdfast.authoring.replay.replay import Compensation, ReplayProgram, current_program
+from holdfast.authoring.replay.replay import (
+    Compensation,
+    ReplayProgram,
+    current_program,
+    replayable_uuid,
+)
 from holdfast.core.commands import RunStep
 from holdfast.core.events import compensation_of
 from holdfast.core.retry import RetryPolicy
@@ -101,7 +106,7 @@ def random() -> float:
 
 def uuid() -> Any:
     """Return a UUID that is the same in every replay."""
-    return program_here("uuid").uuid()
+    return replayable_uuid(program_here("uuid"))
 
 
 def patched(name: str) -> bool:

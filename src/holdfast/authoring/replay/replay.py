@@ -247,7 +247,8 @@ class ReplayProgram(ABC):
                 self._check_items(command, waiter)
             outcome = self._leftovers.take(command.id)
             if outcome is not None:
-                self._check_kind(command, outcome, waiter)
+                if outcome.kind not in ANSWERS[type(command)]:
+                    self._diverge(outcome, command, waiter)
                 if self._divergence is not None:
                     raise Evicted  # unwinds the code; begin() or feed() raises the divergence
                 return outcome
@@ -342,13 +343,11 @@ class ReplayProgram(ABC):
             return passed
         return self._source.find_unreachable(self._live_frames(), ordinary)
 
-    def _check_kind(self, command: Command, event: Event, waiter: Any) -> None:
-        if event.kind not in ANSWERS[type(command)]:
-            self._diverge(event, command, waiter)
-
     def _diverge(self, event: Event, command: Command, waiter: Any) -> None:
         """Record that the code issues *command* where history has *event*."""
-        where = self._source.place_of(getattr(command, "id", "")) or self._place(waiter)
+        where = self._source.place_of(getattr(command, "id", ""))
+        if not where:
+            where = line_of(None if waiter is None else self._waiting_frame(waiter))
         wanted = f"{type(command).__name__} {getattr(command, 'id', '')}"
         if isinstance(command, StartMap):
             wanted += f" of {len(command.inputs)} items"
@@ -362,13 +361,6 @@ class ReplayProgram(ABC):
             wanted=wanted,
             where=where,
         )
-
-    def _place(self, waiter: Any) -> str:
-        """Return the line of the code that waits at *waiter*."""
-        frame = None if waiter is None else self._waiting_frame(waiter)
-        if frame is None:
-            return "unknown"
-        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
     def _raise_divergence(self) -> None:
         if self._divergence is not None:
@@ -404,11 +396,6 @@ class ReplayProgram(ABC):
             seed += f"\0{self.context.epoch}"
         return hashlib.sha256(seed.encode()).digest()[:16]
 
-    def uuid(self) -> UUID:
-        from uuid import UUID
-
-        return UUID(bytes=self.replayable_bytes("uuid"), version=4)
-
     def record_decision(self, name: str, fresh: Any, old: Any) -> Any:
         """Return the value that was decided when the run first came here.
 
@@ -428,6 +415,20 @@ class ReplayProgram(ABC):
         if command.id not in self._decisions or self._decisions[command.id] != command.value:
             self._decisions[command.id] = command.value
             self.tell(command)
+
+
+def replayable_uuid(program: ReplayProgram) -> UUID:
+    """Return a UUID that is the same in every replay of this call."""
+    from uuid import UUID
+
+    return UUID(bytes=program.replayable_bytes("uuid"), version=4)
+
+
+def line_of(frame: FrameType | None) -> str:
+    """Return the line at which the code of a frame waits."""
+    if frame is None:
+        return "unknown"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
 def frames_of(coroutine: Any, hidden: str) -> Iterator[FrameType]:

@@ -14,8 +14,9 @@ from holdfast.authoring.wf.ast import (
     OutputDeclaration,
     Word,
 )
-from holdfast.authoring.wf.cursor import Cursor, GivenOption
-from holdfast.authoring.wf.option_reading import OptionReading
+from holdfast.authoring.wf.cursor import Cursor
+from holdfast.authoring.wf.option_reader import OptionReader
+from holdfast.authoring.wf.option_syntax import GivenOption, parse_options, parse_value
 from holdfast.authoring.wf.problems import Code
 from holdfast.authoring.wf.values import ListValue, OptionValue, Scalar, ValueProblem
 from holdfast.core.problems import did_you_mean
@@ -31,9 +32,9 @@ class Declarations:
 
     __slots__ = ("_budget", "_cursor", "_inputs", "_meta", "_options", "_outputs", "_uses")
 
-    def __init__(self, cursor: Cursor, options: OptionReading) -> None:
+    def __init__(self, cursor: Cursor, options: OptionReader) -> None:
         self._cursor: Cursor = cursor
-        self._options: OptionReading = options
+        self._options: OptionReader = options
         self._meta: dict[str, Any] = {}
         self._inputs: dict[str, InputDeclaration] = {}
         self._outputs: dict[str, OutputDeclaration] = {}
@@ -86,7 +87,7 @@ class Declarations:
         start = cursor.start()
         cursor.index += 1
         cursor.open(label, start)
-        assigned = cursor.options(label, start)
+        assigned = parse_options(cursor, label, start)
         cursor.close(label, start)
         return assigned, start
 
@@ -162,7 +163,7 @@ class Declarations:
             elif token in ("default", "description") or self._at_modifier(token):
                 cursor.index += 1
                 cursor.expect("=", f"`{token}` of the input `{name.text}`")
-                assigned[token] = cursor.value(token)
+                assigned[token] = parse_value(cursor, token)
             else:
                 break
         self._warn_if_twice(name.text, name.start, name.text in self._inputs, "inputs")

@@ -19,14 +19,8 @@ from holdfast.authoring.wf.checking import LibrarySurroundings
 from holdfast.authoring.wf.document import Document
 from holdfast.authoring.wf.files import read_file
 from holdfast.authoring.wf.parser import parse
-from holdfast.authoring.wf.providers import SHIPPED
-from holdfast.authoring.wf.registrations import (
-    GLOBAL,
-    Executor,
-    GateResolver,
-    ItemProvider,
-    Registrations,
-)
+from holdfast.authoring.wf.registration_lookup import RegistrationLookup
+from holdfast.authoring.wf.registrations import GLOBAL, Registrations
 from holdfast.authoring.wf.schemas import OutputSchema, read_schema
 from holdfast.authoring.wf.settings import apply_settings, find_settings
 from holdfast.authoring.wf.workflow import TextWorkflow
@@ -77,6 +71,12 @@ class Library:
         self.environment = self.own.environment
         self.allow_targets = self.own.allow_targets
         self.own.owner = self
+        lookup = RegistrationLookup(self.own)
+        self.find_executor = lookup.find_executor
+        self.find_provider = lookup.find_provider
+        self.find_resolver = lookup.find_resolver
+        self.resolvers = lookup.resolvers
+        self.environments = lookup.environments
         self.query: Any = None
         """Lists runs of the engine that uses this library; the engine sets it."""
         settings = find_settings(self.root)
@@ -245,34 +245,6 @@ class Library:
                 raise UnknownWorkflow(workflow=each, why="the library has no such workflow")
             problems += check_document(document, around)
         return problems
-
-    # What executes them
-
-    def find_executor(self, name: str) -> Executor | None:
-        """Return the executor of a call target: its own, else the fallback."""
-        for registrations in (self.own, GLOBAL):
-            if name in registrations.executors:
-                return registrations.executors[name]
-        return self.own.fallback or GLOBAL.fallback
-
-    def find_provider(self, name: str) -> ItemProvider | None:
-        """Return a provider of items; those of Holdfast come last."""
-        for providers in (self.own.providers, GLOBAL.providers, SHIPPED):
-            if name in providers:
-                return providers[name]
-        return None
-
-    def find_resolver(self, name: str) -> GateResolver | None:
-        """Return the resolver of gates of a type."""
-        return self.own.resolvers.get(name) or GLOBAL.resolvers.get(name)
-
-    def resolvers(self) -> dict[str, GateResolver]:
-        """Return all resolvers by the type of their gates."""
-        return {**GLOBAL.resolvers, **self.own.resolvers}
-
-    def environments(self) -> list[Any]:
-        """Return the providers of environment variables, in the order in which they apply."""
-        return [*GLOBAL.environments, *self.own.environments]
 
     def find_definition(self, name: str) -> Any:
         """Return the workflow of another kind with this name; None if there is none."""

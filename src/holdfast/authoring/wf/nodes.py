@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.authoring.wf import ast, values
+from holdfast.authoring.wf.condition_syntax import parse_condition
 from holdfast.authoring.wf.cursor import (
     NODE_KEYWORDS,
     NOT_TARGETS,
     Cursor,
-    GivenOption,
     Panic,
 )
 from holdfast.authoring.wf.declarations import Declarations
@@ -19,7 +19,13 @@ from holdfast.authoring.wf.lexer import (
     LETTERS,
     string_value,
 )
-from holdfast.authoring.wf.option_reading import OptionReading
+from holdfast.authoring.wf.option_reader import OptionReader
+from holdfast.authoring.wf.option_syntax import (
+    GivenOption,
+    at_option,
+    parse_leading_options,
+    parse_options,
+)
 from holdfast.authoring.wf.problems import Code
 from holdfast.core.problems import did_you_mean
 
@@ -38,7 +44,7 @@ class NodeParser:
     def __init__(self, cursor: Cursor, path: str) -> None:
         self._cursor: Cursor = cursor
         self._path: str = path
-        self._options: OptionReading = OptionReading(cursor.problems)
+        self._options: OptionReader = OptionReader(cursor.problems)
         self._declarations: Declarations = Declarations(cursor, self._options)
         self._parallel: bool = False
         self._methods: dict[str, Callable[[], ast.Node]] = {
@@ -59,12 +65,12 @@ class NodeParser:
     def document(self) -> Document | None:
         """Parse the whole text. Return None if it has no workflow."""
         cursor = self._cursor
-        if not self._find_workflow():
+        if not _find_workflow(cursor):
             return None
         start = cursor.start()
         cursor.index += 1
         try:
-            name = self._workflow_name(start)
+            name = _workflow_name(cursor, start)
             cursor.open(f"`workflow {name.text}`", start)
             body, always = self._items()
             cursor.close(f"`workflow {name.text}`", start)
@@ -88,33 +94,6 @@ class NodeParser:
             always=tuple(always),
             **declared,
         )
-
-    def _find_workflow(self) -> bool:
-        """Move to the word ``workflow`` and report the text before it."""
-        cursor = self._cursor
-        if cursor.peek() == "workflow":
-            return True
-        if not (cursor.index == 0 and not cursor.peek() and cursor.problems.has_errors):
-            cursor.problems.error(
-                cursor.start(),
-                Code.SYNTAX,
-                f"expected `workflow NAME {{`, found {cursor.described()}",
-                did_you_mean(cursor.peek(), ["workflow"]),
-            )
-        if "workflow" not in cursor.texts:
-            return False
-        cursor.index = cursor.texts.index("workflow")
-        return True
-
-    def _workflow_name(self, keyword: int) -> ast.Word:
-        cursor = self._cursor
-        if cursor.peek() == "{":
-            cursor.panic("the workflow has no name", "write `workflow NAME {`")
-            return ast.Word("", keyword)
-        if cursor.peek()[:1] == '"':
-            cursor.panic("the name of a workflow is written without quotes")
-            return cursor.string("a name")
-        return cursor.name("the name of the workflow")
 
     def _items(self) -> tuple[list[ast.Node], list[ast.Node]]:
         """Parse the items of the workflow, and return the nodes of its body and of its always
@@ -157,29 +136,7 @@ class NodeParser:
             return method()
         if token in _CONTEXTUAL and cursor.peek(1)[:1] == _CONTEXTUAL[token][:1]:
             return self._contextual(token)
-        raise self._not_a_node(token)
-
-    def _not_a_node(self, token: str) -> Panic:
-        cursor = self._cursor
-        if cursor.problems.is_full:
-            return Panic()  # finding hints takes longer than parsing
-        hint = did_you_mean(token, [*NODE_KEYWORDS, *_CONTEXTUAL])
-        if cursor.at_option():
-            return cursor.panic(
-                f"unexpected option `{token}`", "options come before the nodes of a block"
-            )
-        if token in ("meta", "inputs") or cursor.peek(1)[:1] == _TOP_LEVEL.get(token, "-"):
-            return cursor.panic(
-                f"`{token}` belongs to the workflow, not to a block inside it",
-                "move it to the top level of the workflow",
-            )
-        if token in _FORMS:
-            hint = f"write {_FORMS[token]}"
-        elif token == "else":
-            hint = "write `unless` with the same condition"
-        elif token == ",":
-            hint = "nodes are separated by blanks"
-        return cursor.panic(f"expected a node, found {cursor.described()}", hint)
+        raise _not_a_node(cursor, token)
 
     def _contextual(self, token: str) -> ast.Node:
         cursor = self._cursor
@@ -215,7 +172,7 @@ class NodeParser:
     def _option_block(self, label: str, start: int) -> list[GivenOption]:
         cursor = self._cursor
         cursor.open(label, start)
-        assigned = cursor.options(label, start)
+        assigned = parse_options(cursor, label, start)
         cursor.close(label, start)
         return assigned
 
@@ -283,10 +240,10 @@ class NodeParser:
         while cursor.peek() != "}":
             if cursor.peek() == "inputs" and cursor.peek(1) == "{":
                 inputs = {**(inputs or {}), **self._inputs_of_call(start)}
-            elif cursor.at_option():
-                assigned += cursor.leading_options()
+            elif at_option(cursor):
+                assigned += parse_leading_options(cursor)
             else:
-                assigned += cursor.options(f"`{label}`", start)
+                assigned += parse_options(cursor, f"`{label}`", start)
         cursor.close(f"`{label}`", start)
         return assigned, None if inputs is None else tuple(inputs.items())
 
@@ -300,14 +257,14 @@ class NodeParser:
         return read
 
     def _script(self) -> ast.Node:
-        start, name = self._keyword_and_name("the name of the script")
+        start, name = _keyword_and_name(self._cursor, "the name of the script")
         label = f"script {name}"
         assigned = self._option_block(f"`{label}`", start)
         fields = self._options.read("script", assigned, start, label)
         return ast.ScriptNode(start=start, end=self._cursor.last_end(), name=name, **fields)
 
     def _gate(self) -> ast.Node:
-        start, name = self._keyword_and_name("the type of the gate")
+        start, name = _keyword_and_name(self._cursor, "the type of the gate")
         label = f"gate {name}"
         assigned = self._option_block(f"`{label}`", start)
         end = self._cursor.last_end()
@@ -316,12 +273,6 @@ class NodeParser:
             return ast.QualityGateNode(start=start, end=end, **fields)
         fields = self._options.read("gate", assigned, start, label)
         return ast.GateNode(start=start, end=end, type=name, **fields)
-
-    def _keyword_and_name(self, role: str) -> tuple[int, str]:
-        cursor = self._cursor
-        start = cursor.start()
-        cursor.index += 1
-        return start, cursor.name(role).text
 
     def _if(self) -> ast.Node:
         start, end, fields = self._conditional("if")
@@ -346,7 +297,7 @@ class NodeParser:
         return start, end, {**fields, "condition": condition, "body": body}
 
     def _condition(self, *, bare: bool) -> ast.Condition:
-        condition = self._cursor.condition(bare=bare)
+        condition = parse_condition(self._cursor, bare=bare)
         if isinstance(condition, ast.ExpressionCondition):
             self._options.check_expression(condition)
         return condition
@@ -357,7 +308,7 @@ class NodeParser:
         """Parse ``{ options nodes }``; return both, and the end of the block."""
         cursor = self._cursor
         cursor.open(label, start)
-        assigned = cursor.leading_options()
+        assigned = parse_leading_options(cursor)
         outer = self._parallel
         self._parallel = parallel
         try:
@@ -411,14 +362,14 @@ class NodeParser:
 
     def _foreach(self) -> ast.Node:
         cursor = self._cursor
-        start, name = self._keyword_and_name("the name of the foreach")
+        start, name = _keyword_and_name(cursor, "the name of the foreach")
         label = f"foreach {name}"
         cursor.open(f"`{label}`", start)
-        assigned = cursor.leading_options()
+        assigned = parse_leading_options(cursor)
         inline: ast.DoNode | None = None
         if cursor.peek() == "do":
             inline = self._inline_body()
-        assigned += cursor.options(f"`{label}`", start)
+        assigned += parse_options(cursor, f"`{label}`", start)
         end = cursor.close(f"`{label}`", start)
         fields = self._options.read("foreach", assigned, start, label)
         self._require_one_body(fields, inline, start, label)
@@ -450,3 +401,58 @@ class NodeParser:
                 f"`{label}` has both `workflow` and `do`",
                 "remove one of them",
             )
+
+
+def _find_workflow(cursor: Cursor) -> bool:
+    """Move to the word ``workflow`` and report the text before it."""
+    if cursor.peek() == "workflow":
+        return True
+    if not (cursor.index == 0 and not cursor.peek() and cursor.problems.has_errors):
+        cursor.problems.error(
+            cursor.start(),
+            Code.SYNTAX,
+            f"expected `workflow NAME {{`, found {cursor.described()}",
+            did_you_mean(cursor.peek(), ["workflow"]),
+        )
+    if "workflow" not in cursor.texts:
+        return False
+    cursor.index = cursor.texts.index("workflow")
+    return True
+
+
+def _workflow_name(cursor: Cursor, keyword: int) -> ast.Word:
+    if cursor.peek() == "{":
+        cursor.panic("the workflow has no name", "write `workflow NAME {`")
+        return ast.Word("", keyword)
+    if cursor.peek()[:1] == '"':
+        cursor.panic("the name of a workflow is written without quotes")
+        return cursor.string("a name")
+    return cursor.name("the name of the workflow")
+
+
+def _not_a_node(cursor: Cursor, token: str) -> Panic:
+    if cursor.problems.is_full:
+        return Panic()  # finding hints takes longer than parsing
+    hint = did_you_mean(token, [*NODE_KEYWORDS, *_CONTEXTUAL])
+    if at_option(cursor):
+        return cursor.panic(
+            f"unexpected option `{token}`", "options come before the nodes of a block"
+        )
+    if token in ("meta", "inputs") or cursor.peek(1)[:1] == _TOP_LEVEL.get(token, "-"):
+        return cursor.panic(
+            f"`{token}` belongs to the workflow, not to a block inside it",
+            "move it to the top level of the workflow",
+        )
+    if token in _FORMS:
+        hint = f"write {_FORMS[token]}"
+    elif token == "else":
+        hint = "write `unless` with the same condition"
+    elif token == ",":
+        hint = "nodes are separated by blanks"
+    return cursor.panic(f"expected a node, found {cursor.described()}", hint)
+
+
+def _keyword_and_name(cursor: Cursor, role: str) -> tuple[int, str]:
+    start = cursor.start()
+    cursor.index += 1
+    return start, cursor.name(role).text

@@ -123,7 +123,7 @@ class FeelParser:
 
     def _tests_of_in(self) -> tuple[Node, ...]:
         cursor = self.cursor
-        if not cursor.at("(") or not self._is_list_of_tests():
+        if not cursor.at("(") or not _is_list_of_tests(cursor):
             return (self._test_of_in(),)
         cursor.advance()
         tests = [self._test_of_in()]
@@ -131,24 +131,6 @@ class FeelParser:
             tests.append(self._test_of_in())
         cursor.expect(")", "to close the tests")
         return tuple(tests)
-
-    def _is_list_of_tests(self) -> bool:
-        """Return whether the parenthesis here holds tests: a comma stands directly in it."""
-        depth = 0
-        cursor = self.cursor
-        for index in range(cursor.index, len(cursor.tokens)):
-            token = cursor.tokens[index]
-            if token.kind != "symbol":
-                continue
-            if token.text in "([{":
-                depth += 1
-            elif token.text in ")]}":
-                depth -= 1
-                if depth == 0:
-                    return False
-            elif token.text == "," and depth == 1:
-                return True
-        return False
 
     def _test_of_in(self) -> Node:
         token = self.cursor.accept(*_COMPARISONS)
@@ -183,7 +165,7 @@ class FeelParser:
         depth = cursor.depth
         node = self._primary()
         while cursor.token.kind == "symbol" and cursor.token.text in (".", "[", "("):
-            if cursor.token.text == "[" and self._ends_range():
+            if cursor.token.text == "[" and _ends_range(cursor):
                 break
             cursor.deepen()
             token = cursor.advance()
@@ -198,12 +180,6 @@ class FeelParser:
         cursor.depth = depth
         return node
 
-    def _ends_range(self) -> bool:
-        """Return whether the bracket here is the open end of a range, as in ``]1..5[``: no filter
-        follows it."""
-        token = self.cursor.peek()
-        return token.kind == END or token.text in _AFTER_RANGE
-
     def _call(self, function: Node, token: TextToken) -> Node:
         arguments: list[Node] = []
         names: list[str] = []
@@ -211,7 +187,7 @@ class FeelParser:
         while not cursor.at(")"):
             if arguments:
                 cursor.expect(",", "between the arguments")
-            name = self._argument_name()
+            name = _argument_name(cursor)
             if (not name and names) or (name and len(names) < len(arguments)):
                 cursor.fail("a call names all of its arguments, or none")
             if name:
@@ -219,18 +195,6 @@ class FeelParser:
             arguments.append(self.expression())
         cursor.advance()
         return FunctionCall(function, tuple(arguments), tuple(names), token.start)
-
-    def _argument_name(self) -> str:
-        """Go past the name of an argument and its colon, if they stand here."""
-        cursor = self.cursor
-        index = cursor.index
-        while cursor.tokens[index].kind == "word":
-            index += 1
-        if index == cursor.index or cursor.tokens[index].text != ":":
-            return ""
-        name = joined(cursor.tokens[cursor.index : index])
-        cursor.move(index + 1)
-        return name
 
     def _name(self, purpose: str) -> str:
         """Parse a name: the longest known one, else as many words as are not keywords."""
@@ -250,7 +214,7 @@ class FeelParser:
         token = self.cursor.token
         if token.kind == "number":
             self.cursor.advance()
-            return Literal(self._number(token))
+            return Literal(_number(self.cursor, token))
         if token.kind == "string":
             self.cursor.advance()
             return Literal(unescape(self.cursor, token))
@@ -263,12 +227,6 @@ class FeelParser:
         if token.text == '"':
             self.cursor.fail("the text has no closing quote")
         self.cursor.fail()
-
-    def _number(self, token: TextToken) -> Decimal:
-        value = Decimal(token.text)
-        if value.adjusted() > 6144 or value.adjusted() < -6143:
-            self.cursor.fail("the number is too large", token)
-        return value
 
     def _symbol(self) -> Node:
         cursor = self.cursor
@@ -339,7 +297,7 @@ class FeelParser:
         while not cursor.at("}"):
             if entries:
                 cursor.expect(",", "between the entries")
-            key = self._key()
+            key = _key(cursor)
             if any(key == name for name, _ in entries):
                 cursor.fail(f"the context has two entries `{key}`")
             entries.append((key, self.expression()))
@@ -353,23 +311,6 @@ class FeelParser:
         if name not in self.names and (" " in name or not name.isidentifier()):
             self.names |= {name}
             self.table = name_table(self.names)
-
-    def _key(self) -> str:
-        cursor = self.cursor
-        if cursor.token.kind == "string":
-            key = unescape(cursor, cursor.advance())
-            cursor.expect(":", "after the key")
-            return key
-        first = cursor.index
-        while not cursor.at(":"):
-            if cursor.token.kind in (END, "string") or cursor.at("{", "}", ",", "(", "["):
-                cursor.fail("the key of an entry is missing")
-            cursor.advance()
-        if cursor.index == first:
-            cursor.fail("the key of an entry is missing")
-        key = joined(cursor.tokens[first : cursor.index])
-        cursor.advance()
-        return normalized(key)
 
     def _word(self) -> Node:
         cursor = self.cursor
@@ -452,6 +393,67 @@ class FeelParser:
         body = self.expression()
         self.table, self.names = outer
         return FunctionOf(tuple(parameters), body)
+
+
+def _is_list_of_tests(cursor: TokenCursor) -> bool:
+    """Return whether the parenthesis here holds tests: a comma stands directly in it."""
+    depth = 0
+    for index in range(cursor.index, len(cursor.tokens)):
+        token = cursor.tokens[index]
+        if token.kind != "symbol":
+            continue
+        if token.text in "([{":
+            depth += 1
+        elif token.text in ")]}":
+            depth -= 1
+            if depth == 0:
+                return False
+        elif token.text == "," and depth == 1:
+            return True
+    return False
+
+
+def _ends_range(cursor: TokenCursor) -> bool:
+    """Return whether the bracket here is the open end of a range, as in ``]1..5[``: no filter
+    follows it."""
+    token = cursor.peek()
+    return token.kind == END or token.text in _AFTER_RANGE
+
+
+def _argument_name(cursor: TokenCursor) -> str:
+    """Go past the name of an argument and its colon, if they stand here."""
+    index = cursor.index
+    while cursor.tokens[index].kind == "word":
+        index += 1
+    if index == cursor.index or cursor.tokens[index].text != ":":
+        return ""
+    name = joined(cursor.tokens[cursor.index : index])
+    cursor.move(index + 1)
+    return name
+
+
+def _number(cursor: TokenCursor, token: TextToken) -> Decimal:
+    value = Decimal(token.text)
+    if value.adjusted() > 6144 or value.adjusted() < -6143:
+        cursor.fail("the number is too large", token)
+    return value
+
+
+def _key(cursor: TokenCursor) -> str:
+    if cursor.token.kind == "string":
+        key = unescape(cursor, cursor.advance())
+        cursor.expect(":", "after the key")
+        return key
+    first = cursor.index
+    while not cursor.at(":"):
+        if cursor.token.kind in (END, "string") or cursor.at("{", "}", ",", "(", "["):
+            cursor.fail("the key of an entry is missing")
+        cursor.advance()
+    if cursor.index == first:
+        cursor.fail("the key of an entry is missing")
+    key = joined(cursor.tokens[first : cursor.index])
+    cursor.advance()
+    return normalized(key)
 
 
 _AFTER_RANGE = frozenset((")", "]", "}", ",", "and", "or", "then", "else", "return", "satisfies"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.authoring.wf.ast import ExpressionCondition, Word
 from holdfast.authoring.wf.conditions import expression_fault
-from holdfast.authoring.wf.cursor import GivenOption
+from holdfast.authoring.wf.option_syntax import GivenOption
 from holdfast.authoring.wf.options import HINTS, OLD_OPTIONS, OPTIONS, REQUIRED, OptionRule
 from holdfast.authoring.wf.problems import Code, ProblemCollector
 from holdfast.authoring.wf.values import OptionValue, Reader, ValueProblem
@@ -15,7 +15,7 @@ from holdfast.core.problems import did_you_mean
 _ABSENT = object()
 
 
-class OptionReading:
+class OptionReader:
     """Turn the options of a text into fields of the tree."""
 
     __slots__ = ("_problems",)
