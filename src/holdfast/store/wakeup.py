@@ -45,6 +45,7 @@ def notify_parent(
     run_id, step, index = parent
     if index is not None:
         left = tx.rows("count_down", run_id=run_id, step=step)
+        # A parent that needs all results is woken for the last child, or for one that has failed.
         if left and left[0]["remaining"] > 0 and not left[0]["eager"] and completed:
             return
     wake_parent(tx, run_id)

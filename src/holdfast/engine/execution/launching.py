@@ -27,6 +27,7 @@ async def launch(run: Execution) -> None:
     if launches and run.state.resumes and _is_displaced(run):
         await release(run)
         return
+    # Replaced before the loop: what a step of it asks for is added to the new list.
     run.pending.launches = []
     if run.budget.breach is not None:
         launches = may_launch(run, launches)
@@ -82,6 +83,7 @@ async def _transact(run: Execution, pending: PendingStep) -> None:
     op.body = Body(body_of(run, pending, op, spending))
     try:
         answer: Advanced = await persist(run, op)
+    # Not outcomes of the step: the commit itself did not take place.
     except (LeaseLost, EngineClosed, WriteConflict):
         raise
     except CodeRaised as raised:

@@ -5,8 +5,8 @@ Invariants:
   an attempt that ended before a finding comes first.
 - A finding that the program no longer waits for leads to nothing, so a signal that lost a race
   stays in the store for the next wait.
-- The flags are cleared before the store is read, not after it: a notification during the read must
-  be seen again.
+- The flags are cleared after the store was read, so an error of the read leaves them set. No
+  report is lost in between: reports arrive on the loop that reads, which does nothing else then.
 """
 
 from __future__ import annotations

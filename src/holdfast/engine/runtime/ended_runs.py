@@ -76,6 +76,7 @@ class EndedRuns:
             for other in others:
                 del self._ended[other]
             discards = self._discards
+        # Outside the guard: the thread that commits takes it, and must not wait for a query.
         at = time.monotonic()
         runs = {run.id: run for run in read([run_id, *others])}
         wanted = runs.pop(run_id, None)

@@ -93,6 +93,7 @@ def _reset_due(
             "add_used",
             [amount_row(line, amounts[line.dimension]) for line in lines if line.budget == name],
         )
+    # Read again: the reset and the addition have changed them.
     return [line for line in lines if line.budget not in due] + lock_lines(tx, due, amounts)
 
 
@@ -104,10 +105,12 @@ def spend_from_run(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetR
     ):
         append(tx, op.run_id, [op.event])
         return BudgetSpent(tx.now, counted=False)
+    # After the key: a repeated call is answered even if there is no room any more.
     credit = credit_under(tx, op.run_id, op.under)
     breach = None if op.force else check_limits(tx, op.budgets, op.amounts, credit)
     if breach is not None:
         if op.key is not None:
+            # Refused, so not spent: the same key may be used when there is room.
             tx.change("forget_spend_key", budget=f"{budget_rules.RUN}{op.run_id}", key=op.key)
         return BudgetRefused(breach)
     counted = record_spend(tx, op.run_id, op.budgets, [SpendEntry(op.amounts, None, op.under)])

@@ -61,6 +61,7 @@ _REFUSED: dict[str, Callable[[str, str], StoreError | None]] = {
     ENCRYPTED: clear_values.refused,
 }
 
+# A serialization failure and a deadlock: the server has rolled the transaction back.
 _AGAIN = frozenset({"40001", "40P01"})
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000"})
 """The server ends the session, or has dropped its prepared statements."""
@@ -161,6 +162,7 @@ def translated(error: Exception, shown: str) -> Exception:
     refused = _REFUSED[code](str(error), shown) if code in _REFUSED else None
     if refused is not None:
         return refused
+    # The other row was committed after our statement had taken its snapshot.
     if code == _UNIQUE and _schema_of(error) == OUR_SCHEMA:
         return SnapshotConflict(reason)
     if code in _MEANING:
@@ -170,6 +172,8 @@ def translated(error: Exception, shown: str) -> Exception:
         return BadOption(option="text", why="ids, names and keys must be texts, not numbers")
     if code in _TABLES_DIFFER:
         return StoreForeign(database=shown, reason=reason)
+    # "cached plan must not change result type": a migration has changed a table, and the prepared
+    # statements of this connection are of no use any more.
     if code.startswith("08") or code in _LOST or (code == "0A000" and "cached plan" in reason):
         return ConnectionLost(reason)
     return error
@@ -195,6 +199,7 @@ def unreachable(error: psycopg.Error, shown: str) -> TemporarilyUnavailable | Ho
     for pattern, why in _HOPELESS:
         if re.search(pattern, text):
             return StoreUnavailable(database=shown, why=why, reason=_reason(text))
+    # An unknown reason may pass: to give up needs a certain one.
     return TemporarilyUnavailable(StoreUnavailable(database=shown, reason=_reason(text)))
 
 

@@ -85,9 +85,11 @@ def _connect_when_started(connect: Callable[[], Connection]) -> Connection:
 
 
 def _migrate(db: Connection) -> None:
+    # Without the lock first: almost always there is nothing to do.
     if _applied(db) == [number for number, _, _ in sql_files.migrations("postgres")]:
         return
     db.begin()
+    # Bounded: a process that hangs while it migrates must not keep all others waiting for ever.
     db.script(f"SET LOCAL lock_timeout TO '{PATIENCE:g}s'; SELECT pg_advisory_xact_lock({LOCK})")
     # Again under the lock: another process may have migrated meanwhile.
     done = _applied(db)
@@ -187,6 +189,7 @@ def _renumber_events(db: Connection) -> None:
         "LOCK TABLE holdfast.event, holdfast.graph_event, holdfast.flow_event,"
         " holdfast.subscription IN EXCLUSIVE MODE"
     )
+    # Again under the lock: another process may have renumbered them meanwhile.
     if db.rows(SQL["is_numbered_ahead"]):
         for query in (
             "translate_cursors",
@@ -203,6 +206,7 @@ def _setting(db: Connection, name: str, first: str) -> str:
     """Return a setting of the database; the first process to ask creates it."""
     rows = db.rows(SQL["setting"], {"name": name})
     if not rows:
+        # Has no effect if another process was first; its value is read below.
         db.change(SQL["save_setting"], {"name": name, "value": first})
         rows = db.rows(SQL["setting"], {"name": name})
     value: str = rows[0]["value"]

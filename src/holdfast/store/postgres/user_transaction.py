@@ -134,6 +134,7 @@ class AsyncpgAdapter:
 
     def change(self, query: str, values: dict[str, object]) -> int:
         sql, names = NUMBERED[query]
+        # The tag of the command, such as "UPDATE 3", is all that asyncpg returns.
         done: str = self._wait_for(self._raw.execute(sql, *(values[name] for name in names)))
         return int(done.rpartition(" ")[2])
 
@@ -165,6 +166,7 @@ class PostgresUserTransaction:
                 option="connection",
                 why=f"the connection is open on another database than {self._shown}",
             )
+        # A refused start must leave the statements of the caller in place.
         self._do(self._driver.execute, f"SAVEPOINT {SAVEPOINT}")
         return self
 
@@ -179,8 +181,10 @@ class PostgresUserTransaction:
             return
         if kind is not None:
             self._do(self._driver.execute, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+        # In both cases: ROLLBACK TO leaves the savepoint itself in place.
         self._do(self._driver.execute, f"RELEASE SAVEPOINT {SAVEPOINT}")
         if kind is None and self.hints.ready:
+            # The server sends it when the caller commits, and never after a rollback.
             self._do(self._driver.execute, f"SELECT pg_notify('{CHANNEL}', '')")
 
     def rows(self, query: str, **values: object) -> list[Any]:

@@ -108,6 +108,7 @@ def _trees(
         yield from fresh
         last = page[-1].finished_at
         seen = {tree.id for tree in page if tree.finished_at == last}
+        # A full page of trees that were seen before: all ended at one instant, go on after it.
         since = last if fresh else last + 1
         if len(page) < PAGE:
             return

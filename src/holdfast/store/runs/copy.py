@@ -136,6 +136,7 @@ def begin_copy(tx: BatchTransaction, op: BeginCopy) -> None:
     for query in _EMPTY:
         tx.change(query)
     tx.change("delete_setting", name=HALF_COPIED)
+    # The insert leaves an existing mark as it is, so that of the interrupted copy is deleted above.
     tx.change("save_setting", name=HALF_COPIED, value=op.copy_id or str(tx.now))
     for lane in op.lanes:
         set_lane(tx, SetLane(lane))
@@ -167,6 +168,7 @@ def _refuse_workers(tx: BatchTransaction) -> None:
 def end_copy(tx: BatchTransaction, op: EndCopy) -> None:
     """Remove the mark of an unfinished copy."""
     tx.change("delete_setting", name=HALF_COPIED)
+    # New events must not get the numbers of copied ones.
     tx.rows("continue_numbers")
     tx.hints.ready = True
     if op.seal is not None:

@@ -148,6 +148,7 @@ _BY_STATUS = Source(
     "run.status = word.status AND {notable}",
     ("statuses",),
 )
+# `route_id + 0` as the index has it: SQLite uses an index of an expression only for the same one.
 _FINISHED = Source(
     "holdfast.run AS run holdfast.using(run_finished)",
     "run.route_id + 0 = +route.id AND run.status = word.status AND run.finished_at IS NOT NULL",
@@ -255,6 +256,7 @@ def _size(source: Source, values: Values, probe: Probe, most: int, outer: str | 
     """Return how many runs a source has, at most *most*."""
     tables = source.tables if outer is None else f"{outer} CROSS JOIN {source.tables}"
     condition = source.condition.format(notable=_IS_NOTABLE)
+    # The tag alone is counted: the join with its runs would cost a lookup each.
     if tables.startswith(_TAGGED):
         tables = _TAG
         condition = condition.removesuffix(_OF_TAG)

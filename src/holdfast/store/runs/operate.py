@@ -65,6 +65,7 @@ def set_tags(tx: Transaction, op: SetTags) -> dict[str, str]:
     RunNotFound."""
     created_at = load(tx, op.run_id)["created_at"]
     for name, value in op.tags.items():
+        # Deleted first: the insert leaves a tag that exists as it is.
         tx.change("delete_tag", run_id=op.run_id, name=name)
         if value is not None:
             tx.change("insert_tag", name=name, value=value, run_id=op.run_id, created_at=created_at)

@@ -109,6 +109,8 @@ class Advance(Operation, kw_only=True):
     wake_at: int | None = None
     result: bytes | None = None
     error: bytes | None = None
+    # A guard rather than an effect: the run may have joined a graph since its holder read it, and
+    # ends without effects are written many at once.
     graph_id: str | None = None
     """The graph whose resolution needs the outcome, if the run ends."""
     effects: Sequence[Effect] = ()

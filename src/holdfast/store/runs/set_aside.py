@@ -54,6 +54,7 @@ def _mark_stuck(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
         seq = last_seq(tx, run_id) + 1  # type: ignore[arg-type]
         append_from_outside(tx, [(run_id, Event(kind=EventKind.RUN_STUCK, seq=seq, error=error))])  # type: ignore[list-item]
     except RowDamaged:
+        # The run is set aside all the same: the damage may be in its history.
         log.warning("the history of run %s is damaged and was not added to", run_id)
     return True
 
@@ -97,6 +98,7 @@ def _operation(tx: Transaction, damage: RowDamaged) -> bool:
 
 def _task(tx: Transaction, damage: RowDamaged) -> bool:
     run_id = damage.place.get("run_id")
+    # Not `or`: both are written in any case.
     return bool(tx.change("set_task_aside", run_id=run_id)) | _mark_stuck(tx, run_id, damage)
 
 
@@ -122,6 +124,7 @@ _HOW: dict[str, Callable[[Transaction, RowDamaged], bool]] = {
     "task": _task,
     "graph_stage": _stage,
     **dict.fromkeys(_COUNTERS, _forget),
+    # A damaged session counts as expired and a damaged lane as paused: both stay as they are.
     "session": lambda tx, damage: False,
     "lane": lambda tx, damage: False,
 }

@@ -56,6 +56,7 @@ def enter(path: str, wanted: str | None) -> type[StandardConnection] | type[Apsw
                 why=f"this process has the file open already, and {WHY}",
             )
         _ours[path, chosen.kind] += 1
+        # Once, and only with apsw: an audit hook cannot be removed, and is called for every event.
         if chosen is ApswConnection and not _watching:
             _watching = True
             sys.addaudithook(_watch)
@@ -86,6 +87,7 @@ def _is_open_here(path: str) -> bool:
             present = os.stat(f"/proc/self/fd/{number}")
         except OSError:
             continue
+        # Compared by `stat`: opening the file to look, and closing it, would drop its locks.
         if (present.st_dev, present.st_ino) == (wanted.st_dev, wanted.st_ino):
             return True
     return False

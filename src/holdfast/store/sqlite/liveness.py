@@ -40,6 +40,7 @@ worker before that is noticed."""
 MODE = 0o600
 
 _TRIES = 100
+# Not the shared generator: processes that seed it alike would draw the same slots.
 _lot = random.SystemRandom()
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 """The command that locks for an open file; None where only POSIX locks exist."""
@@ -91,6 +92,7 @@ class LivenessLocks:
         is unknown."""
         if fcntl is None or slot < 0:
             return None
+        # Not tried: a lock does not exclude its own process, and the unlock would drop it.
         if slot in self.own:
             return True
         try:

@@ -110,6 +110,7 @@ class Loan:
         self, action: int, first: object = None, second: object = None, *_: object
     ) -> int:
         """Answer SQLite, which asks before it prepares a statement: 0 allows it, 1 refuses it."""
+        # Statements of the store itself pass.
         if not self.is_lent:
             return 0
         objection = _objection(action, str(first or ""), second)
@@ -127,6 +128,7 @@ class Loan:
             result = body(raw)
         except Exception as error:
             if code_of(error) == _AUTH:
+                # SQLite says only that the statement was not authorized.
                 raise _refusal(self._objection) from error
             if not self._is_intact(raw):
                 raise LoanBroken from error
@@ -190,6 +192,7 @@ def close_cursor(cursor: Any) -> None:
 
 def code_of(error: BaseException) -> int:
     """Return SQLite's primary error code for an exception of a driver, 0 if it has none."""
+    # The low byte of an extended code is the primary one.
     return extended_code(error) & 0xFF
 
 
@@ -258,6 +261,7 @@ class LentConnection(sqlite3.Connection):
 
     def cursor(self, *arguments: Any, **options: Any) -> Any:
         self.loan.check()
+        # A cursor class of the caller is used as it is: the authorizer still guards its statements.
         if not arguments and not options:
             arguments = (LentCursor,)
         return self.loan.lend(super().cursor(*arguments, **options))
@@ -288,6 +292,7 @@ _APSW_SETTINGS = """aclose autovacuum_pages backup close config deserialize enab
 def _refuse(kind: type, methods: str, refuse: Callable[..., NoReturn]) -> None:
     """Make connections of *kind* refuse these methods, as far as their base class has them."""
     for name in methods.split():
+        # Which methods there are depends on the versions of Python and apsw.
         if hasattr(kind.__mro__[1], name):
             setattr(kind, name, refuse)
 

@@ -104,6 +104,7 @@ def lease_each(
     if op.run_id is None:
         runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
     else:
+        # `claim` checks this by itself: an ended session must not get a lease.
         runs = (
             lease(tx, op.session_id, [op.run_id])
             if tx.rows("session", session_id=op.session_id)
@@ -174,6 +175,7 @@ def _judge(
     changes = []
     for leased, history, signals in leased_runs:
         run_id = leased.run.id
+        # A run without a history has no wait to decide: only a budget can stop it.
         if leased.seq or run_id in breaches:
             facts = ClaimFacts(
                 list(history), signals, partial(children, run_id), breaches.get(run_id)

@@ -103,6 +103,7 @@ class PendingStep(Pending):
         if self.task is not None:
             self.task.cancel()
         run.output.close_attempt(self.command.id, self.attempt, CloseReason.DROPPED)
+        # The history says that the attempt has begun, so it must say that it ended.
         if self.is_noted:
             event = Event(EventKind.STEP_DROPPED, self.command.id, attempt=self.attempt)
             event.role = self.command.role
