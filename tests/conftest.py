@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import leftovers
 
@@ -45,6 +46,10 @@ SYSTEM_PATH = os.pathsep.join(
     ]
 )
 MISSING = "missing tool: "
+
+# An example takes as long as the machine is busy.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 FAILED = pytest.StashKey[bool]()
 SERVERS = pytest.StashKey[list]()
 
