@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from urllib.parse import parse_qs, urlsplit
 
-LATENCY = 0.010
+LATENCY = 0.050
+"""Seconds from a message to its answer: far more than a busy machine takes for a callback."""
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from holdfast.errors import CodecMismatch, RunFailed
 from holdfast.streams import emit
 from holdfast.testing import internals
 from tests.engine.test_encryption import SECRET, k1, keeping, stored, telling
-from tests.engine.waiting import wait_for, wait_until
+from tests.engine.waiting import until, wait_for
 
 
 def test_an_engine_without_keys_that_was_open_before_is_refused(database, caplog):
@@ -32,8 +32,7 @@ def test_an_engine_without_keys_that_was_open_before_is_refused(database, caplog
                     write()
             assert [listed_run.id for listed_run in after.runs()] == [run.id]
             after.signal(run.id, "more", "x")
-            wait_until(before, lambda: internals(before).worker.stopping)
-        assert "this worker stops: the database was encrypted" in caplog.text
+            until(lambda: "this worker stops: the database was encrypted" in caplog.text)
     with Engine(database, codec=k1()) as engine:
         assert engine.run(run.id).result(timeout=20) == "harmless!x"
         assert engine.database.check() == []
@@ -71,7 +70,7 @@ def test_a_worker_without_keys_writes_no_value_once_the_database_is_encrypted(da
             go_on.set()
             if what == "result":
                 after.signal(run.id, "go")
-            wait_until(before, lambda: internals(before).worker.stopping)
+            until(lambda: internals(before).worker.stopping)
     assert b"crown" not in stored(database)
     with Engine(database, codec=k1(), workflows=[held]) as engine:
         if what == "error":

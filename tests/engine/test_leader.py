@@ -126,7 +126,7 @@ def test_the_oldest_looks_after_all_and_the_others_do_not(database):
         stores = [store for _, store in opened]
         assert leading(engines) == [True, False, False, False]
         before = [store.looks for store in stores]
-        wait_until(lambda: stores[0].looks >= before[0] + 5, 20)
+        wait_until(lambda: stores[0].looks >= before[0] + 5)
 
         assert [store.looks - was for store, was in zip(stores, before, strict=True)][1:] == [
             0,
@@ -142,8 +142,8 @@ def test_a_dead_leader_is_replaced_and_its_runs_go_on(database):
         wait_until(lambda: run.status == "waiting")
         for dead, next_one in pairwise(engines):
             die(dead)
-            wait_until(lambda: internals(next_one).worker.leader.is_leader, 20)  # noqa: B023
-        assert len(engines[2].workers.list()) == 1
+            wait_until(lambda: internals(next_one).worker.leader.is_leader)  # noqa: B023
+        wait_until(lambda: len(engines[2].workers.list()) == 1)
 
         engines[2].signal(run.id, "go", 7)
         assert engines[2].run(run.id).result(timeout=20) == 7
@@ -156,8 +156,8 @@ def test_who_only_looks_now_and_then_notices_when_both_of_the_oldest_die(databas
         for engine in engines[:2]:
             die(engine)
 
-        wait_until(lambda: internals(engines[2]).worker.leader.is_leader, 20)
-        assert len(engines[2].workers.list()) == 1
+        wait_until(lambda: internals(engines[2]).worker.leader.is_leader)
+        wait_until(lambda: len(engines[2].workers.list()) == 1)
 
 
 def test_a_run_past_its_deadline_is_ended_whoever_leads(database):
@@ -167,7 +167,7 @@ def test_a_run_past_its_deadline_is_ended_whoever_leads(database):
             asking, deadline="300ms", lane="nobody serves this", capabilities=["none"]
         )
 
-        wait_until(lambda: run.status == "expired", 20)
+        wait_until(lambda: run.status == "expired")
 
 
 def after_the_start(store, action):
@@ -237,7 +237,7 @@ def test_what_was_leased_while_the_store_was_in_trouble_goes_on(database, kind):
         else:
             with pytest.raises(StoreUnavailable):
                 engine.start(noting, 1, id="r1")
-        wait_until(lambda: list(engine.runs()) and engine.run("r1").status == "completed", 20)
+        wait_until(lambda: list(engine.runs()) and engine.run("r1").status == "completed")
         assert not store.after and called == [1, 1]
 
 
@@ -313,7 +313,7 @@ def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(
         trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
         with closing(Engine(database)) as elsewhere:
             elsewhere.signal(run.id, "go", 7)
-        wait_until(lambda: not trouble, 20)
+        wait_until(lambda: not trouble)
 
         assert run.result(timeout=20) == 7
         assert called == [1]

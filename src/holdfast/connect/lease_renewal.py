@@ -21,6 +21,9 @@ from holdfast.service.tasks.terms import lifetime_of
 
 log = logging.getLogger("holdfast")
 
+PER_LIFETIME = 3
+"""How often leases are renewed within their lifetime: a late renewal or a failed one loses none."""
+
 
 class WatchedLease(Protocol):
     """A lease that is to be renewed."""
@@ -51,7 +54,7 @@ class LeaseRenewal:
         self._session_id: str = session_id
         self._ttl: Duration = ttl
         self._term: LeaseTerm = term
-        self._interval: int = lifetime_of(ttl) // 3
+        self._interval: int = lifetime_of(ttl) // PER_LIFETIME
         self._lock = threading.Lock()
         self._held: dict[str, WatchedLease] = {}
         self._running: bool = False

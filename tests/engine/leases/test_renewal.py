@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from holdfast import AsyncEngine, Engine
+from holdfast.connect import lease_renewal
 from holdfast.errors import LeaseLost
 from tests.engine.waiting import one_lease as one
-from tests.engine.waiting import wait_until
+from tests.engine.waiting import until
 
 
 def pass_time(clock, seconds):
@@ -99,11 +100,12 @@ def test_an_asynchronous_lease_renews_too(database, clock):
     assert asyncio.run(main()) == (True, "completed")
 
 
-def test_a_thread_renews_the_leases_in_real_time(database):
+def test_a_thread_renews_the_leases_in_real_time(database, monkeypatch):
+    monkeypatch.setattr(lease_renewal, "PER_LIFETIME", 3000)  # soon, and long before the end
     with Engine(database, work=False) as engine:
         engine.start("render", 1)
-        with engine.tasks.worker(workflows=["render"], ttl="300ms") as holder:
+        with engine.tasks.worker(workflows=["render"], ttl="5m") as holder:
             lease = one(holder)
             session = engine.workers.list()[0]
-            wait_until(engine, lambda: engine.workers.list()[0].expires_at > session.expires_at)
+            until(lambda: engine.workers.list()[0].expires_at > session.expires_at)
             assert lease.complete().status == "completed"
