@@ -62,12 +62,12 @@ def pooler(server, *, size=3):
         yield made
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(url):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             psycopg.connect(url).close()
