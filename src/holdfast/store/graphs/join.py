@@ -81,7 +81,7 @@ def _check(graph: GraphRecord, join: JoiningRun, run: RunRecord | None, member: 
     if graph_id == graph.id:
         raise MemberExists(graph=graph.id, run=run.id, member=join.name)
     if graph_id is not None:
-        raise MemberElsewhere(run=run.id, graph=graph_id, why="it belongs to another graph")
+        raise MemberElsewhere(run=run.id, graph=graph.id, why=f"it belongs to graph {graph_id}")
 
 
 def _row(graph: GraphRecord, join: JoiningRun, run: RunRecord, now: int) -> dict[str, object]:

@@ -139,9 +139,10 @@ class GraphJoinConformance(GraphFixture):
             compose=compose,
         )
 
-        with pytest.raises(MemberElsewhere):
+        with pytest.raises(MemberElsewhere, match="it belongs to graph g") as refusal:
             self.do(store, op)
 
+        assert refusal.value.facts["graph"] == "h"
         assert self.member_states(store, "h") == {"own": "started"}
 
     def test_a_repeated_join_changes_nothing(self, store: Store) -> None:
