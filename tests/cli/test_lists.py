@@ -71,6 +71,36 @@ def test_soft_limits_are_repeated_or_separated(call):
     assert "amount" in call.error("budgets", "set", "x", "tokens=9", "--soft", "tokens=1,", code=2)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--lane", "a,b"],
+        ["--lane", "a", "--lane", "b"],
+        ["--workflow", "mail,post"],
+        ["--workflow", "mail", "--workflow", "post"],
+        ["--version", "1,2"],
+        ["--version", "1", "--version", "2"],
+    ],
+)
+def test_runs_are_selected_by_several_names(call, database, words):
+    with closing(Engine(database)) as engine:
+        for name, lane, version in (("mail", "a", "1"), ("post", "b", "2"), ("print", "c", "3")):
+            engine.start(name, id=name, lane=lane, version=version)
+
+    assert [run["id"] for run in call.items("runs", *words)] == ["post", "mail"]
+    first = call.json("runs", *words, "--limit", "1")
+    assert [run["id"] for run in first["items"]] == ["post"]
+    (line,) = [
+        text
+        for text in call.text("runs", *words, "--limit", "1").splitlines()
+        if text.startswith("next page: ")
+    ]
+    following = line.split()[line.split().index("runs") :]
+    assert [run["id"] for run in call.items(*following)] == ["mail"]
+    call("cancel", *words, "--force", "--yes")
+    assert [run["id"] for run in call.items("runs", "--live")] == ["print"]
+
+
 DELETING = {"delete", "prune", "remove", "unsubscribe", "apply"}
 """The last words of commands that delete."""
 

@@ -209,6 +209,29 @@ def test_runs_are_found_and_counted_by_everything_that_a_start_names(idle):
         idle.runs(live=True, status="failed").count()
 
 
+def test_a_filter_takes_several_workflows_versions_and_lanes(idle):
+    for name, lane, version in (("a", "x", "1"), ("b", "y", "2"), ("c", "z", "3")):
+        idle.start(name, id=name, lane=lane, version=version)
+
+    for filters in (
+        {"workflow": ["a", "c"]},
+        {"version": ("1", "3")},
+        {"lane": {"x", "z"}},
+        {"lane": ["x", "y", "z"], "workflow": ["a", "c"], "status": ["pending", "failed"]},
+    ):
+        assert [run.id for run in idle.runs(**filters)] == ["c", "a"], filters
+        assert idle.runs(**filters).count() == 2, filters
+    query = idle.runs(lane=(lane for lane in "xz"))
+    assert [run.id for run in query] == [run.id for run in query] == ["c", "a"]
+    for name in ("workflow", "version", "lane"):
+        for wrong in ([], ["a", 7], {"a": 1}.values(), [f"n{number}" for number in range(1001)]):
+            with pytest.raises(BadOption, match=name):
+                idle.runs(**{name: wrong}).cancel()
+    assert idle.runs(live=True).count() == 3
+    assert idle.runs(workflow=["a", "b"]).cancel(force=True).changed == 2
+    assert [run.id for run in idle.runs(live=True)] == ["c"]
+
+
 def test_tags_change_after_the_start_and_after_the_end(idle):
     run = idle.start(sums, 1, id="r1", tags={"draft": "yes", "customer": "7"})
 

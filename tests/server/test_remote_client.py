@@ -82,6 +82,19 @@ def test_runs_are_started_and_read_as_with_an_engine(client):
     assert client.why(run.id).status == "completed"
 
 
+def test_a_filter_takes_several_names(client):
+    for name, lane in (("several.a", "north"), ("several.b", "south"), ("several.c", "west")):
+        client.start(name, id=name, lane=lane)
+
+    several = client.runs(workflow=["several.a", "several.b", "several.d"])
+    lanes = client.runs(lane=("north", "west"))
+
+    assert [run.id for run in several] == ["several.b", "several.a"]
+    assert lanes.count() == 2
+    assert lanes.cancel("not needed", force=True).changed == 2
+    assert [run.id for run in client.runs(lane=["north", "south"], live=True)] == ["several.b"]
+
+
 def test_gates_settings_and_bulk_verbs_work_as_with_an_engine(client):
     run = client.start("remote.asked")
     run.wait_until("waiting", timeout="20s")

@@ -22,15 +22,15 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         help="Only these statuses. E.g. --status failed,stuck",
     ),
     "--live": click.option("--live", is_flag=True, help="Only runs that have not ended."),
-    "--workflow": click.option(
-        "--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout"
+    "--workflow": many(
+        "--workflow",
+        metavar="A,B",
+        help="Only runs of these workflows. E.g. --workflow checkout,refund",
     ),
-    "--version": click.option(
-        "--version", metavar="TEXT", help="Only runs of this version. E.g. --version 2"
+    "--version": many(
+        "--version", metavar="A,B", help="Only runs of these versions. E.g. --version 2"
     ),
-    "--lane": click.option(
-        "--lane", metavar="NAME", help="Only runs in this lane. E.g. --lane reports"
-    ),
+    "--lane": many("--lane", metavar="A,B", help="Only runs in these lanes. E.g. --lane reports"),
     "--share": click.option(
         "--share", metavar="NAME", help="Only runs of this share. E.g. --share tenant-7"
     ),
@@ -97,7 +97,8 @@ def query_of(
 ) -> RunQuery:
     """Return the query for the runs that the options select."""
     filters["namespace"] = filters["namespace"] or command_context().namespace
-    filters["status"] = filters["status"] or None
+    for name in ("status", "workflow", "version", "lane"):
+        filters[name] = filters[name] or None
     if parent is not None:
         filters["parent_id"] = database.find(parent).id
     return database.engine.runs(tags=dict(tags), **filters)

@@ -159,6 +159,10 @@ def _last_run(
     parts: Components, name: str, version: str | None, statuses: Sequence[str] = ()
 ) -> RunRecord | None:
     which = RunFilter(
-        namespace=parts.client.only, workflow=name, version=version, statuses=statuses, limit=1
+        namespace=parts.client.only,
+        workflows=[name],
+        versions=[] if version is None else [version],
+        statuses=statuses,
+        limit=1,
     )
     return next(iter(parts.store.runs.find(which)), None)

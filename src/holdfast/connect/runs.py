@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from holdfast.connect import operation_procedures, run_procedures, run_views
@@ -30,8 +30,12 @@ class AsyncRunQuery:
         self, calls: AsyncCalls, filters: Mapping[str, Any], ids: Iterable[str] | None = None
     ) -> None:
         self._calls: AsyncCalls = calls
-        self._filters: Mapping[str, Any] = filters
-        self._ids: Iterable[str] | None = ids
+        # An iterator would be empty when the second page is read.
+        self._filters: Mapping[str, Any] = {
+            name: list(value) if isinstance(value, Iterator) else value
+            for name, value in filters.items()
+        }
+        self._ids: Iterable[str] | None = list(ids) if isinstance(ids, Iterator) else ids
         """The ids of the runs, instead of filters."""
 
     async def __aiter__(self) -> AsyncIterator[RunView]:

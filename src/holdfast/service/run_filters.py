@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.core.duration import LAST_INSTANT
@@ -18,15 +18,19 @@ from holdfast.service.instants import moment
 from holdfast.store.runs.list_query import RunCursor, RunFilter
 
 _TEXTS = (
-    "workflow",
-    "version",
-    "lane",
     "share",
     "key",
     "id_prefix",
     "worker",
     "parent_id",
 )
+
+
+_LISTED = {"workflow": "workflows", "version": "versions", "lane": "lanes"}
+"""The options that take one text or several, with the fields of the filter."""
+
+MOST = 1000
+"""The maximum number of values of one option: each is a parameter of the query."""
 
 
 def known_statuses(status: Any) -> list[Any]:
@@ -46,6 +50,8 @@ def run_filter(filters: Mapping[str, Any], namespace: str | None, now: int) -> R
     checked: dict[str, Any] = {"namespace": namespace, "statuses": _statuses(filters)}
     for name in _TEXTS:
         checked[name] = checked_text_filter(name, filters.get(name))
+    for name, field in _LISTED.items():
+        checked[field] = _texts(name, filters.get(name))
     for name in ("since", "until"):
         if filters.get(name) is not None:
             checked[name] = moment(filters[name], now, sign=-1)
@@ -71,10 +77,26 @@ def _statuses(filters: Mapping[str, Any]) -> list[str]:
     return sorted(LIVE)
 
 
+def _texts(name: str, value: Any) -> list[str]:
+    """Return one text, or several, as a list without repetitions. Raises BadOption."""
+    if value is None:
+        return []
+    items = checked_one_or_many(name, value) if isinstance(value, Iterable) else [value]
+    texts = [_text(name, item) for item in items]
+    if not texts:
+        # An empty list must not select all runs, as with the statuses.
+        raise BadOption(option=name, value=value, why=f"name at least one {name}")
+    if len(texts) > MOST:
+        raise BadOption(option=name, why=f"name at most {MOST} values")
+    return list(dict.fromkeys(texts))
+
+
 def checked_text_filter(name: str, value: Any) -> str | None:
     """Return the text to compare with, or None. Raises BadOption."""
-    if value is None:
-        return None
+    return None if value is None else _text(name, value)
+
+
+def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise BadOption(option=name, value=value, why="the value must be a text")
     return plain_text(value)

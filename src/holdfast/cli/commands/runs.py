@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -76,12 +77,13 @@ def runs(limit: int, after: str | None, count: bool, group: str | None, **filter
         print_next(page.next)
 
 
-def _none(database: OpenDatabase, workflow: str | None) -> str:
+def _none(database: OpenDatabase, workflows: Sequence[str]) -> str:
     """Return the line for an empty list; it names the workflow that may have been meant."""
-    similar = None if workflow is None else database.similar_workflow(workflow)
-    if similar is None:
-        return "no runs"
-    return f"no runs of workflow {workflow}: did you mean {similar}?"
+    for workflow in workflows:
+        similar = database.similar_workflow(workflow)
+        if similar is not None:
+            return f"no runs of workflow {workflow}: did you mean {similar}?"
+    return "no runs"
 
 
 def _print_groups(groups: Page[ErrorGroupView]) -> None:

@@ -356,9 +356,9 @@ class Engine(Namespaces):
         *,
         status: str | Iterable[str] | None = None,
         live: bool | None = None,
-        workflow: str | None = None,
-        version: str | None = None,
-        lane: str | None = None,
+        workflow: str | Iterable[str] | None = None,
+        version: str | Iterable[str] | None = None,
+        lane: str | Iterable[str] | None = None,
         share: str | None = None,
         tags: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -374,6 +374,7 @@ class Engine(Namespaces):
         """Return the query for the runs that match, newest first by their time of creation. It is
         iterated in pages, and has bulk verbs.
 
+        *status*, *workflow*, *version* and *lane* are one value, or several of which a run has one.
         *live* selects the runs that have not ended; *since* and *until* limit the time of creation;
         *worker* is the name of the worker that executes the runs; *parent_id* selects the children
         of a run, *roots* the runs that are no children. *ids* selects runs by their ids, without

@@ -31,8 +31,12 @@ class RunQuery:
         self, calls: Calls, filters: Mapping[str, Any], ids: Iterable[str] | None = None
     ) -> None:
         self._calls: Calls = calls
-        self._filters: Mapping[str, Any] = filters
-        self._ids: Iterable[str] | None = ids
+        # An iterator would be empty when the second page is read.
+        self._filters: Mapping[str, Any] = {
+            name: list(value) if isinstance(value, Iterator) else value
+            for name, value in filters.items()
+        }
+        self._ids: Iterable[str] | None = list(ids) if isinstance(ids, Iterator) else ids
         """The ids of the runs, instead of filters."""
 
     def __iter__(self) -> Iterator[RunView]:

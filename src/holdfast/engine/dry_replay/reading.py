@@ -82,7 +82,10 @@ class RecordedRuns:
 
     def _filter(self, *, statuses: Sequence[str], workflow: str | None, limit: int) -> RunFilter:
         return RunFilter(
-            namespace=self._namespace, statuses=statuses, workflow=workflow, limit=limit
+            namespace=self._namespace,
+            statuses=statuses,
+            workflows=[] if workflow is None else [workflow],
+            limit=limit,
         )
 
     def _read(self, view: View, runs: Sequence[RunRecord]) -> list[RecordedRun]:

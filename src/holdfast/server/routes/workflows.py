@@ -96,8 +96,8 @@ def _verdict(parts: Components, replay: DryReplay, name: str, version: str) -> V
     if name in parts.definitions():
         which = RunFilter(
             namespace=parts.client.only,
-            workflow=name,
-            version=version,
+            workflows=[name],
+            versions=[version],
             statuses=[status.value for status in LIVE],
             limit=JUDGED,
         )
@@ -131,7 +131,10 @@ def _live(parts: Components, name: str, versions: Sequence[str]) -> dict[str, in
     return {
         version: parts.store.runs.count(
             RunFilter(
-                namespace=parts.client.only, workflow=name, version=version, statuses=statuses
+                namespace=parts.client.only,
+                workflows=[name],
+                versions=[version],
+                statuses=statuses,
             )
         )
         for version in versions
@@ -150,7 +153,9 @@ def _view(
     namespace = parts.client.only
     live = _live(parts, name, versions)
     ended = [status.value for status in FINAL]
-    finished = runs.find(RunFilter(namespace=namespace, workflow=name, statuses=ended, limit=LAST))
+    finished = runs.find(
+        RunFilter(namespace=namespace, workflows=[name], statuses=ended, limit=LAST)
+    )
     definition = parts.definitions().get(name)
     return views.of(
         name,

@@ -91,7 +91,7 @@ class RetentionQueries:
         """Return the size of some of the trees that pruning would delete: of the newest, at most
         *limit*."""
         chosen = RunFilter(
-            workflow=which.workflow,
+            workflows=[] if which.workflow is None else [which.workflow],
             statuses=which.statuses,
             until=which.before,
             roots=True,

@@ -36,9 +36,9 @@ class RunFilter(msgspec.Struct, kw_only=True):
 
     namespace: str | None = None
     statuses: Sequence[str] = ()
-    workflow: str | None = None
-    version: str | None = None
-    lane: str | None = None
+    workflows: Sequence[str] = ()
+    versions: Sequence[str] = ()
+    lanes: Sequence[str] = ()
     share: str | None = None
     tags: dict[str, str] = {}
     key: str | None = None
@@ -91,7 +91,10 @@ _NOTABLE = (
 )
 """The statuses of the index ``run_notable``, in its order: SQLite compares the conditions."""
 
-_OF_ROUTE = ("namespace", "workflow", "version", "lane")
+_OF_ROUTE = ("namespace", "workflows", "versions", "lanes")
+"""The fields of a filter that select routes."""
+_LISTED = {"workflows": "workflow", "versions": "version", "lanes": "lane"}
+"""The fields that name several values of a route, any of which will do, with their columns."""
 _ORDER = "ORDER BY {0}.created_at DESC, {0}.{1} DESC LIMIT :limit"
 
 _STORED_KEYS = (
@@ -230,7 +233,7 @@ def choose(which: RunFilter, probe: Probe) -> Source:
 def _ordered_sources(which: RunFilter) -> list[Source]:
     """Return the indexes that hold the wanted runs in the order of their creation."""
     sources = []
-    is_routed = any(getattr(which, name) is not None for name in _OF_ROUTE)
+    is_routed = bool(_routed(which))
     if which.statuses and not is_routed and set(which.statuses) <= set(_NOTABLE):
         sources.append(_BY_STATUS)
     elif which.statuses:
@@ -322,8 +325,8 @@ def _branches(which: RunFilter, source: Source) -> str | None:
     if source not in (_FINISHED, _IDLE):
         return None
     words = f"({_words(_statuses(which, source))}) AS word"
-    routed = [f"named.{name} = :{name}" for name in _OF_ROUTE if getattr(which, name) is not None]
-    routes = _ROUTES.format(" AND ".join(routed)) if routed else "SELECT id FROM holdfast.route"
+    routed = _routed(which)
+    routes = _ROUTES.format(routed) if routed else "SELECT id FROM holdfast.route"
     return f"({routes}) AS route CROSS JOIN {words}"
 
 
@@ -349,9 +352,9 @@ def _where(which: RunFilter, source: Source) -> str:
 def _conditions(which: RunFilter) -> dict[str, str]:
     """Return the conditions of a filter on a run, by what they check."""
     clauses: dict[str, str] = {}
-    routed = [f"named.{name} = :{name}" for name in _OF_ROUTE if getattr(which, name) is not None]
+    routed = _routed(which)
     if routed:
-        clauses["namespace"] = f"run.route_id IN ({_ROUTES.format(' AND '.join(routed))})"
+        clauses["namespace"] = f"run.route_id IN ({_ROUTES.format(routed)})"
     if which.statuses:
         words = ", ".join(f"'{Status(status).value}'" for status in which.statuses)
         clauses["statuses"] = f"run.status IN ({words})"
@@ -366,6 +369,16 @@ def _conditions(which: RunFilter) -> dict[str, str]:
     if which.id_prefix is not None:
         clauses["id_prefix"] = _ID.condition
     return clauses
+
+
+def _routed(which: RunFilter) -> str:
+    """Return the condition of a filter on a route; an empty text if all routes match."""
+    clauses = [] if which.namespace is None else ["named.namespace = :namespace"]
+    for field, column in _LISTED.items():
+        names = [f":{column}{index}" for index in range(len(getattr(which, field)))]
+        if names:
+            clauses.append(f"named.{column} IN ({', '.join(names)})")
+    return " AND ".join(clauses)
 
 
 def _tag_conditions(which: RunFilter, created_at: str, run_id: str) -> dict[str, str]:
@@ -391,9 +404,11 @@ def _time_conditions(which: RunFilter, created_at: str, run_id: str) -> dict[str
 
 def values_of(which: RunFilter) -> Values:
     """Return the values of the parameters."""
-    names = (*_OF_ROUTE, "share", "since", "until", "worker", "parent_id")
+    names = ("namespace", "share", "since", "until", "worker", "parent_id")
     values: Values = {"limit": which.limit}
     values |= {name: value for name in names if (value := getattr(which, name)) is not None}
+    for field, column in _LISTED.items():
+        values |= {f"{column}{index}": text for index, text in enumerate(getattr(which, field))}
     if which.key is not None:
         values |= {"key": which.key, "separator": "\n"}
     if which.id_prefix is not None:

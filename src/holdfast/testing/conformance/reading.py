@@ -121,7 +121,7 @@ class ReadConformance(StoreFixture):
             return [run.id for run in store.runs.find(RunFilter(**which))]
 
         assert ids_of(namespace="shop") == ["r1"]
-        assert ids_of(workflow="greet") == ["r3", "r2", "r0"]
+        assert ids_of(workflows=["greet"]) == ["r3", "r2", "r0"]
         assert ids_of(statuses=["cancelled", Status.RUNNING]) == ["r2", "r0"]
         assert ids_of(tags={"city": "Ulm"}) == ["r1", "r0"]
         assert ids_of(tags={"city": "Ulm", "kind": "b"}) == ["r1"]
@@ -131,7 +131,7 @@ class ReadConformance(StoreFixture):
         assert ids_of(parent_id="r2") == ["r3"]
         assert ids_of(roots=True) == ["r2", "r1", "r0"]
         after = RunCursor(parent.created_at, "r2")
-        assert ids_of(roots=True, workflow="greet", after=after, limit=5) == ["r0"]
+        assert ids_of(roots=True, workflows=["greet"], after=after, limit=5) == ["r0"]
         assert ids_of(tags={"city": "x' OR '1'='1"}) == []
 
     def test_every_filter_selects_and_counts_the_same_runs(
@@ -153,9 +153,12 @@ class ReadConformance(StoreFixture):
             "r1 r2 r3 r4 r5": {"statuses": ["pending"]},
             "r0": {"statuses": ["cancelled"]},
             "r0 r1 r2 r3 r4 r5": {"statuses": ["cancelled", "pending"], "namespace": "shop"},
-            "r1 r3 r5": {"workflow": "w0", "version": "1"},
-            "r0 r3": {"lane": "lane2"},
-            "r3": {"lane": "lane2", "tags": {"parity": "0", "all": "yes"}},
+            "r1 r3 r5": {"workflows": ["w0"], "versions": ["1"]},
+            "r0 r3": {"lanes": ["lane2"]},
+            "r0 r1 r3 r4": {"lanes": ["lane1", "lane2"]},
+            "r1 r4": {"lanes": ["lane1", "no"], "workflows": ["w0", "w1"], "versions": ["1", "2"]},
+            "r0 r2 r3 r5": {"lanes": ["lane0", "lane2"], "statuses": ["pending", "cancelled"]},
+            "r3": {"lanes": ["lane2"], "tags": {"parity": "0", "all": "yes"}},
             "r1 r3 r5 ": {"share": "even"},
             "r2": {"id_prefix": "r2", "tags": {"all": "yes"}},
             "": {"worker": "ann", "roots": True},
