@@ -101,6 +101,37 @@ def test_runs_are_selected_by_several_names(call, database, words):
     assert [run["id"] for run in call.items("runs", "--live")] == ["print"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs", "--limit", "1", "--limit", "2"],
+        ["runs", "--since", "1h", "--live", "--since=1h"],
+        ["cancel", "x", "--reason", "a", "--reason", "b"],
+        ["gates", "--workflow", "a", "--workflow", "b"],
+        ["gates", "show", "x", "--db", "a", "--db", "b"],
+        ["--namespace", "a", "--namespace", "b", "runs"],
+        ["events", "webhooks", "set", "x", "--attempts", "1", "--attempts", "2"],
+    ],
+)
+def test_an_option_with_one_value_is_refused_if_it_is_given_twice(call, words):
+    name = next(word for word in reversed(words) if word.startswith("--")).partition("=")[0]
+
+    message = call.error(*words, code=2)
+
+    assert f"option '{name}' is given twice, but takes one value (see holdfast" in message
+
+
+def test_a_database_is_named_once(call, database):
+    run = call.start("shop.py:listener")
+
+    twice = call.error("--db", database, "runs", "--db", database, code=2)
+
+    assert "option '--db' is given twice" in twice
+    assert [found["id"] for found in call.items("--db", database, "runs", "--live", "--live")] == [
+        run
+    ]
+
+
 DELETING = {"delete", "prune", "remove", "unsubscribe", "apply"}
 """The last words of commands that delete."""
 

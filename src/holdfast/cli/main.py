@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from holdfast.cli.context import CommandContext, need_command, version
+from holdfast.cli.repeated_options import refuse_repeated
 from holdfast.core.text import nearest
 from holdfast.errors import BadDuration, BadGraph, BadOption, BadSchedule, BadUrl, HoldfastError
 from holdfast.errors.base import safe_repr
@@ -86,6 +87,11 @@ class RootGroup(click.Group):
             importlib.import_module(f"holdfast.cli.commands.{module}"), cmd_name.replace("-", "_")
         )
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            refuse_repeated(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command and exit; without *standalone_mode* return, and let errors propagate."""
