@@ -149,12 +149,21 @@ def _has(command: click.Command, *names: str) -> bool:
 
 
 def test_every_list_has_pages():
-    """A group that can be called without a command prints a list, except `db`."""
+    """A group that can be called without a command prints a list, except `db`; so do the commands
+    of LISTING."""
     paged = {path for path, command in COMMANDS.items() if _has(command, "limit", "after")}
     groups = {path for path, command in COMMANDS.items() if isinstance(command, click.Group)}
 
     assert len(groups) > 10
     assert groups - {"", "db"} - paged == set()
+    listing = {path for path in COMMANDS if path.rpartition(" ")[2] in LISTING}
+    assert len(listing) > 8
+    assert listing - paged == set()
+
+
+LISTING = {"list", "runs", "audit", "attempts", "children", "incidents", "tokens", "dead-letters"}
+LISTING |= {"subscriptions", "steps"}
+"""The last words of further commands that print lists."""
 
 
 @pytest.fixture
@@ -168,6 +177,7 @@ def filled(call, database):
         call("events", "webhooks", "set", name, "https://example.org/hook")
         call("flows", "create", "research", name, "--owner", "ann")
         call("db", "keys", "rotate", "--grace", "7d")
+        call("api-keys", "add", name, "--role", "viewer")
     with closing(Engine(database)) as engine:
         for _ in range(3):
             graph = Graph()
@@ -185,6 +195,8 @@ def filled(call, database):
         "schedules",
         "budgets",
         "lanes",
+        "api-keys list",
+        "audit",
         "db keys",
         "db retention",
         "events subscriptions",

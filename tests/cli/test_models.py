@@ -152,6 +152,25 @@ def test_the_path_of_a_run_is_shown_and_its_tokens_are_moved(call, approval):
     assert "such as 3=approve" in call.error("models", "modify", "last", "--move", "x", code=2)
 
 
+def test_tokens_are_read_page_by_page(call, file, database):
+    tasks = '<userTask id="look"/><userTask id="sign"/><userTask id="file"/>'
+    forked = f'<startEvent id="s"/>{tasks}' + flows("s look", "s sign", "s file")
+    call("models", "deploy", file("forked.bpmn", process_of(forked, id="forked")))
+    with Engine(database, shutdown_timeout=1) as engine:
+        engine.start("forked").wait_until("waiting", timeout=60)
+    words = ["models", "tokens", "last"]
+    everything = call.items(*words)
+    assert [token["element"] for token in everything] == ["look", "sign", "file"]
+
+    first = call.json(*words, "--limit", "2")
+    last = call.json(*words, "--limit", "2", "--after", first["next"])
+
+    assert [*first["items"], *last["items"]] == everything
+    assert last["next"] is None
+    assert f"--limit 2 --after {first['next']}" in call.text(*words, "--limit", "2")
+    assert "begin again without --after" in call.error(*words, "--after", "none", code=2)
+
+
 def test_a_run_is_migrated_to_another_version(call, approval, file):
     renamed = APPROVE.replace("look", "inspect")
     call("models", "deploy", file("renamed.bpmn", process_of(renamed, id="approve")))

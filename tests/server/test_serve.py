@@ -108,6 +108,6 @@ def test_api_keys_are_managed_from_the_command_line(tmp_path):
     assert added.stdout.startswith("hf_")
     assert twice.returncode == 1 and "An API key that is not revoked has this name" in twice.stderr
     assert wrong.returncode == 2 and "did you mean viewer?" in wrong.stderr
-    assert [key["name"] for key in json.loads(listed.stdout)] == ["ci"]
+    assert [key["name"] for key in json.loads(listed.stdout)["items"]] == ["ci"]
     assert added.stdout.strip().rpartition("_")[2] not in listed.stdout
     assert revoked.returncode == 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from holdfast.cli.context import command_context, confirm, deleting, printing
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import MOMENT, many
 from holdfast.core.api_keys import Role
 from holdfast.errors import NamespaceBound
+from holdfast.views.api_keys import ApiKeyView
 from holdfast.views.text import seconds
 
 EPILOG = """\b
@@ -71,15 +74,21 @@ def add(name: str, no_values: bool, namespace: str | None, **options: Any) -> No
 
 
 @api_keys.command("list", epilog="Example: holdfast api-keys list --json")
+@paged(limit=100)
 @printing
-def list_keys() -> None:
-    """List all API keys, without their secrets."""
+def list_keys(limit: int, after: str | None) -> None:
+    """List all API keys, newest first, without their secrets."""
     command_context().concerns_all("api-keys list")
     with command_context().opened() as database:
-        keys = database.engine.api_keys.list()
-    if command_context().as_json:
-        print_json(keys)
-        return
+        listed = items_after(database.engine.api_keys.list(), after, _id, limit)
+    print_page(listed, limit, _id, _print_keys)
+
+
+def _id(key: ApiKeyView) -> str:
+    return key.id
+
+
+def _print_keys(keys: Sequence[ApiKeyView]) -> None:
     rows = [
         (
             key.name,

@@ -11,7 +11,7 @@ import click
 
 from holdfast.cli.context import command_context, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.paging import paged, print_items, print_page
+from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import OBJECT, PairsValue, many
 from holdfast.views.model_runs import IncidentView, TokenView, TraceView
 from holdfast.views.text import payload, seconds, short
@@ -57,17 +57,20 @@ def _report(fields: dict[str, Any], line: str) -> None:
 @click.command("tokens", epilog="Example: holdfast models tokens last --at 12")
 @click.argument("run", metavar="RUN")
 @_at
+@paged(limit=1000, after="12")
 @printing
-def tokens(run: str, at: int | None) -> None:
+def tokens(run: str, at: int | None, limit: int, after: str | None) -> None:
     """List the tokens of a run: its positions in the model, and what each waits for."""
     with command_context().opened() as database:
-        _print_tokens(database.engine.models.tokens(database.find(run).id, at))
+        listed = database.engine.models.tokens(database.find(run).id, at)
+    print_page(items_after(listed, after, _token, limit), limit, _token, _print_tokens)
+
+
+def _token(token: TokenView) -> str:
+    return token.id
 
 
 def _print_tokens(listed: Sequence[TokenView]) -> None:
-    if command_context().as_json:
-        print_items(listed)
-        return
     rows = [
         (
             token.id,
@@ -240,7 +243,8 @@ def modify(
         raise click.UsageError("say what to change: use --move, --add or --cancel")
     with command_context().opened() as database:
         run_id = database.find(run).id
-        _print_tokens(database.engine.models.modify(run_id, *moves, by=_person(by), **options))
+        changed = database.engine.models.modify(run_id, *moves, by=_person(by), **options)
+    print_page(changed, len(changed), _token, _print_tokens)
 
 
 @click.command("suspend", epilog="Example: holdfast models suspend last")
