@@ -114,14 +114,15 @@ def _lateness(store: Any, wanted: int) -> list[float]:
     from holdfast.store.runs.list_query import RunFilter
 
     found: list[float] = []
-    before = None
-    while page := store.runs.find(
-        RunFilter(statuses=["completed"], workflow="sleeper", before=before, limit=1000)
-    ):
-        before = page[-1].id
-        for events in store.runs.histories([run.id for run in page]).values():
+    which = RunFilter(statuses=["completed"], workflows=["sleeper"], limit=1000)
+    while True:
+        page = store.runs.page(which)
+        for events in store.runs.histories([run.id for run in page.runs]).values():
             fired = next(event.at for event in events if event.kind == EventKind.TIMER_FIRED)
             found.append((fired - json.loads(events[0].data)["until"]) / 1e6)
+        if page.next is None:
+            break
+        which.after = page.next
     if len(found) != wanted:
         raise AssertionError(f"{len(found)} of {wanted} timers have fired")
     return found
