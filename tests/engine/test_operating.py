@@ -643,12 +643,12 @@ def test_many_blocking_workflows_share_the_threads_there_are(database):
 
 
 def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
-    from holdfast.engine.execution import execution
+    from holdfast.engine.execution import command_batch
 
     def explode(*_: object) -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr(execution, "execute", explode)
+    monkeypatch.setattr(command_batch, "execute", explode)
     run = engine.start(sums, 1)
     with pytest.raises(holdfast.errors.RunStuck, match="a fault of ours"):
         run.result(timeout=20)
