@@ -23,7 +23,7 @@ NEEDS = {"python": [], "shell": ["curl", "jq"], "node": ["node"]}
 
 
 @contextmanager
-def working(kind, served, key, seconds):
+def working(kind, served, key, *, seconds=0, lease="5m"):
     """A worker in a process group of its own; it is killed at the end."""
     process = subprocess.Popen(
         COMMANDS[kind],
@@ -32,6 +32,7 @@ def working(kind, served, key, seconds):
             "HOLDFAST_URL": served.url,
             "HOLDFAST_API_KEY": key,
             "WORK_SECONDS": str(seconds),
+            "LEASE_TTL": lease,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -54,12 +55,12 @@ def test_another_worker_completes_the_task_of_a_killed_one(tmp_path, kind):
     with Engine(database, work=False) as engine, ServeProcess(database) as served:
         key = engine.api_keys.add("worker", roles="worker").api_key
         run = engine.start("render", {"size": 7})
-        with working(kind, served, key, 600) as worker:
+        with working(kind, served, key, seconds=600, lease="10s") as worker:
             # Killed sooner, the worker may not have received its lease, which is then given back.
             assert worker.stdout.readline() == "render 7\n"
         assert run.status == "running"
 
-        with working("python", served, key, 0), working(kind, served, key, 0):
+        with working("python", served, key), working(kind, served, key):
             result = run.result(timeout="60s")
             more = engine.start_many("render", [{"size": size} for size in range(4)])
             urls = [other.result(timeout="60s")["url"] for other in more]

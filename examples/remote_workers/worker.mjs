@@ -2,6 +2,7 @@
 // HOLDFAST_URL and HOLDFAST_API_KEY name the server and a key with the role "worker".
 const base = process.env.HOLDFAST_URL.replace(/\/$/, "") + "/api/v1";
 const seconds = Number(process.env.WORK_SECONDS ?? 0);
+const ttl = process.env.LEASE_TTL ?? "30s";
 
 async function post(path, body = {}, headers = {}) {
   const response = await fetch(base + path, {
@@ -24,7 +25,7 @@ async function render(input) {
   return { url: `image-${input.size}.png`, by: "node" };
 }
 
-const offer = { worker: "node", workflows: ["render"], ttl: "3s" };
+const offer = { worker: "node", workflows: ["render"], ttl };
 const { remote_worker: id } = await post("/remote-workers", offer);
 const renewal = setInterval(() => post(`/remote-workers/${id}/renew`).catch(() => {}), 1000);
 

@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 
 BASE = os.environ["HOLDFAST_URL"].rstrip("/") + "/api/v1"
 SECONDS = float(os.environ.get("WORK_SECONDS", "0"))
+LEASE = os.environ.get("LEASE_TTL", "30s")
 
 
 def post(path, body=None, **headers):
@@ -40,7 +41,7 @@ def render(task):
 
 
 def main():
-    offer = {"worker": "python", "workflows": ["render"], "ttl": "3s"}
+    offer = {"worker": "python", "workflows": ["render"], "ttl": LEASE}
     worker = "/remote-workers/" + post("/remote-workers", offer)["remote_worker"]
     threading.Thread(target=renew, args=[worker], daemon=True).start()
     number = 0

@@ -10,8 +10,8 @@ post() { # post PATH [JSON]
     --header "Content-Type: application/json" --data "${2:-"{}"}"
 }
 
-id=$(post /remote-workers '{"worker": "shell", "workflows": ["render"], "ttl": "3s"}' |
-  jq --raw-output .remote_worker)
+offer='{"worker": "shell", "workflows": ["render"], "ttl": "'"${LEASE_TTL:-30s}"'"}'
+id=$(post /remote-workers "$offer" | jq --raw-output .remote_worker)
 
 # The renewal ends with this process, however that ends.
 main=$$
