@@ -9,6 +9,7 @@ from holdfast import Engine
 from holdfast.errors import BadOption, ModelKindUnknown, ModelNotFound
 from tests.engine.databases import execute
 from tests.engine.models.toy_models import ToyModel, toy
+from tests.engine.waiting import until
 
 calls: list[str] = []
 
@@ -79,7 +80,8 @@ def test_a_child_keeps_the_content_of_its_parent(database, clock):
     source = toy("above", ("run", "below"), children={"below": [[("sleep", "pause", 3600)]]})
     with Engine(database, clock=clock, shutdown_timeout=1) as first:
         run = first.start(frozen(source))
-        run.wait_until("waiting")
+        # The child sets its timer before the clock moves.
+        until(lambda: first.runs(status="waiting").count() == 2)
         clock.advance(1)
     clock.advance(3600)
 
