@@ -194,6 +194,10 @@ _ADDED = re.compile(rf"ALTER TABLE holdfast\.(\w+) ADD COLUMN (\w+) ({'|'.join(_
 _KEY = re.compile(r"^\s*PRIMARY KEY \(([\w, ]+)\)", re.MULTILINE)
 
 
+_KEY_OF_NUMBERED = re.compile(r"AUTOINCREMENT.*^\s*UNIQUE \(([\w, ]+)\)", re.MULTILINE | re.DOTALL)
+"""The key of rows that SQLite also numbers: by it, and not by their numbers, damage is named."""
+
+
 @cache
 def schema(dialect: str = "sqlite") -> dict[str, TableShape]:
     """Return every table of the schema by name, as the migrations declare it."""
@@ -216,7 +220,7 @@ def schema(dialect: str = "sqlite") -> dict[str, TableShape]:
 def _key_of(body: str, declared: list[tuple[str, str, str]]) -> tuple[str, ...]:
     """Return the primary key of a table, without the transaction number (``xid8``) of PostgreSQL's
     events: queries do not read it as a column, and the id of an event is unique without it."""
-    composite = _KEY.search(body)
+    composite = _KEY.search(body) or _KEY_OF_NUMBERED.search(body)
     if composite is None:
         return tuple(column for column, _, rest in declared if "PRIMARY KEY" in rest)
     names = {column for column, _, _ in declared}

@@ -709,32 +709,18 @@ CREATE TABLE holdfast.graph_outbox (
 );
 CREATE INDEX holdfast.graph_outbox_graph ON holdfast.graph_outbox (graph_id);
 
+-- AUTOINCREMENT here and in `flow_event`: no number is used twice, because the cursors of
+-- subscribers may be behind a deleted one.
 CREATE TABLE holdfast.graph_event (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- its place in the order of all of them
     graph_id TEXT NOT NULL,
     seq INTEGER NOT NULL,
     kind TEXT NOT NULL,
     member TEXT,
     data BLOB,
     at INTEGER NOT NULL,
-    number INTEGER,  -- its place in the order of all of them
-    PRIMARY KEY (graph_id, seq)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX holdfast.graph_event_number ON holdfast.graph_event (number);
-
-CREATE TRIGGER holdfast.graph_event_written AFTER INSERT ON holdfast.graph_event
-BEGIN
-    UPDATE holdfast.graph_event
-       SET number = 1 + MAX(COALESCE((SELECT MAX(number) FROM holdfast.graph_event), 0),
-                            COALESCE((SELECT CAST(value AS INTEGER) FROM holdfast.setting WHERE name = 'graph_event'), 0))
-     WHERE graph_id = NEW.graph_id AND seq = NEW.seq;
-END;
-
--- No number is used twice: the cursors of subscribers may be behind a deleted one.
-CREATE TRIGGER holdfast.graph_event_numbered AFTER DELETE ON holdfast.graph_event
-WHEN OLD.number > COALESCE((SELECT MAX(number) FROM holdfast.graph_event), 0)
-BEGIN
-    INSERT OR REPLACE INTO holdfast.setting (name, value) VALUES ('graph_event', OLD.number);
-END;
+    UNIQUE (graph_id, seq)
+);
 
 -- Managed flows: work that another program drives.
 CREATE TABLE holdfast.flow (
@@ -775,31 +761,15 @@ CREATE TABLE holdfast.flow_step (
 CREATE INDEX holdfast.flow_step_run ON holdfast.flow_step (run_id);
 
 CREATE TABLE holdfast.flow_event (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- its place in the order of all of them
     flow_id TEXT NOT NULL,
     seq INTEGER NOT NULL,
     kind TEXT NOT NULL,
     payload BLOB NOT NULL,
     at INTEGER NOT NULL,
     own INTEGER NOT NULL DEFAULT 0,  -- 1: a program has appended it
-    number INTEGER,  -- its place in the order of all of them
-    PRIMARY KEY (flow_id, seq)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX holdfast.flow_event_number ON holdfast.flow_event (number);
-
-CREATE TRIGGER holdfast.flow_event_written AFTER INSERT ON holdfast.flow_event
-BEGIN
-    UPDATE holdfast.flow_event
-       SET number = 1 + MAX(COALESCE((SELECT MAX(number) FROM holdfast.flow_event), 0),
-                            COALESCE((SELECT CAST(value AS INTEGER) FROM holdfast.setting WHERE name = 'flow_event'), 0))
-     WHERE flow_id = NEW.flow_id AND seq = NEW.seq;
-END;
-
--- No number is used twice: the cursors of subscribers may be behind a deleted one.
-CREATE TRIGGER holdfast.flow_event_numbered AFTER DELETE ON holdfast.flow_event
-WHEN OLD.number > COALESCE((SELECT MAX(number) FROM holdfast.flow_event), 0)
-BEGIN
-    INSERT OR REPLACE INTO holdfast.setting (name, value) VALUES ('flow_event', OLD.number);
-END;
+    UNIQUE (flow_id, seq)
+);
 
 -- Sliding windows of rate limits: the recent starts in a lane (the share '') and in its shares.
 CREATE TABLE holdfast.rate_admission (
