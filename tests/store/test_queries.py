@@ -231,6 +231,24 @@ def test_what_is_asked_of_one_run_is_found_by_its_id(db, name):
     assert "SCAN holdfast_run" not in details
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "insert_run",
+        "append_guarded",
+        "append",
+        "finish_run",
+        "move_run",
+        "insert_graph_event",
+    ],
+)
+def test_what_is_written_often_runs_no_trigger_and_builds_no_list(db, name):
+    """The condition of an index is part of each write: a list in it is built anew every time."""
+    program = db.rows(f"EXPLAIN {SQL[name]}", dict.fromkeys(sql_files.parameters(QUERIES[name])))
+
+    assert {"Program", "OpenEphemeral"} & {row["opcode"] for row in program} == set()
+
+
 def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
     which = RunFilter(
         namespace="n",

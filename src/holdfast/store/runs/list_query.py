@@ -80,16 +80,10 @@ PROBED = 1000
 """So many runs of a source are counted, at most, to find the source with the fewest."""
 
 _LAST_CHARACTER = "\U0010ffff"
-_NOTABLE = (
-    Status.BLOCKED,
-    Status.STUCK,
-    Status.FAILED,
-    Status.CANCELLED,
-    Status.EXPIRED,
-    Status.SKIPPED,
-    Status.CANCELLING,
-)
-"""The statuses of the index ``run_notable``, in its order: SQLite compares the conditions."""
+_COMMON = (Status.COMPLETED, Status.RUNNING, Status.PENDING, Status.WAITING)
+"""The statuses that the index ``run_notable`` leaves out, in its order: SQLite compares the
+conditions."""
+_NOTABLE = frozenset(Status) - frozenset(_COMMON)
 
 _OF_ROUTE = ("namespace", "workflows", "versions", "lanes")
 """The fields of a filter that select routes."""
@@ -234,7 +228,7 @@ def _ordered_sources(which: RunFilter) -> list[Source]:
     """Return the indexes that hold the wanted runs in the order of their creation."""
     sources = []
     is_routed = bool(_routed(which))
-    if which.statuses and not is_routed and set(which.statuses) <= set(_NOTABLE):
+    if which.statuses and not is_routed and _NOTABLE.issuperset(which.statuses):
         sources.append(_BY_STATUS)
     elif which.statuses:
         sources.append(_BY_ROUTE)
@@ -270,7 +264,7 @@ def _size(source: Source, values: Values, probe: Probe, most: int, outer: str | 
     )
 
 
-_IS_NOTABLE = f"run.status IN ({', '.join(repr(status.value) for status in _NOTABLE)})"
+_IS_NOTABLE = " AND ".join(f"run.status <> '{status.value}'" for status in _COMMON)
 
 
 def _candidates(which: RunFilter, source: Source) -> str:

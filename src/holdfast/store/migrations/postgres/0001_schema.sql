@@ -89,7 +89,8 @@ CREATE INDEX run_finished ON holdfast.run ((route_id + 0), status, created_at, i
 CREATE INDEX run_idle ON holdfast.run ((route_id + 0), status, created_at, id)
     WHERE finished_at IS NULL AND session_id IS NULL;
 CREATE INDEX run_notable ON holdfast.run (status, created_at, id)
-    WHERE status IN ('blocked', 'stuck', 'failed', 'cancelled', 'expired', 'skipped', 'cancelling');
+    WHERE status <> 'completed' AND status <> 'running' AND status <> 'pending'
+      AND status <> 'waiting';
 CREATE INDEX run_of_share ON holdfast.run (share, created_at, id) WHERE share IS NOT NULL;
 
 -- Differs from SQLite: a number from a sequence may become visible after a higher one, and a reader
