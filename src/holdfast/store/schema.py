@@ -24,7 +24,7 @@ from holdfast.core.operations import BulkVerb, OperationStatus
 from holdfast.core.resting_tokens import TokenMode, TokenStatus
 from holdfast.core.runs import CancelCause, StuckCause
 from holdfast.core.schedules.model import MISFIRES, OVERLAPS
-from holdfast.core.status import Status
+from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import FrameKind, StreamMode
 from holdfast.core.subscriptions import CURSOR, KINDS, SOURCES, WEBHOOK
 from holdfast.store import sql_files
@@ -103,6 +103,8 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("graph_member", "state"): frozenset(MemberState),
     ("graph_group", "state"): frozenset(GroupState),
     ("graph_group", "rest"): frozenset(RemainderPolicy),
+    ("graph_outbox", "status"): frozenset(FINAL)
+    | {"start", "skip", "cancel", "rest", "replay"},  # an end, or work to continue
     ("flow", "status"): frozenset(FlowStatus),
     ("flow_step", "status"): frozenset(FlowStepStatus),
     ("gate", "status"): frozenset(GATE_STATUSES),
