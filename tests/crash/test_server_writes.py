@@ -10,9 +10,12 @@ import pytest
 from holdfast import Engine
 from holdfast.connect.remote_holder import RemoteHolder, open_remote
 from holdfast.errors import ApiKeyExists, ApiKeyNotFound
+from holdfast.server import Caller, app
 from holdfast.testing.clock import VirtualClock
 from tests.crash.test_operators import outcomes
 from tests.crash.test_tasks import lend  # noqa: F401
+from tests.server.clients import ApiClient
+from tests.server.test_request_keys import SIGNAL_PROCESS
 
 SIDES = pytest.mark.parametrize("side", ["before", "after"])
 
@@ -81,3 +84,42 @@ def test_a_named_claim_that_is_repeated_gets_the_same_leases(lend, side):  # noq
     seen = outcomes(lend, setup, act, read, side)
     assert len(seen) > 1
     assert [state for state in seen if state != ["pending"] * 2 + ["running"] * 2] == []
+
+
+KEYED = {
+    "operation": ("/operations/cancel", {"filters": {"workflow": "render"}, "wait": True}),
+    "graphs": ("/graphs/batch", {"graphs": [{"members": {"a": {"workflow": "render"}}}] * 2}),
+    "broadcast": ("/broadcasts", {"name": "alarm", "variables": {"floor": 3}}),
+    "spending": ("/budgets/team/spend", {"amounts": {"tokens": 1}}),
+    "signal": ("/runs/r0/signals", {"name": "go"}),
+}
+
+
+@SIDES
+@pytest.mark.parametrize("kind", KEYED)
+def test_a_request_with_an_idempotency_key_takes_effect_once(lend, side, kind):  # noqa: F811
+    path, body = KEYED[kind]
+    server = {"who": lambda request: Caller(name="ci", roles=["admin"])}
+
+    def setup(engine: Engine, clock: VirtualClock) -> None:
+        engine.budgets.set("team", {"tokens": 9})
+        engine.models.deploy(SIGNAL_PROCESS.encode())
+        engine.start("render", id="r0")
+
+    def act(engine: Engine, clock: VirtualClock) -> None:
+        client = ApiClient(app(engine, **server), {"Idempotency-Key": "once"})
+        client.json("POST", path, body)
+
+    def read(engine: Engine, clock: VirtualClock) -> Any:
+        return (
+            len(engine.operations.list()),
+            len(engine.graphs.list()),
+            engine.runs(workflow="woken").count(),
+            engine.budgets.get("team").dimensions["tokens"].used,
+            len(engine._calls.opened().store.signals.of_run("r0")),
+        )
+
+    counts = dict.fromkeys(KEYED, 0) | {kind: 2 if kind == "graphs" else 1}
+    expected = tuple(counts.values())
+    seen = outcomes(lend, setup, act, read, side)
+    assert set(seen) == {expected} and len(seen) > 2

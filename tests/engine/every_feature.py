@@ -30,6 +30,7 @@ from holdfast.errors import HoldfastError
 from holdfast.store.budgets.operations import ReserveBudget, SpendBudget
 from holdfast.store.graphs.operations import WriteStagePart
 from holdfast.store.logins.operations import AddLogin
+from holdfast.store.request_keys.operations import ClaimRequestKey
 from holdfast.store.retention.operations import TakeMaintenanceLock
 from holdfast.store.runs.operations import OpenSession, RequestCancel, StartRuns
 from holdfast.store.signals.operations import SignalRun
@@ -277,6 +278,7 @@ def _in_passing(store: Store) -> None:
             stage_id="staging::1", namespace="default", members=[("staging", member)], written=0
         ),
         AddLogin(login, 90 * 24 * 3600 * 10**6),
+        ClaimRequestKey("once", b"r" * 32),
         ClaimLeases(session_id="zombie", routes=[], limit=1, run_id="leased", key="claim"),
     ):
         answer = store.apply([op])[0]

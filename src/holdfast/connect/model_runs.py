@@ -33,10 +33,14 @@ from holdfast.views.model_runs import BroadcastView, IncidentView
 from holdfast.views.values import instant
 
 
-def broadcast(parts: Components, name: str, variables: Any) -> BroadcastView:
-    """Deliver a broadcast in parts, so that other writers get their turn."""
+def broadcast(
+    parts: Components, name: str, variables: Any, *, id: str | None = None, at: int | None = None
+) -> BroadcastView:
+    """Deliver a broadcast in parts, so that other writers get their turn. *id* and *at* are those
+    of the first attempt, if the broadcast is repeated: it starts no run twice, and reaches only
+    receivers that waited at that time and were not reached."""
     reached: list[str] = []
-    part = parts.messages.broadcast(name, variables)
+    part = parts.messages.broadcast(name, variables, id, at)
     answer = parts.commit(Request(part, identity))
     started: list[str] = list(answer.started)
     while True:

@@ -49,15 +49,18 @@ def apply_to_all(
     wait: bool,
     by: str | None,
     progress: Progress | None,
+    operation_id: str | None = None,
 ) -> OperationReportView:
     """Apply a verb to the runs that match, and return the report. Without *wait*, only store the
-    operation. Raises BadOption."""
+    operation. An operation of this id that is stored already is continued. Raises BadOption."""
     if dry_run:
         return views.preview(call.verb, parts.operations.dry_run(call, filters, ids))
-    request = parts.operations.start(call, filters, ids, by=by, waits=wait)
-    record = parts.commit(
-        parts.audit.record(request, by, f"runs.{call.verb}", "the runs that match")
-    )
+    record = None if operation_id is None else parts.store.operations.get(operation_id)
+    if record is None:
+        request = parts.operations.start(call, filters, ids, operation_id, by=by, waits=wait)
+        record = parts.commit(
+            parts.audit.record(request, by, f"runs.{call.verb}", "the runs that match")
+        )
     if wait:
         record = carry_out(parts, record.id, progress)
     return report(parts, record)

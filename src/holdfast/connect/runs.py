@@ -37,6 +37,8 @@ class AsyncRunQuery:
         }
         self._ids: Iterable[str] | None = list(ids) if isinstance(ids, Iterator) else ids
         """The ids of the runs, instead of filters."""
+        self.operation_id: str | None = None
+        """The id of the bulk operation; one that exists is continued. None for a new one."""
 
     async def __aiter__(self) -> AsyncIterator[RunView]:
         after: str | None = None
@@ -243,5 +245,6 @@ class AsyncRunQuery:
                 wait=wait,
                 by=by,
                 progress=report,
+                operation_id=self.operation_id,
             )
         )

@@ -109,6 +109,7 @@ HoldfastError
 │   ├── RightMissing           the API key lacks a right
 │   ├── HostRefused            the server does not answer for this host name
 │   ├── OriginRefused          a request of a login session comes from another page
+│   ├── RequestKeyReused       an idempotency key belongs to another request
 │   ├── RouteNotFound          the server has no such address
 │   ├── MethodRefused          the address does not accept this method
 │   ├── RemoteWorkerNotFound   no such remote worker
@@ -245,8 +246,8 @@ _HOMES = {
     "schedules": "BadSchedule ScheduleBusy ScheduleNotFound",
     "server": (
         "BadRequest HostRefused MethodRefused NotAuthenticated NotRemote OriginRefused "
-        "PortInUse RemoteWorkerNotFound RequestTooLarge RightMissing RouteNotFound "
-        "ServerNeedsKey ServerUnreachable TooManyRequests"
+        "PortInUse RemoteWorkerNotFound RequestKeyReused RequestTooLarge RightMissing "
+        "RouteNotFound ServerNeedsKey ServerUnreachable TooManyRequests"
     ),
     "steps": "Fail Retry StepFailed StepNotFound StepTimeout",
     "store": (

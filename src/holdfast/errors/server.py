@@ -35,6 +35,11 @@ class OriginRefused(UsageError):
     JSON: use an API key instead."""
 
 
+class RequestKeyReused(UsageError):
+    """This idempotency key belongs to another request, and nothing was written: use another key, or
+    repeat the request as it was."""
+
+
 class RouteNotFound(UsageError):
     """The server has no such address: `/api/v1/openapi.json` lists all addresses."""
 

@@ -63,6 +63,10 @@ class HttpCall:
         )
         self.path: dict[str, str] = {}
         self.arguments: dict[str, Any] = {}
+        self.key: str | None = None
+        """The header ``Idempotency-Key``."""
+        self.first_at: int | None = None
+        """When the first request with this key arrived, if that is stored."""
 
     @property
     def rights(self) -> frozenset[Right]:
@@ -122,9 +126,12 @@ class HttpCall:
             return
         if not header or len(header) > 200 or not header.isprintable():
             raise BadRequest(header="Idempotency-Key", why="it must have 1 to 200 characters")
+        self.key = header
         name = self.operation.idempotent_by
         if name is not None and self.arguments.get(name) is None:
-            self.arguments[name] = checked_text(name, f"{self.identity.id}:{header}")
+            # A token stands for the caller of a public operation, whose address may change.
+            caller = "" if self.operation.public else f"{self.identity.id}:"
+            self.arguments[name] = checked_text(name, f"{caller}{header}")
         name = self.operation.derived_id
         if name is not None and self.arguments.get(name) is None:
             self.arguments[name] = self.derived_id()
@@ -132,12 +139,14 @@ class HttpCall:
     def derived_id(self) -> str | None:
         """Return the id of what a request creates, derived from its Idempotency-Key, its caller and
         its address; None without the header."""
-        header = self.request.headers.get("idempotency-key")
-        if header is None:
+        if self.key is None:
             return None
-        source = (self.operation.name, *self.path.values(), self.identity.id, header)
-        digest = hashlib.sha256("\0".join(source).encode()).hexdigest()
-        return f"{self.operation.name.rpartition('.')[2]}-{digest[:32]}"
+        return f"{self.operation.name.rpartition('.')[2]}-{self.key_digest().hex()[:32]}"
+
+    def key_digest(self) -> bytes:
+        """Return the digest of the Idempotency-Key with its caller and its address."""
+        source = (self.operation.name, *self.path.values(), self.identity.id, self.key or "")
+        return hashlib.sha256("\0".join(source).encode()).digest()
 
     async def make(self) -> Any:
         """Make the call and return the answer of the method."""

@@ -20,6 +20,7 @@ from holdfast.server.calls import HttpCall, SharedState
 from holdfast.server.masking import masked
 from holdfast.server.metrics import observe_request
 from holdfast.server.operation import HttpOperation
+from holdfast.server.request_keys import made_once
 from holdfast.server.router import Router
 from holdfast.views.values import as_json
 
@@ -79,10 +80,10 @@ class Dispatcher:
         call = await self._call(operation, request, identity)
         if operation.method in ("GET", "DELETE"):
             call.take(path, decode_query(operation, request))
-        else:
-            body = await read_body(request, self._most_bytes)
-            call.take(path, decode_body(operation, body))
-        return self.encoded(call, await call.make())
+            return self.encoded(call, await call.make())
+        body = await read_body(request, self._most_bytes)
+        call.take(path, decode_body(operation, body))
+        return self.encoded(call, await made_once(call, body))
 
     async def _call(
         self, operation: HttpOperation, request: Request, identity: Identity

@@ -64,7 +64,7 @@ def _described(operation: HttpOperation, answer: Any, body: Any) -> dict[str, An
         "responses": _responses(operation, answer),
     }
     parameters = [*_path_parameters(operation), *_query_parameters(operation)]
-    if operation.idempotent_by is not None:
+    if operation.takes_key:
         parameters.append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}})
     if parameters:
         described["parameters"] = parameters
@@ -101,6 +101,8 @@ def _problems(operation: HttpOperation) -> dict[int, list[str]]:
         names.append("RunNotFound")
     if operation.changes:
         names += ["RequestTooLarge", "StoreFull", "RunExists"]
+    if operation.claims_key:
+        names.append("RequestKeyReused")
     by_status: dict[int, list[str]] = {}
     for name in dict.fromkeys(names):
         by_status.setdefault(STATUSES[name], []).append(name)

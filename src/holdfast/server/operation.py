@@ -84,6 +84,8 @@ class HttpOperation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     derived_id: str | None = None
     """The parameter for an id that is derived from the header ``Idempotency-Key``, unless the
     request has one."""
+    owns_key: bool = False
+    """Whether the method itself compares repeated requests, so that the server stores no key."""
     other_right: Right | None = None
     """Another right that suffices; then the handler restricts the answer."""
     pages_by: str | None = None
@@ -175,6 +177,18 @@ class HttpOperation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         _, _, raised = text.partition("Raises")
         named = [name for name in _ERROR_NAME.findall(raised) if hasattr(errors, name)]
         return tuple(dict.fromkeys([*named, *self.problems_of]))
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether the header ``Idempotency-Key`` has an effect."""
+        changes = self.method == "POST" and self.right not in (None, Right.VIEW)
+        return changes or self.idempotent_by is not None
+
+    @property
+    def claims_key(self) -> bool:
+        """Whether the server stores which request an ``Idempotency-Key`` belongs to. Strangers,
+        whose token is not checked yet, store nothing."""
+        return self.takes_key and not self.owns_key and not self.public
 
     @property
     def changes(self) -> bool:

@@ -31,8 +31,8 @@ _BY_STATUS: dict[int, str] = {
         " FlowCancelPending FlowChanged FlowExists FlowFinished GateChanged GateClosed GraphBusy"
         " GraphChanged GraphExists GraphFinished GraphRefused IllegalMove KeyExists KeyMissing"
         " LaneDraining LaneInUse LeaseLost MemberElsewhere MemberExists MemberStarted NoReceiver"
-        " NotReclaimable NotThere PortInUse RunChanged RunExists RunFinished RunHasParent"
-        " RunNotFinished ScheduleBusy StartIncomplete StatusChanged StreamClosed"
+        " NotReclaimable NotThere PortInUse RequestKeyReused RunChanged RunExists RunFinished"
+        " RunHasParent RunNotFinished ScheduleBusy StartIncomplete StatusChanged StreamClosed"
         " SubscriptionExists TaskClosed TooManySignals WaitClosed WorkflowExists WriteConflict"
     ),
     410: "HistoryGone StageGone TokenExpired WaitExpired",

@@ -159,7 +159,7 @@ async def claim(call: HttpCall) -> ItemPage[RemoteLeaseView]:
     if limit > MOST_LEASES:
         raise BadRequest(parameter="limit", why=f"it must be from 1 to {MOST_LEASES}")
     seconds = min(seconds_of(call.arguments.get("wait")) or 0.0, LONGEST_WAIT)
-    key = call.request.headers.get("idempotency-key")
+    key = call.key
     calls = call.engine._calls
     holder = await calls.call(lambda parts: RemoteHolder(parts, call.path["id"], key))
     leases = await calls.call(lambda parts: holder.claimed_before())
@@ -349,6 +349,7 @@ OPERATIONS = (
         "POST /remote-workers/{id}/claim",
         Right.WORK,
         handler=claim,
+        owns_key=True,
         extra=(HttpParameter("limit", int, False), HttpParameter("wait", DURATION, False)),
         answer=ItemPage[RemoteLeaseView],
     ),

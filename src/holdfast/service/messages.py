@@ -82,19 +82,22 @@ class MessageService:
         )
         return Request(PublishMessage(message), identity)
 
-    def broadcast(self, name: str, variables: Any) -> BroadcastPart:
-        """Return the first part of a broadcast. Raises NotEncodable, BadOption."""
+    def broadcast(
+        self, name: str, variables: Any, id: str | None = None, at: int | None = None
+    ) -> BroadcastPart:
+        """Return the first part of a broadcast; *id* and *at* are those of its first attempt.
+        Raises NotEncodable, BadOption."""
         payload = self.encoded(variables)
         namespace = self._client.namespace
         checked = _checked_name(name)
         return BroadcastPart(
             namespace=namespace,
-            id=new_id(),
+            id=id or new_id(),
             name=checked,
             payload=payload,
-            at=self._client.store.now(),
+            at=self._client.store.now() if at is None else at,
             starts=start_offers(
-                self._client.store, namespace, MessageKind.SIGNAL, checked, payload
+                self._client.store, namespace, MessageKind.SIGNAL, checked, payload, id
             ),
         )
 

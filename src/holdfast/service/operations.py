@@ -118,6 +118,7 @@ class OperationService:
         call: BulkCall,
         filters: Mapping[str, Any],
         ids: Iterable[str] | None,
+        operation_id: str | None = None,
         *,
         by: str | None,
         waits: bool,
@@ -127,7 +128,7 @@ class OperationService:
         asked_by = checked_text("by", by)
         call.arguments.by = asked_by
         chosen, missing = self._select(call, filters, ids)
-        operation_id = new_id()
+        operation_id = operation_id or new_id()
         payload = None
         if call.payload is not None:
             payload = self._client.sealer.values.seal_inline(

@@ -98,6 +98,8 @@ from holdfast.store.operations.operations import (
 from holdfast.store.payloads import apply as payloads
 from holdfast.store.payloads import encrypt
 from holdfast.store.payloads.operations import CopyPayloads, EncryptStore, Reseal, SaveSetting
+from holdfast.store.request_keys import apply as request_keys
+from holdfast.store.request_keys.operations import ClaimRequestKey, ReleaseRequestKey
 from holdfast.store.resting_tokens import effects as token_effects  # noqa: F401  registers effects
 from holdfast.store.retention import apply as retention
 from holdfast.store.retention.operations import (
@@ -296,13 +298,15 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     NeedKey: keys.need_key,
     RotateKey: keys.rotate_key,
     ResealKey: keys.reseal_key,
-    # API keys and login sessions
+    # API keys, login sessions and idempotency keys
     AddApiKey: api_keys.add_api_key,
     RevokeApiKey: api_keys.revoke_api_key,
     NoteApiKeyUse: api_keys.note_api_key_use,
     AddLogin: logins.add_login,
     TakeLink: logins.take_link,
     EndLogin: logins.end_login,
+    ClaimRequestKey: request_keys.claim_request_key,
+    ReleaseRequestKey: request_keys.release_request_key,
     # messages
     PublishMessage: messages.publish_message,
     StartWithKept: messages.start_with_kept,

@@ -366,6 +366,7 @@ STANDING: tuple[StoredTable, ...] = (
         ("id", "at", "asked_by", "action", "subject", "namespace", "details"),
         "id",
     ),
+    StoredTable("request_key", ("id", "digest", "at"), "id"),
     StoredTable("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
     StoredTable("schedule", _SCHEDULE, "namespace, name"),
     StoredTable(

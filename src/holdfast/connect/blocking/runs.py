@@ -38,6 +38,8 @@ class RunQuery:
         }
         self._ids: Iterable[str] | None = list(ids) if isinstance(ids, Iterator) else ids
         """The ids of the runs, instead of filters."""
+        self.operation_id: str | None = None
+        """The id of the bulk operation; one that exists is continued. None for a new one."""
 
     def __iter__(self) -> Iterator[RunView]:
         after: str | None = None
@@ -239,5 +241,6 @@ class RunQuery:
                 wait=wait,
                 by=by,
                 progress=report,
+                operation_id=self.operation_id,
             )
         )

@@ -18,10 +18,12 @@ _WORK: set[asyncio.Task[Any]] = set()
 async def apply(call: HttpCall) -> OperationReportView:
     """Apply a verb to all runs that match now, or to given ids, and return the report. Without
     *wait*, it is carried out in the background, and its report has the progress so far; with
-    *dry_run*, nothing is written. Raises BadOption."""
+    *dry_run*, nothing is written. With an Idempotency-Key, a repeated call continues the same
+    operation and returns its report. Raises BadOption."""
     verb = call.operation.name.rpartition(".")[2]
     filters = values_of(call.arguments.pop("filters"), FILTERS)
     query = call.engine.runs(**filters)
+    query.operation_id = call.derived_id()
     arguments = {"wait": False, **call.arguments}
     report: OperationReportView = await getattr(query, verb)(**arguments)
     if report.id is not None and not arguments["wait"]:

@@ -50,10 +50,15 @@ async def start(call: HttpCall) -> Any:
 
 
 async def start_many(call: HttpCall) -> Any:
-    """Start several graphs in one transaction: all of them or none. Raises BadGraph, GraphExists,
-    GraphCycle, SelfEdge, EdgeExists, MemberNotFound, MemberExists, BadOption."""
-    return await call.engine.graphs.start_many(
-        [graph_of(graph) for graph in call.arguments["graphs"]]
+    """Start several graphs in one transaction: all of them or none. With an Idempotency-Key, a
+    repeated call returns the same graphs. Raises BadGraph, GraphExists, GraphCycle, SelfEdge,
+    EdgeExists, MemberNotFound, MemberExists, BadOption."""
+    graphs = [graph_of(graph) for graph in call.arguments["graphs"]]
+    first = call.derived_id()
+    if first is None:
+        return await call.engine.graphs.start_many(graphs)
+    return await call.engine.graphs._start(
+        [(graph, f"{first}-{number}") for number, graph in enumerate(graphs)]
     )
 
 

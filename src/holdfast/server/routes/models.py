@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.connect import model_runs
 from holdfast.connect.definition_checks import check_text
 from holdfast.core.api_keys import Right
 from holdfast.server.calls import HttpCall
 from holdfast.server.operation import HttpParameter, operation
 from holdfast.views.definition_checks import CheckedDefinitionView
+from holdfast.views.model_runs import BroadcastView
 
 VIEW = Right.VIEW
 OPERATE = Right.OPERATE
@@ -32,6 +34,18 @@ async def modify(call: HttpCall) -> Any:
     arguments = dict(call.arguments)
     moves = arguments.pop("moves")
     return await call.engine.models.modify(call.path["run"], *moves, **arguments)
+
+
+async def broadcast(call: HttpCall) -> BroadcastView:
+    """Deliver a BPMN signal to all that wait for it, and start the processes that begin with it.
+    With an Idempotency-Key, a repeated call reaches only receivers that waited before the first
+    one and that it did not reach. Raises NotEncodable, BadOption."""
+    name = call.arguments["name"]
+    variables = call.arguments.get("variables")
+    first = call.derived_id()
+    return await call.engine._calls.call(
+        lambda parts: model_runs.broadcast(parts, name, variables, id=first, at=call.first_at)
+    )
 
 
 async def check(call: HttpCall) -> CheckedDefinitionView:
@@ -70,7 +84,7 @@ OPERATIONS = (
     operation("models.activate", "POST /models/{process}/activate", OPERATE, status=204),
     operation("models.deprecate", "POST /models/{process}/deprecate", OPERATE, status=204),
     operation("models.message", "POST /messages", Right.START, idempotent_by="id"),
-    operation("models.broadcast", "POST /broadcasts", Right.START),
+    operation("models.broadcast", "POST /broadcasts", Right.START, handler=broadcast),
     operation("models.tasks", "GET /model-tasks", VIEW),
     operation("models.complete", "POST /model-tasks/{task}/complete", Right.DECIDE, status=204),
     operation("models.throw", "POST /model-tasks/{task}/throw", Right.DECIDE, status=204),

@@ -271,6 +271,7 @@ OPERATIONS = (
         handler=submit,
         status=201,
         idempotent_by="key",
+        owns_key=True,
         answer=StartedView,
     ),
     operation(
@@ -299,6 +300,7 @@ OPERATIONS = (
         handler=start_run,
         status=201,
         idempotent_by="key",
+        owns_key=True,
         answer=StartedView,
     ),
     operation(

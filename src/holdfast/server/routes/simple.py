@@ -48,7 +48,9 @@ GATES = (
 WAITS = (
     operation("waits.list", "GET /waits", VIEW),
     operation("waits.get", "GET /waits/{wait_id}", VIEW),
-    operation("waits.deliver", "POST /waits/{wait_id}/signals", None, public=True),
+    operation(
+        "waits.deliver", "POST /waits/{wait_id}/signals", None, public=True, idempotent_by="key"
+    ),
     operation("waits.token", "POST /waits/{wait_id}/token", ADMIN, field="token"),
 )
 

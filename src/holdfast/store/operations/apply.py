@@ -35,12 +35,14 @@ OLD = 5
 
 
 def start_operation(tx: Transaction, op: StartOperation) -> OperationRecord:
-    """Store a bulk operation and its parts, and delete some that ended long ago."""
+    """Store a bulk operation and its parts, unless it is stored already, and delete some that ended
+    long ago."""
     record = msgspec.structs.replace(
         op.record, created_at=tx.now, updated_at=tx.now, due_at=tx.now + op.take_over
     )
     _complete_if_done(record, tx.now)
-    tx.change("insert_operation", **_operation_row(record))
+    if not tx.change("insert_operation", **_operation_row(record)):
+        return _load(tx, record.id)  # two requests with the same key at the same time
     tx.many("insert_operation_part", [_part_row(part) for part in op.parts])
     for row in tx.rows("old_operations", before=tx.now - KEPT, limit=OLD):
         tx.change("delete_operation_parts", operation_id=row["id"])

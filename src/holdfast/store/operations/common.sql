@@ -4,7 +4,8 @@
 INSERT INTO holdfast.operation (id, namespace, verb, status, arguments, filters, payload, asked_by, total, done, refused, part,
                                 revision, created_at, updated_at, due_at, finished_at)
 VALUES (:id, :namespace, :verb, :status, :arguments, :filters, :payload, :asked_by, :total, :done, :refused, :part,
-        :revision, :created_at, :updated_at, :due_at, :finished_at);
+        :revision, :created_at, :updated_at, :due_at, :finished_at)
+    ON CONFLICT DO NOTHING;
 
 -- name: insert_operation_part
 INSERT INTO holdfast.operation_part (operation_id, number, chosen, done, begun, refused)

@@ -13,7 +13,8 @@ from holdfast.store.database import Operation
 
 class StartOperation(Operation):
     """Store a bulk operation with the runs that it applies to. One without runs is completed.
-    Operations that ended long ago are deleted.
+    Operations that ended long ago are deleted. If an operation of this id is stored, nothing is
+    written.
 
     Answers:
         OperationRecord  the operation as stored

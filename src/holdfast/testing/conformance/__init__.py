@@ -43,6 +43,7 @@ from holdfast.testing.conformance.payloads import (
 from holdfast.testing.conformance.pruning import PruneConformance
 from holdfast.testing.conformance.reading import ClockConformance, LawConformance, ReadConformance
 from holdfast.testing.conformance.replays import ChildReplayConformance
+from holdfast.testing.conformance.request_keys import RequestKeyConformance
 from holdfast.testing.conformance.retention import RetentionConformance
 from holdfast.testing.conformance.schedules import ScheduleConformance
 from holdfast.testing.conformance.sealing import SealConformance
@@ -106,6 +107,7 @@ class StoreContract(
     DefinitionConformance,
     ApiKeyConformance,
     AuditConformance,
+    RequestKeyConformance,
     MessageConformance,
     ScheduleConformance,
     StreamConformance,

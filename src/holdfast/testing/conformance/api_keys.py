@@ -10,6 +10,7 @@ from holdfast.store.api_keys.operations import AddApiKey, NoteApiKeyUse, RevokeA
 from holdfast.store.logins.operations import AddLogin, EndLogin, TakeLink
 from holdfast.store.store import Store
 from holdfast.testing.conformance.fixture import SECOND, HandClock, StoreFixture
+from holdfast.testing.conformance.request_keys import BROKEN_REQUEST_KEYS, populate_request_keys
 
 GRANT = Grant("ci", (Role.VIEWER, Role.STARTER), "acme", ("finance", "two words"), False)
 
@@ -29,14 +30,16 @@ BROKEN_API_KEYS = {
     "a_login_session_of_a_revoked_api_key_is_gone": (
         "UPDATE holdfast.api_key SET revoked_at = created_at"
     ),
+    **BROKEN_REQUEST_KEYS,
 }
-"""One statement per law about API keys that breaks it."""
+"""One statement per law about API keys and their requests that breaks it."""
 
 
 def populate_api_keys(fixture: StoreFixture, store: Store) -> None:
-    """Store an API key with a login session."""
+    """Store an API key with a login session and an idempotency key."""
     fixture.do(store, AddApiKey(_key()))
     fixture.do(store, AddLogin(_login("l1", api_key_id="k1"), SECOND))
+    populate_request_keys(fixture, store)
 
 
 class ApiKeyConformance(StoreFixture):

@@ -243,6 +243,15 @@ CREATE TABLE holdfast.login (
 
 CREATE INDEX login_expiry ON holdfast.login (expires_at);
 
+-- The idempotency keys of requests over HTTP. A repeated request must have the digest of the first.
+CREATE TABLE holdfast.request_key (
+    id TEXT COLLATE "C" PRIMARY KEY,  -- the key, with its caller and its operation
+    digest BYTEA NOT NULL,
+    at BIGINT NOT NULL
+);
+
+CREATE INDEX request_key_at ON holdfast.request_key (at);
+
 -- The audit log: the actions of operators. Only actions that name a person or program are recorded.
 CREATE TABLE holdfast.audit_entry (
     id TEXT COLLATE "C" PRIMARY KEY,

@@ -238,6 +238,15 @@ CREATE TABLE holdfast.login (
 
 CREATE INDEX holdfast.login_expiry ON holdfast.login (expires_at);
 
+-- The idempotency keys of requests over HTTP. A repeated request must have the digest of the first.
+CREATE TABLE holdfast.request_key (
+    id TEXT PRIMARY KEY,  -- the key, with its caller and its operation
+    digest BLOB NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast.request_key_at ON holdfast.request_key (at);
+
 -- The audit log: the actions of operators. Only actions that name a person or program are recorded.
 CREATE TABLE holdfast.audit_entry (
     id TEXT PRIMARY KEY,

@@ -1,0 +1,1 @@
+"""The idempotency keys of requests over HTTP."""
