@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast import Engine
+from holdfast import Engine, gate, workflow
 from holdfast.server import app
 from tests.server.clients import ApiClient, problem
 from tests.server.mcp.rpc import McpCalls, headers, message
@@ -155,6 +155,27 @@ def test_a_key_without_the_right_does_not_decide(engine, connect):
 
     assert "error" in refused
     assert engine.gates.get(key).status == "open"
+
+
+@workflow(name="mcp.ask_ann")
+async def ask_ann() -> str:
+    return (await gate("Ship it?", options=["yes", "no"], assignees=["ann"])).choice
+
+
+def test_a_gate_of_another_person_does_not_exist_for_an_approver(engine, connect):
+    run = engine.start(ask_ann)
+    run.wait_until("waiting", timeout="30s")
+    (asked,) = engine.gates.list(run=run.id)
+    ann, bob = connect("approver", name="ann"), connect("approver", name="bob")
+
+    hidden = bob.tool("decide", {"gate": asked.id, "choice": "yes"})
+    unknown = bob.tool("decide", {"gate": "nothing", "choice": "yes"})
+    decided = ann.tool("decide", {"gate": asked.id, "choice": "yes"})
+
+    assert hidden["isError"] and unknown["isError"]
+    assert text(hidden).replace(asked.id, "ID") == text(unknown).replace("nothing", "ID")
+    assert decided["structuredContent"]["missing"] == 0
+    assert run.result(timeout="30s") == "yes"
 
 
 def test_a_cancelled_task_is_a_cancelled_run(engine, connect):

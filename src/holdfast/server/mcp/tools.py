@@ -18,6 +18,7 @@ from holdfast.core.api_keys import Right
 from holdfast.core.json_schemas import input_schema
 from holdfast.core.program import Definition
 from holdfast.errors import HoldfastError
+from holdfast.server.inbox import visible_gate
 from holdfast.server.masking import masked
 from holdfast.server.mcp.callers import McpCaller
 from holdfast.server.mcp.tasks import error_result, value_result
@@ -94,6 +95,8 @@ async def _gates(caller: McpCaller, arguments: dict[str, Any]) -> Any:
 
 
 async def _decide(caller: McpCaller, arguments: dict[str, Any]) -> Any:
+    if Right.VIEW not in caller.rights:
+        await visible_gate(caller.engine, caller.grant, caller.rights, arguments["gate"])
     gate = await caller.engine.gates.decide(
         arguments["gate"],
         arguments["choice"],

@@ -1,15 +1,12 @@
-"""The inbox: gates, as the caller may see them.
-
-A caller who may only decide sees the gates that wait for a decision of this person, and no others.
-"""
+"""The inbox: gates, as the caller may see them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from holdfast.core.api_keys import Right
-from holdfast.errors import GateNotFound
 from holdfast.server.calls import HttpCall
+from holdfast.server.inbox import visible_gate
 from holdfast.server.operation import operation
 from holdfast.views.gates import GateView
 
@@ -26,21 +23,7 @@ async def list_gates(call: HttpCall) -> Any:
 
 async def get_gate(call: HttpCall) -> GateView:
     """Return a gate by its id, or the gate of a run. Raises GateNotFound."""
-    gate = await call.engine.gates.get(call.path["gate"])
-    if Right.VIEW not in call.rights and not await may_decide(call, gate):
-        raise GateNotFound(gate=call.path["gate"])
-    return gate
-
-
-async def may_decide(call: HttpCall, gate: GateView) -> bool:
-    """Return whether a gate is in the inbox of the caller, or was decided by the caller."""
-    grant = call.identity.grant
-    if any(entry.person == grant.name for entry in gate.entries):
-        return True
-    inbox = await call.engine.gates.list(
-        mine=grant.name, role=list(grant.gate_roles), run=gate.run, limit=500
-    )
-    return any(waiting.id == gate.id for waiting in inbox)
+    return await visible_gate(call.engine, call.identity.grant, call.rights, call.path["gate"])
 
 
 async def decide(call: HttpCall) -> Any:
