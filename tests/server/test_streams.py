@@ -6,8 +6,9 @@ import json
 import pytest
 
 from holdfast import Engine, Graph, streams, workflow
-from holdfast.server import app
-from holdfast.server.sse import MOST_WAITING
+from holdfast.core.subscriptions import EventFilter
+from holdfast.server import app, sse
+from holdfast.server.sse import MOST_WAITING, StreamClient, live_messages
 from tests.engine.waiting import PATIENCE
 from tests.server.clients import ApiClient, problem
 from tests.server.conftest import WORKFLOWS
@@ -183,9 +184,6 @@ def test_a_stream_of_a_namespace_has_no_other_events(engine, connect):
 
 
 def test_a_client_that_does_not_read_is_cut_off_and_resumes(engine, connect):
-    from holdfast.core.subscriptions import EventFilter
-    from holdfast.server.sse import StreamClient, live_messages
-
     class Sent:
         def __init__(self, number):
             self.view = type(
@@ -206,6 +204,30 @@ def test_a_client_that_does_not_read_is_cut_off_and_resumes(engine, connect):
 
     assert sent.count(b"\n") == MOST_WAITING
     assert last.startswith(b"event: behind")
+
+
+def test_a_stream_waits_for_an_event_without_a_task_of_its_own():
+    async def wait():
+        client = StreamClient(EventFilter())
+        waiting = client.wait(60)
+        waiting.send(None)
+        tasks = len(asyncio.all_tasks())
+        client.fall_behind()
+        with pytest.raises(StopIteration):
+            waiting.send(None)
+        return tasks
+
+    assert asyncio.run(wait()) == 1
+
+
+def test_a_silent_stream_sends_a_comment(monkeypatch):
+    monkeypatch.setattr(sse, "PING_EVERY", 0)
+
+    async def read():
+        async for chunk in live_messages(StreamClient(EventFilter()), None, with_values=True):
+            return chunk
+
+    assert asyncio.run(read()) == b": ping\n\n"
 
 
 def test_the_output_of_a_run_is_sent_until_its_end(tmp_path):

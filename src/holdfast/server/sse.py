@@ -68,13 +68,14 @@ def message(cursor: str, data: bytes) -> bytes:
 class StreamClient:
     """An open stream of events: its filter and the events that wait to be sent."""
 
-    __slots__ = ("_changed", "is_behind", "waiting", "which")
+    __slots__ = ("_waiter", "is_behind", "waiting", "which")
 
     def __init__(self, which: EventFilter) -> None:
         self.which: EventFilter = which
         self.waiting: deque[SentEvent] = deque()
         self.is_behind: bool = False
-        self._changed = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """Set while the stream waits for an event."""
 
     def offer(self, event: SentEvent) -> None:
         """Add an event if it matches; a client that falls too far behind gets no more."""
@@ -84,14 +85,30 @@ class StreamClient:
             self.is_behind = True
         else:
             self.waiting.append(event)
-        self._changed.set()
+        self._wake()
+
+    def fall_behind(self) -> None:
+        """Let the stream end; its client comes back with its cursor."""
+        self.is_behind = True
+        self._wake()
 
     async def wait(self, seconds: float) -> None:
         """Wait for an event, at most so long."""
-        if not self.waiting and not self.is_behind:
-            self._changed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), seconds)
+        if self.waiting or self.is_behind:
+            return
+        # Not ``wait_for``: it may start a task for each event of each stream.
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 def matches(which: EventFilter, event: RunEventView) -> bool:
@@ -147,8 +164,7 @@ class EventHub:
                 ready.set_exception(error)
                 return
             for client in self._clients:
-                client.is_behind = True  # they come back with their cursors
-                client._changed.set()
+                client.fall_behind()
 
 
 def read_page(parts: Components, pages: EventPages) -> tuple[list[SentEvent], bool]:
