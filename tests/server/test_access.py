@@ -2,8 +2,10 @@
 
 import pytest
 
+from holdfast import Engine
 from holdfast.server import app
 from holdfast.server.operation_table import OPERATIONS
+from holdfast.testing.clock import VirtualClock
 from tests.server.clients import ApiClient, problem
 
 PAGE = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
@@ -62,6 +64,42 @@ def test_revoked_and_expired_keys_are_refused(connect, engine, tmp_path):
 
     assert revoked("GET", "/runs").status_code == 401
     assert engine.api_keys.list()[0].state == "revoked"
+
+
+def test_an_expired_key_is_refused(tmp_path):
+    clock = VirtualClock()
+    with Engine(tmp_path / "expired.db", clock=clock, work=False) as engine:
+        client = ApiClient.maker(engine, app(engine))("starter", expires="1h")
+        body = {"workflow": "elsewhere"}
+        assert client("POST", "/runs", body).status_code == 201
+
+        clock.advance("2h")
+
+        assert problem(client("POST", "/runs", body)) == "NotAuthenticated"
+        assert problem(client("GET", "/runs")) == "NotAuthenticated"
+        assert engine.runs().count() == 1
+
+
+def test_the_key_of_a_start_is_confirmed_where_the_start_is_committed(both, monkeypatch):
+    with Engine(both, work=False) as engine:
+        asgi = app(engine)
+        connect = ApiClient.maker(engine, asgi)
+        starter, other = connect("starter", name="gone"), connect("starter")
+        body = {"workflow": "elsewhere"}
+        for client in (starter, other):
+            assert client("POST", "/runs", body).status_code == 201
+
+        async def read_by_itself(text):
+            raise AssertionError("the key of a start is read by itself")
+
+        monkeypatch.setattr(asgi.gatekeeper._api_keys, "answer", read_by_itself)
+        assert starter("POST", "/runs", body).status_code == 201
+        engine.api_keys.revoke("gone")
+        refused = (starter("POST", "/runs", body), starter("POST", "/tasks", {"task": "elsewhere"}))
+
+        assert {problem(response) for response in refused} == {"NotAuthenticated"}
+        assert other("POST", "/runs", body).status_code == 201
+        assert engine.runs().count() == 4
 
 
 def test_the_secret_of_a_key_is_shown_once(engine, admin, caplog):

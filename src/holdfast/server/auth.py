@@ -31,6 +31,8 @@ from holdfast.server.rates import RequestRate
 
 COOKIE = "holdfast_login"
 MOST_HOSTS = 100
+MOST_SEEN = 1000
+"""API keys that are remembered as seen."""
 READ_ONLY = frozenset({Right.VIEW})
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -62,15 +64,32 @@ Who = Callable[[Request], Caller | Awaitable[Caller | None] | None]
 """Returns the caller of a request; None if there is none."""
 
 
+class SeenKey:
+    """An API key that the server has read before, and that is to be confirmed."""
+
+    __slots__ = ("_text", "key")
+
+    def __init__(self, text: str, key: ApiKey) -> None:
+        self._text: str = text
+        self.key: ApiKey = key
+
+    def is_good(self, parts: Components) -> bool:
+        """Read the API key again, and return whether it grants the same as before."""
+        key = credentials.api_key(parts, self._text)
+        return key is not None and key.grant == self.key.grant
+
+
 class Identity(msgspec.Struct, frozen=True):
     """An authenticated caller. ``id`` is the API key or login session that idempotency keys and
-    limits belong to."""
+    limits belong to. ``unconfirmed`` is the API key that a handler confirms in the thread in which
+    it writes, which saves a call of a thread for each request."""
 
     grant: Grant
     id: str
     by_cookie: bool = False
     login_id: str | None = None
     api_key_id: str | None = None
+    unconfirmed: SeenKey | None = None
 
 
 class Gatekeeper:
@@ -97,6 +116,7 @@ class Gatekeeper:
         self._rate: RequestRate = rate
         self.cookie: str = cookie
         self._api_keys: Coalescer[str, ApiKey | None] = Coalescer(self._read_api_keys)
+        self._seen: dict[str, SeenKey] = {}
 
     async def _read_api_keys(self, texts: list[str]) -> list[ApiKey | None]:
         """Return the API keys of texts, each of which is read once."""
@@ -143,7 +163,21 @@ class Gatekeeper:
             key = await self._api_keys.answer(text.strip())
         if key is None:
             raise NotAuthenticated()
+        if text not in self._seen:
+            if len(self._seen) >= MOST_SEEN:
+                self._seen.clear()
+            self._seen[text] = SeenKey(text.strip(), key)
         return Identity(key.grant, key.id, api_key_id=key.id)
+
+    def seen(self, request: Request, right: Right) -> Identity | None:
+        """Return the caller of a request with an API key that was read before and has a right; its
+        handler confirms it. Raises TooManyRequests."""
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        seen = self._seen.get(text)
+        if seen is None or scheme.lower() != "bearer" or right not in self.rights(seen.key.grant):
+            return None
+        self._count(seen.key.id)
+        return Identity(seen.key.grant, seen.key.id, api_key_id=seen.key.id, unconfirmed=seen)
 
     async def _by_cookie(self, request: Request) -> Identity:
         text = request.cookies.get(self.cookie)
@@ -166,16 +200,18 @@ class Gatekeeper:
         rights = self.rights(identity.grant)
         if right is not None and right not in rights and other not in rights:
             raise RightMissing(right=right.value, roles=", ".join(_roles_with(right)))
-        if not self._rate.admits(identity.id):
-            raise TooManyRequests(limit=self._rate.text)
+        self._count(identity.id)
         return identity
+
+    def _count(self, caller: str) -> None:
+        if not self._rate.admits(caller):
+            raise TooManyRequests(limit=self._rate.text)
 
     def stranger(self, request: Request) -> Identity:
         """Return the caller of a public operation, whose token is checked by the operation. Raises
         TooManyRequests, RightMissing."""
         address = "" if request.client is None else request.client.host
-        if not self._rate.admits(f"address:{address}"):
-            raise TooManyRequests(limit=self._rate.text)
+        self._count(f"address:{address}")
         if self._read_only:
             raise RightMissing(why="this server is read-only")
         return Identity(Grant(name="a link", roles=()), f"address:{address}")

@@ -71,10 +71,7 @@ class Dispatcher:
             await self._gatekeeper.identify(request)  # strangers do not learn which addresses exist
             raise
         request.scope[ROUTE] = f"{operation.method} {operation.path}"
-        if operation.public:
-            identity = self._gatekeeper.stranger(request)
-        else:
-            identity = await self._gatekeeper.admit(request, operation.right, operation.other_right)
+        identity = await self._admit(operation, request)
         if operation.needs_values and not identity.grant.sees_values:
             raise RightMissing(right="values", why="this API key does not see values")
         call = await self._call(operation, request, identity)
@@ -84,6 +81,17 @@ class Dispatcher:
         body = await read_body(request, self._most_bytes)
         call.take(path, decode_body(operation, body))
         return self.encoded(call, await made_once(call, body))
+
+    async def _admit(self, operation: HttpOperation, request: Request) -> Identity:
+        """Return the caller of a request, who may call the operation."""
+        keeper = self._gatekeeper
+        if operation.public:
+            return keeper.stranger(request)
+        if operation.confirms and operation.right is not None:
+            seen = keeper.seen(request, operation.right)
+            if seen is not None:
+                return seen
+        return await keeper.admit(request, operation.right, operation.other_right)
 
     async def _call(
         self, operation: HttpOperation, request: Request, identity: Identity

@@ -86,6 +86,8 @@ class HttpOperation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     request has one."""
     owns_key: bool = False
     """Whether the method itself compares repeated requests, so that the server stores no key."""
+    confirms: bool = False
+    """Whether the handler confirms the API key of its caller, in the transaction of its write."""
     other_right: Right | None = None
     """Another right that suffices; then the handler restricts the answer."""
     pages_by: str | None = None

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from holdfast.connect.components import Components
 from holdfast.connect.faces import AsyncFaces
 from holdfast.core.runs import NewRun
-from holdfast.errors import EngineClosed, HoldfastError
+from holdfast.errors import EngineClosed, HoldfastError, NotAuthenticated
+from holdfast.server.auth import SeenKey
 from holdfast.server.coalescing import Coalescer
 from holdfast.service.requests import Request
 from holdfast.store.database import Started
@@ -22,6 +23,8 @@ class RequestedStart(NamedTuple):
     args: list[Any]
     kwargs: dict[str, Any]
     options: dict[str, Any]
+    caller: SeenKey | None = None
+    """The API key that is confirmed in the thread that commits, if it was not read before."""
 
 
 class _PreparedStart(NamedTuple):
@@ -50,7 +53,11 @@ def _commit_all(
     """Check the starts, commit the ones without an error, and return one answer each."""
     if parts.closed:
         raise EngineClosed(database=parts.store.url)
-    prepared = [_prepared(start) for start in starts]
+    callers = {start.caller for start in starts if start.caller is not None}
+    refused = {caller for caller in callers if not caller.is_good(parts)}
+    prepared: list[_PreparedStart | HoldfastError] = [
+        NotAuthenticated() if start.caller in refused else _prepared(start) for start in starts
+    ]
     ops = [
         start.parts.sealer.seal(each.request.op)
         for start, each in zip(starts, prepared, strict=True)

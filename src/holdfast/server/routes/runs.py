@@ -89,7 +89,10 @@ async def start_run(call: HttpCall) -> StartedView:
     kwargs = arguments.pop("kwargs", {})
     parts = await call.engine._calls.opened()
     parts.know(workflow)
-    started = await call.starts.start(RequestedStart(parts, workflow, args, kwargs, arguments))
+    caller = call.identity.unconfirmed
+    started = await call.starts.start(
+        RequestedStart(parts, workflow, args, kwargs, arguments, caller)
+    )
     return StartedView(id=started.id, created=started.created)
 
 
@@ -272,6 +275,7 @@ OPERATIONS = (
         status=201,
         idempotent_by="key",
         owns_key=True,
+        confirms=True,
         answer=StartedView,
     ),
     operation(
@@ -301,6 +305,7 @@ OPERATIONS = (
         status=201,
         idempotent_by="key",
         owns_key=True,
+        confirms=True,
         answer=StartedView,
     ),
     operation(
