@@ -2,8 +2,10 @@
 
 import pytest
 
+from holdfast import Engine
 from holdfast.server import app
 from tests.server.clients import ApiClient, problem
+from tests.server.conftest import WORKFLOWS
 
 DEEP = b"[" * 200 + b"]" * 200
 
@@ -133,3 +135,43 @@ def test_a_request_cannot_name_a_file_of_the_server(admin, tmp_path):
 
     assert response.status_code == 422
     assert admin.json("GET", "/models")["items"] == []
+
+
+def test_what_another_database_has_issued_is_refused(engine, admin, stranger, tmp_path):
+    with Engine(tmp_path / "other.db", workflows=WORKFLOWS, shutdown_timeout=1) as other:
+        for each in (engine, other):
+            each.start("server.leased", id="leased")
+            each.start("server.ask", id="asks").wait_until("waiting", timeout="30s")
+        foreign = ApiClient.maker(other, app(other))("admin")
+        page = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
+        secret = other.api_keys.add("ann", roles="admin").api_key
+        cookie = foreign("POST", "/login", {"api_key": secret}, headers=page).headers["set-cookie"]
+        link = other.gates.link("asks", "yes", by="ann")
+        remote = foreign.json("POST", "/remote-workers", {"workflows": ["server.leased"]})
+        remote = f"/remote-workers/{remote['remote_worker']}"
+        (lease,) = foreign.json("POST", f"{remote}/claim")["items"]
+        complete = f"/leases/{lease['proof']}/complete"
+        wait = foreign.json("POST", f"/leases/{lease['proof']}/create-wait", {"name": "paid"})
+        signal = {"token": wait["token"], "payload": 1}
+
+        by_key = foreign.headers["Authorization"]
+        refused = {
+            "key": stranger("GET", "/runs", headers={"Authorization": by_key}),
+            "cookie": stranger("GET", "/runs", headers={"Cookie": cookie.partition(";")[0]}),
+            "link": stranger("POST", f"/answer/{link}", content=b"", raw=True),
+            "answer": stranger("POST", "/answers", {"token": link}),
+            "token": stranger("POST", f"/waits/{wait['id']}/signals", signal),
+            "proof": admin("POST", complete, {"result": 1}),
+            "worker": admin("POST", f"{remote}/claim"),
+        }
+
+    assert {name: answer.status_code for name, answer in refused.items()} == {
+        "key": 401,
+        "cookie": 401,
+        "link": 401,
+        "answer": 401,
+        "token": 401,
+        "proof": 409,
+        "worker": 404,
+    }
+    assert [engine.run(id).status for id in ("asks", "leased")] == ["waiting", "pending"]
