@@ -223,4 +223,6 @@ def test_a_list_is_read_page_by_page(filled, name):
 
 
 def test_a_cursor_that_a_list_does_not_have_is_wrong_usage(filled):
-    assert "begin again without --after" in filled.error("schedules", "--after", "z", code=2)
+    assert "begin again without --after" in filled.error(
+        "events", "webhooks", "--after", "z", code=2
+    )

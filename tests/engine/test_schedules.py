@@ -305,6 +305,25 @@ def test_an_unknown_workflow_is_refused_unless_a_worker_serves_it(place):
         ]
 
 
+def test_schedules_are_listed_in_pages_of_their_namespace(place):
+    with place.lab(report) as lab:
+        for name in ("d", "b", "a", "c"):
+            lab.engine.schedules.set(name, report, interval="1h")
+        with closing(Engine(place.database, clock=place.clock, namespace="acme")) as acme:
+            acme.schedules.set("b2", report, interval="1h")
+
+            def names(engine, **page):
+                return [schedule.name for schedule in engine.schedules.list(**page)]
+
+            assert names(lab.engine, limit=2) == ["a", "b"]
+            assert names(lab.engine, after="b", limit=2) == ["c", "d"]
+            assert names(lab.engine, after="b1") == ["c", "d"]
+            assert names(lab.engine, after="d") == []
+            assert names(acme) == ["b2"]
+        with pytest.raises(BadOption):
+            lab.engine.schedules.list(limit=-1)
+
+
 def test_the_next_ticks_are_told_by_the_clock_of_the_zone(place):
     with place.lab(report) as lab:
         lab.engine.schedules.set("nightly", report, cron="30 2 * * *", zone="Europe/Berlin")

@@ -60,6 +60,18 @@ def test_lists_are_read_in_pages(admin, engine):
     assert admin.json("GET", "/runs/count?workflow=elsewhere&status=pending,failed") == {"count": 5}
 
 
+def test_schedules_are_read_in_pages(admin, engine):
+    for name in ("c", "a", "b"):
+        engine.schedules.set(name, "server.double", cron="0 3 * * *", args=[1], paused=True)
+
+    first = admin.json("GET", "/schedules?limit=2")
+    rest = admin.json("GET", f"/schedules?limit=2&cursor={first['next']}")
+
+    pages = [[schedule["name"] for schedule in page["items"]] for page in (first, rest)]
+    assert pages == [["a", "b"], ["c"]]
+    assert rest["next"] is None
+
+
 def test_a_run_id_may_contain_any_character(admin, engine):
     run = engine.start("elsewhere", id="order/7 ü?#%")
 

@@ -137,6 +137,7 @@ ODD_ADDRESSES = {
     "runs?status=nope": "Clear filters",
     "workflow/pack?version=99": "This process knows no workflow with this name",
     "subscriptions?webhook=nope": "There is no such subscription",
+    "schedules?name=nope": "There is no such schedule",
     "no-such-screen": "There is no such page",
     "%": "There is no such page",
 }

@@ -106,11 +106,14 @@ class AsyncSchedules:
         """Return a schedule. Raises ScheduleNotFound."""
         return await self._calls.call(lambda parts: views.of(parts.schedules.get(name)))
 
-    async def list(self) -> list[ScheduleView]:
-        """Return all schedules, by name."""
-        return await self._calls.call(
-            lambda parts: [views.of(schedule) for schedule in parts.schedules.all()]
-        )
+    async def list(self, *, after: str | None = None, limit: int = 100) -> list[ScheduleView]:
+        """Return a page of the schedules, by name: the first *limit*, or those after the name
+        *after*. Raises BadOption."""
+
+        def read(parts: Components) -> list[ScheduleView]:
+            return [views.of(schedule) for schedule in parts.schedules.find(after, limit)]
+
+        return await self._calls.call(read)
 
     async def pause(
         self, name: str, reason: str = "paused by request", *, by: str | None = None

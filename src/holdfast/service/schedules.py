@@ -29,7 +29,14 @@ from holdfast.core.schedules.model import (
 )
 from holdfast.core.schedules.plan import MOST_TICKS
 from holdfast.core.text import is_one_of
-from holdfast.core.validation import checked_many, checked_run_id, checked_tags, priority_of
+from holdfast.core.validation import (
+    checked_count,
+    checked_many,
+    checked_run_id,
+    checked_tags,
+    checked_text,
+    priority_of,
+)
 from holdfast.core.why.workers import offer_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
@@ -405,13 +412,13 @@ class ScheduleService:
             raise ScheduleNotFound(schedule=name)
         return schedule
 
-    def all(self) -> list[Schedule]:
-        """Return the schedules of this namespace, by name."""
-        return [
-            schedule
-            for schedule in self._store.schedules.all()
-            if schedule.namespace == self._client.namespace
-        ]
+    def find(self, after: str | None, limit: int) -> list[Schedule]:
+        """Return a page of the schedules of this namespace, by name: those after the name *after*.
+        Raises BadOption."""
+        first = checked_text("after", after) or ""
+        return self._store.schedules.page(
+            self._client.namespace, first, checked_count("limit", limit)
+        )
 
     def next_ticks(self, name: str, count: int) -> list[datetime]:
         """Return the next *count* ticks, as times in the schedule's zone. Raises ScheduleNotFound,

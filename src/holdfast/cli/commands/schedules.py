@@ -11,7 +11,7 @@ import click
 from holdfast.cli.context import command_context, confirm, deleting, printing, refuse_code
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.paging import items_after, paged, print_page
+from holdfast.cli.paging import paged, print_page
 from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAGS, many
 from holdfast.connect.blocking.engine import Engine
 from holdfast.connect.open_database import OpenDatabase
@@ -305,7 +305,7 @@ def _outcome(tick: TickView, *, dry_run: bool) -> str:
 
 def _list(limit: int, after: str | None) -> None:
     with command_context().opened() as database:
-        listed = items_after(database.engine.schedules.list(), after, _name, limit)
+        listed = database.engine.schedules.list(after=after, limit=limit + 1)
         print_page(listed, limit, _name, lambda page: _print_schedules(database, page))
 
 

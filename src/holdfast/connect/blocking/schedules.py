@@ -107,11 +107,14 @@ class Schedules:
         """Return a schedule. Raises ScheduleNotFound."""
         return self._calls.call(lambda parts: views.of(parts.schedules.get(name)))
 
-    def list(self) -> list[ScheduleView]:
-        """Return all schedules, by name."""
-        return self._calls.call(
-            lambda parts: [views.of(schedule) for schedule in parts.schedules.all()]
-        )
+    def list(self, *, after: str | None = None, limit: int = 100) -> list[ScheduleView]:
+        """Return a page of the schedules, by name: the first *limit*, or those after the name
+        *after*. Raises BadOption."""
+
+        def read(parts: Components) -> list[ScheduleView]:
+            return [views.of(schedule) for schedule in parts.schedules.find(after, limit)]
+
+        return self._calls.call(read)
 
     def pause(
         self, name: str, reason: str = "paused by request", *, by: str | None = None

@@ -55,7 +55,7 @@ WAITS = (
 )
 
 SCHEDULES = (
-    operation("schedules.list", "GET /schedules", VIEW),
+    operation("schedules.list", "GET /schedules", VIEW, cursor="name"),
     operation("schedules.get", "GET /schedules/{name}", VIEW),
     operation("schedules.set", "PUT /schedules/{name}", OPERATE),
     operation("schedules.remove", "DELETE /schedules/{name}", OPERATE, status=204),

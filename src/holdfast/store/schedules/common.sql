@@ -42,6 +42,14 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
   FROM holdfast.schedule
  ORDER BY namespace, name;
 
+-- name: schedules_after
+SELECT namespace, name, workflow, version, lane, capabilities, input, priority, tags, deadline, rule, zone, overlap, queue_limit,
+       misfire, catch_up, grace, jitter, origin, paused, anchor, next_at, wake_at, last_at, queued, started, skipped, note,
+       created_at
+  FROM holdfast.schedule
+ WHERE namespace = :namespace AND name > :after
+ ORDER BY name LIMIT :limit;
+
 -- name: schedules_of_model
 SELECT name FROM holdfast.schedule WHERE namespace = :namespace AND workflow = :workflow AND origin = :origin ORDER BY name;
 

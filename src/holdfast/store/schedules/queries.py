@@ -24,6 +24,21 @@ class ScheduleQueries:
         """Return all schedules, by name."""
         return self._reader.listed(schedule_from, "schedules")
 
+    def page(self, namespace: str, after: str, limit: int) -> list[Schedule]:
+        """Return the first schedules of a namespace, by name, after the name *after*. Damaged rows
+        are left out; the page has later rows in their place, because a short page is the last."""
+        sql = self._reader.query("schedules_after")
+        page: list[Schedule] = []
+        while len(page) < limit:
+            missing = limit - len(page)
+            values = {"namespace": namespace, "after": after, "limit": missing}
+            rows = self._reader.fetch(sql, values)
+            page += self._reader.records(schedule_from, sql, rows, values)
+            if len(rows) < missing:
+                break
+            after = rows[-1]["name"]
+        return page
+
     def live_runs(self, schedule: Schedule) -> list[str]:
         """Return the runs of a schedule for whose end other ticks of it may have to wait."""
         rows = self._reader.rows("live_runs", namespace=schedule.namespace, schedule=schedule.name)

@@ -95,6 +95,21 @@ class DamagedScheduleConformance(StoreFixture):
             for line in bare_store.check()
         )
 
+    def test_a_page_of_schedules_is_full_although_a_damaged_one_is_left_out(
+        self, bare_store: Store
+    ) -> None:
+        for name in ("a", "b", "c", "d"):
+            self.do(bare_store, SetSchedule(hourly_schedule(name)))
+        self.execute(
+            bare_store, "UPDATE holdfast.schedule SET rule = '{}' WHERE name IN ('b', 'd')"
+        )
+
+        page = bare_store.schedules.page(ROUTE.namespace, "", 2)
+        rest = bare_store.schedules.page(ROUTE.namespace, "c", 2)
+
+        assert [schedule.name for schedule in page] == ["a", "c"]
+        assert rest == []
+
     def test_a_schedule_in_a_zone_that_is_not_known_here_holds_no_other_up(
         self, bare_store: Store, clock: HandClock
     ) -> None:

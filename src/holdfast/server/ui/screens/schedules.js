@@ -5,7 +5,7 @@ import { get, path, post, remove } from '../lib/api.js'
 import { clock, count, duration, instant, left, plural, time } from '../lib/format.js'
 import { List } from '../lib/resource.js'
 import { tags } from '../lib/view.js'
-import { facts, listOf, runLink, since, state, STATES, shape, td, tr, when } from '../parts/common.js'
+import { facts, listOf, problemBox, runLink, since, state, STATES, shape, td, tr, when } from '../parts/common.js'
 import { ask } from '../parts/dialogs.js'
 
 const { a, button, div, h1, h2, li, ol, span } = tags
@@ -15,15 +15,19 @@ export function open(app, address) {
   let selected = address.query.name
   /** @type {any} */
   let details = null
-  const schedules = new List(() => ['schedules'], app.redraw, 0)
+  const schedules = new List(() => ['schedules'], app.redraw)
 
   const readDetails = async () => {
-    if (!selected) return
-    const [next, runs] = await Promise.all([
-      get(path`schedules/${selected}/next`, { count: 5 }).catch((problem) => ({ problem })),
-      get('runs', { workflow: schedules.items.find((item) => item.name === selected)?.workflow, limit: 200 }).catch(() => ({ items: [] })),
+    const name = selected
+    if (!name) return
+    // A schedule that the address names may be on a page that was not read.
+    const schedule = schedules.items.find((item) => item.name === name) ?? await get(path`schedules/${name}`).catch((problem) => ({ name, problem }))
+    const [next, runs] = schedule.problem ? [[], { items: [] }] : await Promise.all([
+      get(path`schedules/${name}/next`, { count: 5 }).catch((problem) => ({ problem })),
+      get('runs', { workflow: schedule.workflow, limit: 200 }).catch(() => ({ items: [] })),
     ])
-    details = { name: selected, next: next.items ?? next, runs: runs.items.filter((/** @type {any} */ run) => run.schedule === selected).slice(0, 10) }
+    if (name !== selected) return // the person has chosen another one meanwhile
+    details = { name, schedule, next: next.items ?? next, runs: runs.items.filter((/** @type {any} */ run) => run.schedule === name).slice(0, 10) }
     app.redraw()
   }
   schedules.load().then(readDetails)
@@ -70,7 +74,7 @@ export function open(app, address) {
     const late = due != null && schedule.paused == null && clock.now() - due > 5000
     return [
       tr({ key: schedule.name, class: isSelected ? 'current' : null },
-        td({ class: 'line' }, button({ class: 'link', 'aria-expanded': String(isSelected), onclick: () => { selected = isSelected ? undefined : schedule.name; details = null; app.adjust({ name: selected }); readDetails() } }, schedule.name)),
+        td({ class: 'line' }, button({ class: 'link', 'aria-expanded': String(isSelected), onclick: () => app.adjust({ name: isSelected ? '' : schedule.name }) }, schedule.name)),
         td({ class: 'wide' }, ...ruleOf(schedule), schedule.note && div({ class: 'soft' }, schedule.note)),
         td({ class: 'line' }, a({ href: addressOf(['runs'], { workflow: schedule.workflow }) }, schedule.workflow)),
         td(schedule.paused != null ? [state('paused'), schedule.paused && div({ class: 'soft' }, schedule.paused)] : late ? span({ class: 'state attention' }, shape('attention'), `late by ${duration(clock.now() - /** @type {number} */ (due))}`) : span({ class: 'state completed' }, shape('completed'), 'on time')),
@@ -85,18 +89,32 @@ export function open(app, address) {
 
   return {
     title: () => 'Schedules',
+    moved(/** @type {any} */ to) {
+      if (to.query.name === selected) return
+      selected = to.query.name
+      details = null
+      readDetails()
+    },
     heard: () => { schedules.refresh(); readDetails() },
     close: () => schedules.close(),
     view: () => [
       div({ class: 'bar' }, h1('Schedules')),
+      elsewhere(),
       listOf(schedules, ['Name', 'When', 'Workflow', 'State', 'Next tick', '>Started', ''], row, { label: 'Schedules', empty: 'There is no schedule.' }),
     ],
+  }
+
+  /** The chosen schedule, if it is not among the rows that were read. */
+  function elsewhere() {
+    if (!details || details.name !== selected || schedules.items.some((item) => item.name === selected)) return null
+    if (details.schedule.problem) return problemBox(details.schedule.problem, button({ onclick: () => app.adjust({ name: '' }) }, 'Close'))
+    return div({ class: 'panel padded' }, h2(details.name), detailsOf(details.schedule))
   }
 
   function detailsOf(/** @type {any} */ schedule) {
     if (details?.name !== schedule.name) return div({ class: 'soft' }, 'Reading …')
     const next = Array.isArray(details.next) ? details.next : []
-    const removeIt = () => ask({ title: `Remove ${schedule.name}?`, text: 'Its runs stay.', verb: 'Remove', danger: true, type: schedule.name, act: async () => { await remove(path`schedules/${schedule.name}`); await schedules.load() } })
+    const removeIt = () => ask({ title: `Remove ${schedule.name}?`, text: 'Its runs stay.', verb: 'Remove', danger: true, type: schedule.name, act: async () => { await remove(path`schedules/${schedule.name}`); app.adjust({ name: '' }); await schedules.load() } })
     return div(
       facts({ Overlap: schedule.overlap, Misfire: schedule.misfire, Lane: schedule.lane, Version: schedule.version, Skipped: count(schedule.skipped), Waiting: schedule.waiting?.length || null, Zone: schedule.zone }),
       details.runs.length > 0 && [h2('Last ticks'), div({ class: 'row' }, details.runs.map((/** @type {any} */ run) => a({ key: run.id, class: `state ${STATES[/** @type {keyof typeof STATES} */ (run.status)] ?? 'quiet'}`, href: addressOf(['run', run.id]), title: `${run.id} ${run.status}` }, shape(STATES[/** @type {keyof typeof STATES} */ (run.status)] ?? 'quiet'), time(run.tick_at ?? run.created_at))))],
