@@ -44,6 +44,8 @@ class App {
     /** Live counts for the navigation. @type {any} */
     this.overview = null
     this.notice = ''
+    /** Why the last action without a dialog was refused. @type {any} */
+    this.refusal = null
     this.isDrawing = false
     this.polling = 0
     this.redraw = this.redraw.bind(this)
@@ -97,6 +99,17 @@ class App {
     setTimeout(() => { if (this.notice === text) { this.notice = ''; this.redraw() } }, 6000)
   }
 
+  /** Carry out an action that has no dialog. A refusal is shown until the next action, or until another screen is open. @param {() => Promise<any>} action */
+  async attempt(action) {
+    this.refusal = null
+    try {
+      await action()
+    } catch (problem) {
+      this.refusal = problem
+    }
+    this.redraw()
+  }
+
   moved() {
     const address = parseAddress(location.hash)
     const name = address.path[0] ?? this.first()
@@ -112,6 +125,7 @@ class App {
   async open(name) {
     this.screen?.close?.()
     this.screen = null
+    this.refusal = null
     this.screenName = name
     closeDialog() // it belongs to the screen that is left
     const address = this.address
@@ -188,7 +202,7 @@ function shell(app) {
       main({ id: 'content', tabindex: '-1' },
         app.notice && div({ class: 'panel notice', role: 'status' }, app.notice),
         app.isOld && div({ class: 'panel notice', role: 'status' }, 'The server was updated, and this page is of the version before.', button({ onclick: () => location.reload() }, 'Reload')),
-        connection.problem && problemBox(connection.problem),
+        connection.problem ? problemBox(connection.problem) : problemBox(app.refusal),
         connection.needsLogin ? loginPanel(() => app.logIn(), app.redraw) : app.screen?.view())),
   ]
 }

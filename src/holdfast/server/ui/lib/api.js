@@ -94,7 +94,8 @@ async function answerOf(method, url, body, signal) {
       method,
       signal,
       credentials: 'same-origin',
-      headers: body === undefined ? {} : { 'Content-Type': 'application/json' },
+      // The server accepts changes with a cookie only as JSON, which another site cannot send; this includes DELETE.
+      headers: method === 'GET' ? {} : { 'Content-Type': 'application/json' },
       body: body === undefined ? undefined : exactText(body, 0),
     })
   } catch (error) {

@@ -40,7 +40,7 @@ export function open(app) {
     close: () => { keys.close(); logins.close() },
     view: () => [
       div({ class: 'bar' }, h1('API keys'), button({ class: 'primary', onclick: add }, 'Add')),
-      added && div({ class: 'panel notice' }, div({ class: 'grow' }, strong('Copy the secret now; it is not shown again.'), p(code(added.secret ?? added.key ?? ''))), button({ onclick: () => { added = null; app.redraw() } }, 'Done')),
+      added && div({ class: 'panel notice' }, div({ class: 'grow' }, strong('Copy the secret now; it is not shown again.'), p(code(added.api_key))), button({ onclick: () => { added = null; app.redraw() } }, 'Done')),
       listOf(keys, ['Name', 'Roles', 'Namespace', 'Created', 'Last use', 'Expires', ''], (key) => tr({ key: key.id ?? key.name }, td({ class: 'line' }, key.name), td((key.roles ?? []).join(', ')), td(key.namespace ?? 'all'), td({ class: 'line' }, since(key.created_at)), td({ class: 'line' }, key.used_at ? since(key.used_at) : 'never'), td({ class: 'line' }, key.revoked_at ? 'revoked' : key.expires_at ? when(key.expires_at) : ''), td(!key.revoked_at && button({ class: 'danger', onclick: () => revoke(key) }, 'Revoke'))), { label: 'API keys', empty: 'There is no API key. Browsers log in with the one-time link that the server prints.' }),
       logins.data && [h2('Login sessions'), listOf(logins, ['Name', 'Since', 'Until', ''], (login) => tr({ key: login.id }, td({ class: 'wide' }, login.name), td({ class: 'line' }, since(login.created_at)), td({ class: 'line' }, when(login.expires_at)), td(button({ onclick: () => end(login) }, 'End'))), { label: 'Login sessions', empty: 'No browser is logged in.' })],
     ],

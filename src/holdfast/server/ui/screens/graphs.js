@@ -11,6 +11,9 @@ import { RowWindow } from '../parts/rows.js'
 
 const { a, button, div, h1, h2 } = tags
 
+/** The statuses of a graph that can be cancelled. */
+const OPEN = ['running', 'cancelling']
+
 /** All graphs. @param {any} app */
 export function openList(app) {
   const graphs = new List(() => ['graphs'], app.redraw)
@@ -42,7 +45,7 @@ export function open(app, address) {
     view: () => {
       if (!graph.data) return graph.problem ? [h1(id), problemBox(graph.problem)] : div({ class: 'panel empty', 'aria-busy': 'true' }, 'Reading …')
       return [
-        div({ class: 'bar' }, div({ class: 'row' }, h1(`Graph ${id}`), state(graph.data.status)), app.may('operate') && button({ class: 'danger', onclick: cancel }, 'Cancel')),
+        div({ class: 'bar' }, div({ class: 'row' }, h1(`Graph ${id}`), state(graph.data.status)), app.may('operate') && OPEN.includes(graph.data.status) && button({ class: 'danger', onclick: cancel }, 'Cancel')),
         diagram.data && div({ class: 'panel' }, diagramView(diagram.data, viewport, { selected: null, pick, redraw: app.redraw, reread: () => diagram.load() })),
         h2('Members'),
         grid(['Member', 'State', 'Run'], windowRows(lines, graph.data.members, (member) => tr({ key: member.name }, td({ class: 'wide' }, member.name), td(state(member.status ?? member.state)), td({ class: 'line' }, member.run ? runLink(member.run) : ''))), { label: 'Members', count: graph.data.members.length + 1 }),

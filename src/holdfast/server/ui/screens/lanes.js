@@ -50,8 +50,8 @@ export function open(app) {
     td({ class: 'line' }, [lane.rate, lane.per_share && `${lane.per_share} per share`, lane.rate_per_share && `${lane.rate_per_share} per share`].filter(Boolean).join(', ')),
     td({ class: 'wide' }, sharesOf(lane)),
     td({ class: 'line' }, app.may('operate') && div({ class: 'row' },
-      button({ onclick: () => change(lane.name, { paused: !lane.paused }) }, lane.paused ? 'Resume' : 'Pause'),
-      button({ onclick: () => change(lane.name, { draining: !lane.draining }) }, lane.draining ? 'Stop draining' : 'Drain'),
+      button({ onclick: () => app.attempt(() => change(lane.name, { paused: !lane.paused })) }, lane.paused ? 'Resume' : 'Pause'),
+      button({ onclick: () => app.attempt(() => change(lane.name, { draining: !lane.draining })) }, lane.draining ? 'Stop draining' : 'Drain'),
       button({ onclick: () => edit(lane) }, 'Edit'))))
 
   const declareDead = (/** @type {any} */ worker) => ask({

@@ -39,7 +39,7 @@ export function open(app, address) {
     return answer
   }
 
-  const pause = (/** @type {any} */ schedule) => (schedule.paused != null ? act(schedule.name, 'resume', {}) : ask({
+  const pause = (/** @type {any} */ schedule) => (schedule.paused != null ? app.attempt(() => act(schedule.name, 'resume', {})) : ask({
     title: `Pause ${schedule.name}?`, text: 'No run is started until the schedule is resumed.', verb: 'Pause',
     schema: { type: 'object', properties: { reason: { type: 'string', title: 'Reason' } } },
     act: ({ reason }) => act(schedule.name, 'pause', { reason: reason ?? '' }),
