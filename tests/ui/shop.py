@@ -1,5 +1,7 @@
 """Workflows that the tests of the web UI run."""
 
+import msgspec
+
 import holdfast
 from holdfast import Fail, gate, gather, info, sleep, step, wait_signal, workflow
 from holdfast.streams import emit
@@ -36,6 +38,32 @@ async def checkout(order: str, wait: bool = True) -> dict:
         await gate("Ship it?", options=["approve", "reject"], timeout="2d", data={"order": order})
     await pack(order)
     return {"payment": payment}
+
+
+class Amount(msgspec.Struct):
+    euros: int
+    reason: str
+    note: str | None = None
+
+
+@workflow
+async def repay(order: str) -> object:
+    answer = await gate("How much?", form=Amount)
+    return [answer.choice, msgspec.to_builtins(answer.value)]
+
+
+@workflow
+async def lunch(order: str) -> list[str]:
+    answer = await gate("What to eat?", options=["pie", "soup", "fish"])
+    return [answer.choice, *answer.selections]
+
+
+@workflow
+async def two_gates(order: str) -> list[str]:
+    left, right = await gather(
+        gate("Left?", options=["approve", "reject"]), gate("Right?", options=["approve", "reject"])
+    )
+    return [left.choice, right.choice]
 
 
 @workflow

@@ -80,8 +80,26 @@ async function loggedIn() {
   draw()
 }
 
-/** Return the messages of a refusal by field. @param {any} problem @returns {Record<string, string>} */
+/**
+ * Return the messages of a refusal by the path of the field. The facts name one field and the reason, or several and
+ * their reasons in one text: `$.amount: the field is missing; $.note: ...`.
+ * @param {any} problem
+ * @returns {Record<string, string>}
+ */
 export function wrongFields(problem) {
-  const fields = problem?.facts?.fields
-  return fields && typeof fields === 'object' ? fields : {}
+  const { field, fields, why } = problem?.facts ?? {}
+  if (typeof why !== 'string') return {}
+  if (typeof field === 'string') return { [pathOf(field)]: why }
+  const names = typeof fields === 'string' ? fields.split(', ').filter(Boolean) : []
+  const begins = names.map((name) => why.indexOf(`${name}: `))
+  return Object.fromEntries(names.map((name, index) => {
+    if (begins[index] < 0) return [pathOf(name), why]
+    const end = index + 1 < names.length ? begins[index + 1] - 2 : why.length
+    return [pathOf(name), why.slice(begins[index] + name.length + 2, end)]
+  }))
+}
+
+/** Return the path of a field of a form from its place in the value, such as `$.items[0].name`. @param {string} place */
+function pathOf(place) {
+  return place.replace(/^\$\.?/, '').replaceAll(/\[(\d+)\]/g, '.$1')
 }

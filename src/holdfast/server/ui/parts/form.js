@@ -11,13 +11,51 @@ const { button, div, fieldset, input, label, legend, option, select, span, texta
 
 /** @typedef {(value: any) => void} Change */
 
+/** References deeper than this are not followed: a schema may contain itself. The rest is entered as JSON. */
+const DEEPEST = 8
+
 /**
+ * Draw the form of a schema.
  * @param {any} schema @param {any} value @param {Change} change
  * @param {Record<string, string>} [wrong] messages by the path of a field
- * @param {string} [path]
+ */
+export function formView(schema, value, change, wrong = {}) {
+  return fieldsOf(plain(schema, schema), value, change, wrong, '')
+}
+
+/**
+ * Return a part of a schema without references, and with the only alternative to null in place of both.
+ * @param {any} part @param {any} root @param {number} [depth]
  * @returns {any}
  */
-export function formView(schema, value, change, wrong = {}, path = '') {
+function plain(part, root, depth = 0) {
+  if (!part || typeof part !== 'object') return part
+  if (depth > DEEPEST) return {}
+  if (typeof part.$ref === 'string') {
+    const target = part.$ref.split('/').slice(1).reduce((/** @type {any} */ at, /** @type {string} */ name) => at?.[name.replaceAll('~1', '/').replaceAll('~0', '~')], root)
+    const { title: _, ...rest } = target ?? {} // the name of the type says less than the name of the field
+    const { $ref: __, ...own } = part
+    return plain({ ...rest, ...own }, root, depth + 1)
+  }
+  const others = (part.anyOf ?? part.oneOf ?? []).filter((/** @type {any} */ one) => one?.type !== 'null')
+  if (others.length === 1) {
+    const { anyOf: _, oneOf: __, ...own } = part
+    return plain({ ...others[0], ...own }, root, depth + 1)
+  }
+  const inner = (/** @type {any} */ one) => plain(one, root, depth + 1)
+  return {
+    ...part,
+    ...(part.properties && { properties: Object.fromEntries(Object.entries(part.properties).map(([name, one]) => [name, inner(one)])) }),
+    ...(part.items && { items: inner(part.items) }),
+  }
+}
+
+/**
+ * @param {any} schema @param {any} value @param {Change} change
+ * @param {Record<string, string>} wrong @param {string} path
+ * @returns {any}
+ */
+function fieldsOf(schema, value, change, wrong, path) {
   const kind = kindOf(schema)
   if (kind === 'object') {
     const required = new Set(schema.required ?? [])
@@ -41,7 +79,7 @@ function field(name, schema, value, change, wrong, path, required) {
   const message = wrong[path] && div({ class: 'wrong', role: 'alert' }, wrong[path])
   const hint = schema.description && span({ class: 'soft' }, schema.description)
   if (kind === 'object') {
-    return fieldset({ key: path, class: 'field' }, legend(title), hint, formView(schema, value ?? {}, change, wrong, path), message)
+    return fieldset({ key: path, class: 'field' }, legend(title), hint, fieldsOf(schema, value ?? {}, change, wrong, path), message)
   }
   if (kind === 'boolean') {
     return div({ key: path, class: 'field' },
@@ -100,16 +138,24 @@ function kindOf(schema) {
 /**
  * Return the typed texts as the value that the server expects. The server judges it; here nothing is refused.
  * @param {any} schema @param {any} typed
- * @returns {any}
  */
 export function valueOf(schema, typed) {
+  const whole = plain(schema, schema)
+  return typedValue(whole, typed === undefined && kindOf(whole) === 'object' ? {} : typed)
+}
+
+/**
+ * @param {any} schema @param {any} typed
+ * @returns {any}
+ */
+function typedValue(schema, typed) {
   const kind = kindOf(schema)
   if (typed === undefined) return undefined
   if (kind === 'object') {
-    const value = Object.entries(schema.properties).map(([name, part]) => [name, valueOf(part, typed?.[name])])
+    const value = Object.entries(schema.properties).map(([name, part]) => [name, typedValue(part, typed?.[name])])
     return Object.fromEntries(value.filter(([, part]) => part !== undefined))
   }
-  if (kind === 'array') return typed.map((/** @type {any} */ item) => valueOf(schema.items ?? {}, item))
+  if (kind === 'array') return typed.map((/** @type {any} */ item) => typedValue(schema.items ?? {}, item))
   if (kind === 'number' || kind === 'integer') return numberOf(typed)
   if (kind === 'choice') return schema.enum.find((/** @type {any} */ choice) => String(choice) === String(typed)) ?? typed
   return kind === 'json' ? parsed(typed) : typed

@@ -24,7 +24,7 @@ export function open(app, address) {
   /** @type {any} */
   let problem = null
   /** What the person has typed; it survives refusals and a login. */
-  let typed = { feedback: '', form: /** @type {any} */ ({}), selections: /** @type {string[]} */ ([]) }
+  let typed = { feedback: '', form: /** @type {any} */ (undefined), selections: /** @type {string[]} */ ([]) }
   /** @type {Set<string>} */
   let chosen = new Set()
 
@@ -41,7 +41,7 @@ export function open(app, address) {
   const read = async (/** @type {string} */ id) => {
     try {
       const answer = await get(path`gates/${id}`)
-      if (gate?.id !== id) typed = { feedback: '', form: {}, selections: [] }
+      if (gate?.id !== id) typed = { feedback: '', form: undefined, selections: [] }
       gate = answer
       problem = null
     } catch (refusal) {
@@ -66,8 +66,9 @@ export function open(app, address) {
   }
 
   const decide = async (/** @type {string} */ choice) => {
+    const needsForm = gate.form && choice !== rejection(gate) // a form that is not complete would refuse the rejection
     const body = {
-      choice, feedback: typed.feedback || null, selections: typed.selections, form: gate.form ? valueOf(gate.form, typed.form) : null, expect: gate.hash,
+      choice, feedback: typed.feedback || null, selections: typed.selections, form: needsForm ? valueOf(gate.form, typed.form) ?? null : null, expect: gate.hash,
     }
     try {
       await post(path`gates/${gate.id}/decisions`, body)
@@ -105,7 +106,7 @@ export function open(app, address) {
     schema: { type: 'object', required: ['names'], properties: { names: { type: 'string', title: 'People, separated by commas' }, reason: { type: 'string', title: 'Reason' } } },
     act: async ({ names, reason }) => {
       const list = String(names ?? '').split(',').map((name) => name.trim()).filter(Boolean)
-      await post(path`gates/${gate.id}/${verb}`, verb === 'delegate' ? { to: list[0], reason } : { assignees: list, reason })
+      await post(path`gates/${gate.id}/${verb}`, verb === 'delegate' ? { to: list[0] ?? '', by: app.me?.name, reason } : { assignees: list, reason })
       await read(gate.id)
       gates.load()
     },
@@ -195,7 +196,7 @@ export function open(app, address) {
         input({ type: 'checkbox', checked: typed.selections.includes(option.value), onchange: () => set({ selections: typed.selections.includes(option.value) ? typed.selections.filter((one) => one !== option.value) : [...typed.selections, option.value] }) }), option.label ?? option.value))),
       label({ class: 'field' }, 'Comment', textarea({ value: typed.feedback, oninput: (/** @type {any} */ event) => { typed.feedback = event.target.value } })),
       div({ class: 'row' },
-        gate.options.map((/** @type {any} */ option) => button({
+        optionsOf(gate).map((/** @type {any} */ option) => button({
           key: option.value, class: classOf(option), onclick: () => decide(option.value),
         }, option.label ?? option.value)),
         typed.selections.length > 0 && button({ class: 'primary', onclick: () => decide('approve') }, `Approve ${typed.selections.length} selected`),
@@ -205,9 +206,14 @@ export function open(app, address) {
   }
 }
 
+/** Return the options of a gate; one that names none, such as one with a form, is approved or rejected. @param {any} gate */
+function optionsOf(gate) {
+  return gate.options.length ? gate.options : gate.choices.map((/** @type {string} */ value) => ({ value }))
+}
+
 /** Return the option of a gate that rejects; undefined if it has none. @param {any} gate */
 function rejection(gate) {
-  return gate.options.find((/** @type {any} */ option) => (option.means ?? option.value) === 'reject')?.value
+  return optionsOf(gate).find((/** @type {any} */ option) => (option.means ?? option.value) === 'reject')?.value
 }
 
 /** @param {any} option */
