@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import httpx
 import pytest
 
 import holdfast
 from holdfast import Engine
+from holdfast.errors import LeaseLost
 from holdfast.testing import internals
 from tests.engine.receiver import Receiver
-from tests.engine.waiting import until
+from tests.engine.waiting import one_lease, until
 from tests.server.clients import ServeProcess
 from tests.ui.conftest import SHOP, opened_page
 from tests.ui.pages import Site
@@ -431,14 +434,21 @@ def test_the_rare_verbs_of_a_run_change_it(site):
 
 
 @pytest.fixture(scope="module")
-def idle_site(browser, tmp_path_factory):
-    """A site whose server has no worker: nothing is carried out unless a person asks for it."""
+def idle_page(browser, tmp_path_factory):
+    """A page of a server without a worker."""
     database = str(tmp_path_factory.mktemp("idle") / "shop.db")
-    with (
-        ServeProcess(database) as server,
-        browser.page(server) as page,
-        Engine(database, work=False) as engine,
-    ):
+    with ServeProcess(database) as server, browser.page(server) as page:
+        yield database, server, page
+
+
+@pytest.fixture
+def idle_site(idle_page):
+    """A site without a worker: nothing is carried out unless a person asks for it."""
+    database, server, page = idle_page
+    page.open("overview")
+    page.see("Workers alive")
+    page.errors.clear()
+    with Engine(database, work=False) as engine:
         yield Site(page, server, engine, database)
 
 
@@ -477,4 +487,92 @@ def test_a_worker_that_is_gone_is_declared_dead(idle_site):
 
     assert workers.list() == []
     page.see("No worker is known.")
+    assert page.errors == []
+
+
+def test_a_worker_loses_a_run_that_is_revoked(idle_site):
+    engine = idle_site.engine
+    run = engine.start("render", 1, id="held")
+    page = idle_site.page
+    with engine.tasks.worker("render-1", workflows=["render"]) as holder:
+        lease = one_lease(holder)
+
+        begin(page, "held", "Revoke")
+        with dialog_of(page, "Revoke") as dialog:
+            dialog.get_by_label("Reason").fill("too slow")
+
+        assert run.status == "pending"
+        with pytest.raises(LeaseLost):
+            lease.complete(1)
+    assert page.errors == []
+
+
+def is_due(run):
+    return run.wake_at < run.created_at + timedelta(days=1)
+
+
+def test_a_run_does_not_wait_any_longer(idle_site):
+    run = idle_site.engine.start("nowhere", id="late", delay="30d")
+    page = idle_site.page
+    page.open("run/late")
+
+    page.press("Release")
+    confirm(page, "Release")
+
+    assert is_due(run.record)
+    assert page.errors == []
+
+
+def get_stuck(site, *ids):
+    """Start runs and leave them stuck, as many crashes would."""
+    for run_id in ids:
+        site.engine.start("nowhere", id=run_id)
+    marks = ", ".join("?" * len(ids))
+    with closing(sqlite3.connect(site.path)) as db, db:
+        db.execute(
+            f"UPDATE holdfast_run SET status = 'stuck', rank = NULL WHERE id IN ({marks})", ids
+        )
+
+
+def test_a_stuck_run_is_resumed(idle_site):
+    get_stuck(idle_site, "stuck-0")
+    page = idle_site.page
+    page.open("run/stuck-0")
+
+    page.press("Resume")
+    confirm(page, "Resume")
+
+    assert idle_site.engine.run("stuck-0").status == "pending"
+    assert page.errors == []
+
+
+def change_all(page, verb, *ids):
+    """Select runs in the list and apply a verb to all of them."""
+    page.open(f"runs?id_prefix={ids[0].rpartition('-')[0]}-")
+    for run_id in ids:
+        page.tab.get_by_label(f"Select {run_id}").check()
+    page.press(verb)
+    confirm(page, verb)
+    page.see(f"{len(ids)} changed, 0 refused")
+
+
+def test_the_verbs_for_many_runs_change_all_of_them(idle_site):
+    engine = idle_site.engine
+    ids = ("many-0", "many-1")
+    page = idle_site.page
+
+    get_stuck(idle_site, *ids)
+    change_all(page, "Resume", *ids)
+    assert {run.status for run in engine.runs(ids=ids)} == {"pending"}
+
+    change_all(page, "Cancel", *ids)
+    assert {run.status for run in engine.runs(ids=ids)} == {"cancelled"}
+
+    change_all(page, "Delete", *ids)
+    assert not list(engine.runs(ids=ids))
+
+    for run_id in ids:
+        engine.start("nowhere", id=run_id, delay="30d")
+    change_all(page, "Release", *ids)
+    assert all(is_due(run) for run in engine.runs(ids=ids))
     assert page.errors == []
