@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import holdfast
 from holdfast import Engine, gather, step, workflow
 from holdfast.connect.outlines import HistoryOutlines
@@ -96,12 +99,18 @@ class StatementLog:
     def __init__(self, store):
         self._fetch = store.runs._reader.fetch
         self.rows: list[int] = []
+        self.hold: threading.Event | None = None
+        """The first statement waits for it, if there is one."""
+        self.is_held = threading.Event()
         store.runs._reader.fetch = self
 
     def __call__(self, sql, *values):
         rows = self._fetch(sql, *values)
         if "holdfast_event" in sql or "holdfast.event" in sql:
             self.rows.append(len(rows))
+            self.is_held.set()
+            if self.hold is not None:
+                assert self.hold.wait(60)
         return rows
 
 
@@ -120,6 +129,34 @@ def test_a_timeline_reads_the_values_of_its_page_and_then_only_new_events(engine
     whole, page, last, same_page = log.rows
     assert (whole, last) == (first.events, 1)
     assert page == same_page < 8
+
+
+def test_readers_at_the_same_time_read_a_history_once(engine, database):
+    TRIES[:] = [0]
+    run = engine.start(drawn, 40)
+    run.result(timeout="30s")
+    with Engine(database, work=False) as reader:
+        store = reader._calls.opened().store
+        log = StatementLog(store)
+        log.hold = threading.Event()
+        outlines = HistoryOutlines(store)
+        record = store.runs.get(run.id)
+        second_begins = threading.Event()
+
+        def read_second():
+            assert log.is_held.wait(60)
+            second_begins.set()
+            return outlines.of(record)
+
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(outlines.of, record)
+            second = pool.submit(read_second)
+            assert second_begins.wait(60)
+            log.hold.set()
+            events = first.result(60)
+
+            assert second.result(60) == events
+    assert log.rows == [len(events), 1]
 
 
 def test_an_outline_notices_that_its_history_was_deleted(engine):

@@ -4,7 +4,10 @@ A page that follows a run asks for its timeline and its diagram after every chan
 grows, so that an outline is continued from its last event. That event is read again: if it is gone
 or another one, the history was deleted, and is read from its beginning.
 
-Invariant: an outline contains no values of the program, and is bounded by MOST_EVENTS in total.
+Invariants:
+- An outline contains no values of the program, and is bounded by MOST_EVENTS in total.
+- The readers of one run take turns: a page asks for the timeline and the diagram at the same time,
+  and the second one continues the outline of the first.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from holdfast.store.store import Store
 
 MOST_EVENTS = 100_000
 """The events of all outlines that are kept, about 25 MB."""
+
+TURNS = 32
+"""The locks for the readers of a run; runs whose ids share a lock take turns as well."""
 
 
 class _Outline(msgspec.Struct, frozen=True):
@@ -45,6 +51,7 @@ class HistoryOutlines:
     def __init__(self, store: Store) -> None:
         self._store: Store = store
         self._lock: threading.Lock = threading.Lock()
+        self._turns: list[threading.Lock] = [threading.Lock() for _ in range(TURNS)]
         self._kept: dict[str, _Outline] = {}
         """By run; the outline that was used last is at the end."""
         self._drawn: dict[str, _Drawn] = {}
@@ -52,13 +59,14 @@ class HistoryOutlines:
 
     def of(self, run: RunRecord) -> Sequence[Event]:
         """Return the outline of the history of a run, as it is now."""
-        with self._lock:
-            kept = self._kept.pop(run.id, None)
-        events = self._continued(run, kept)
-        with self._lock:
-            self._kept.pop(run.id, None)
-            self._kept[run.id] = _Outline(run.created_at, events)
-            self._shrink()
+        with self._turns[hash(run.id) % TURNS]:
+            with self._lock:
+                kept = self._kept.get(run.id)
+            events = self._continued(run, kept)
+            with self._lock:
+                self._kept.pop(run.id, None)
+                self._kept[run.id] = _Outline(run.created_at, events)
+                self._shrink()
         return events
 
     def diagram(self, run: RunRecord, draw: Callable[[Sequence[Event]], Diagram]) -> Diagram:
