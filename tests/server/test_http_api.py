@@ -7,8 +7,9 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from holdfast import AsyncEngine, Engine
+from holdfast import AsyncEngine, Engine, step, workflow
 from holdfast.server import Caller, app
+from holdfast.server.masking import HIDDEN_TEXT
 from tests.bpmn.models import flows, process_of
 from tests.server.clients import ApiClient, problem
 from tests.server.conftest import WORKFLOWS
@@ -352,6 +353,27 @@ def test_versions_and_step_values_are_shown(engine, admin):
 
     assert versions == [{"workflow": "elsewhere", "version": "7", "live": 1, "served": False}]
     assert problem(missing) == "StepNotFound"
+
+
+@step(keep_args=True)
+async def charge(order: str, *, amount: int = 1) -> str:
+    return f"paid {order}"
+
+
+@workflow(name="server.charging")
+async def charging() -> str:
+    return await charge("a", amount=3)
+
+
+def test_kept_arguments_of_steps_are_shown_to_keys_that_see_values(engine, connect):
+    run = engine.start(charging)
+    run.result(timeout="30s")
+
+    (shown,) = connect("viewer").json("GET", f"/runs/{run.id}/steps")["items"]
+    (hidden,) = connect("viewer", values=False).json("GET", f"/runs/{run.id}/steps")["items"]
+
+    assert shown["args"] == {"args": ["a"], "kwargs": {"amount": 3}}
+    assert hidden["args"] == HIDDEN_TEXT
 
 
 def test_the_overview_counts_live_runs_and_recent_outcomes(both):

@@ -48,6 +48,36 @@ def test_a_served_database_is_used_with_the_printed_link(tmp_path):
         assert served.stop() == 0
 
 
+LOGGING_MODULE = """
+import logging
+import holdfast
+
+@holdfast.step
+async def speak() -> None:
+    logging.getLogger("holdfast.served").warning("spoken")
+
+@holdfast.workflow(name="served.logging")
+async def flow() -> None:
+    await speak()
+"""
+
+
+def test_log_lines_of_a_server_are_json_and_name_the_run(tmp_path):
+    (tmp_path / "served_logging.py").write_text(LOGGING_MODULE)
+    module = str(tmp_path / "served_logging.py")
+    options = ("--worker", module, "--log-format", "json")
+    with ServeProcess(tmp_path / "s.db", *options) as served:
+        with Engine(tmp_path / "s.db", work=False) as engine:
+            run = engine.start("served.logging")
+            run.result(timeout=PATIENCE)
+        assert served.stop() == 0
+
+    lines = [json.loads(line) for line in served.log.splitlines()]
+    (spoken,) = [line for line in lines if line["message"] == "spoken"]
+    assert (spoken["run"], spoken["workflow"]) == (run.id, "served.logging")
+    assert (spoken["step"], spoken["attempt"]) == ("speak", 1)
+
+
 def test_a_server_stops_in_time_with_open_streams_and_long_polls(tmp_path):
     with Engine(tmp_path / "s.db", work=False) as engine:
         key = engine.api_keys.add("viewer", roles="viewer").api_key
