@@ -166,6 +166,13 @@ class App {
     this.redraw()
   }
 
+  /** Read the live counts, and the screen if they have changed: the start of a run that no worker claims is no event. */
+  async compareCounts() {
+    const before = JSON.stringify(this.overview?.live)
+    await this.readOverview()
+    if (JSON.stringify(this.overview?.live) !== before) this.screen?.heard?.([])
+  }
+
   /** Use the token of a one-time link, which is in the address, and take it out of the address. */
   async useLink() {
     const parameters = new URLSearchParams(location.hash.slice(1))
@@ -189,7 +196,11 @@ class App {
     this.live.mayListen = this.may('view')
     this.live.follow()
     clearInterval(this.polling)
-    if (!this.may('view')) this.polling = setInterval(() => { if (!document.hidden) this.screen?.heard?.(null) }, POLL_EVERY)
+    this.polling = setInterval(() => {
+      if (document.hidden || this.live.paused) return
+      if (!this.may('view')) this.screen?.heard?.(null)
+      else if (this.live.isOpen) this.compareCounts()
+    }, POLL_EVERY)
   }
 }
 
