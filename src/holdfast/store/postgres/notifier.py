@@ -250,12 +250,14 @@ class Notifier:
             if self._address.notify and db.direct:
                 db.script(f"LISTEN {CHANNEL}")
             self._locked.clear()
+            # A copy: other threads add and remove slots.
             for slot in set(self.slots) if db.direct else ():
                 self._lock(db, slot)
         except BaseException:
             db.close()
             raise
         self._db = db
+        # Commits from here on are announced to us; a poll finds the earlier ones.
         self.listens = self._address.notify and db.direct
         self._heard = True
         self._attempted.set()
@@ -273,6 +275,7 @@ class Notifier:
                     self._unannounced = False
                     announced_at = time.monotonic()
                     db.rows_autocommit("notify_channel", {"channel": CHANNEL, "name": self.name})
+                # Before the wait: the ones that came with an answer do not make the socket ready.
                 self._receive_notifications(db)
                 if self._closed:
                     return

@@ -253,6 +253,7 @@ def _ask_all(
         [{"session_id": state["session_id"], "run_id": state["id"]} for state in held],
     )
     tx.hints.runs.update(state["id"] for state in held)
+    # A run without a holder is claimable now: a worker has to compensate its steps.
     tx.hints.ready |= len(held) < len(asked)
 
 

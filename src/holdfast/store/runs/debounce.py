@@ -26,8 +26,11 @@ def debounce_start(tx: Transaction, op: DebounceStart) -> list[Started]:
         if gatherings and _join(tx, op, gatherings[0]):
             return [Started(id=gatherings[0]["run_id"], created=False, leased=False, now=tx.now)]
     begins = tx.now if op.size == 1 else min(tx.now + op.quiet, latest)
+    # Not leased at its start: further starts change its input until it begins. And without the
+    # key, which belongs to the gathering.
     run = msgspec.structs.replace(op.run, available_at=begins, session_id=None, key=None)
     if not first:
+        # The run of this key has begun: the new one takes its place.
         tx.change("save_gathering", run_id=run.id, key=key, count=1, latest=latest)
     return start_runs(tx, StartRuns([run]))
 

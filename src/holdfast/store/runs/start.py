@@ -48,6 +48,7 @@ def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
 
 
 def _tag(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    # Reversed: of two runs of one call with the same id, the first is created.
     first = {run.id: run for run in reversed(runs)}
     tags: list[Row] = [
         {"name": name, "value": value, "run_id": run.id, "created_at": tx.now}
@@ -111,6 +112,7 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> Started:
     runs = tx.rows("run_by_key", key=key) if key is not None else []
     runs = runs or tx.rows("run_identity", id=run.id)
     if not runs:
+        # Neither created nor found: the insert leaves out new runs of a draining lane.
         raise LaneDraining(lane=run.route.lane)
     old = runs[0]
     routes = tx.rows("route", route_id=old["route_id"])
