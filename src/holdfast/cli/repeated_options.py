@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import click
 
+EVERYWHERE = frozenset({"--db"})
+"""Options that mean the same before a command and after it."""
+
 
 def refuse_repeated(
     command: click.Command,
@@ -14,7 +17,7 @@ def refuse_repeated(
     outer: frozenset[str] = frozenset(),
 ) -> None:
     """Raise UsageError if *words* give an option of *command*, or of a command inside it, a second
-    value. *outer* are the options that the commands around it were given."""
+    value. *outer* are the options of EVERYWHERE that the commands around it were given."""
     _, rest, order = command.make_parser(context).parse_args(args=list(words))
     single = [item for item in order if isinstance(item, click.Option) and _takes_one(item)]
     for index, option in enumerate(single):
@@ -29,8 +32,8 @@ def refuse_repeated(
         inside = inner.context_class(
             inner, info_name=rest[0], parent=context, **inner.context_settings
         )
-        names = frozenset(option.opts[0] for option in single)
-        refuse_repeated(inner, inside, rest[1:], outer | names)
+        shared = EVERYWHERE & {option.opts[0] for option in single}
+        refuse_repeated(inner, inside, rest[1:], outer | shared)
 
 
 def _takes_one(option: click.Option) -> bool:
