@@ -23,6 +23,8 @@ export function open(app, address) {
   let gate = null
   /** @type {any} */
   let problem = null
+  /** Whether the problem is the refusal of a decision: it stays until the gate changes, however often that is read. */
+  let isRefused = false
   /** What the person has typed; it survives refusals and a login. */
   let typed = { feedback: '', form: /** @type {any} */ (undefined), selections: /** @type {string[]} */ ([]) }
   /** @type {Set<string>} */
@@ -41,10 +43,13 @@ export function open(app, address) {
   const read = async (/** @type {string} */ id) => {
     try {
       const answer = await get(path`gates/${id}`)
-      if (gate?.id !== id) typed = { feedback: '', form: undefined, selections: [] }
+      const isAnother = gate?.id !== id
+      if (isAnother) typed = { feedback: '', form: undefined, selections: [] }
+      if (isAnother || answer.status !== gate.status) isRefused = false
+      if (!isRefused) problem = null
       gate = answer
-      problem = null
     } catch (refusal) {
+      isRefused = false
       problem = refusal
       gate = gate?.id === id ? gate : null
     }
@@ -78,6 +83,7 @@ export function open(app, address) {
       problem = refusal
       if (/** @type {any} */ (refusal).status === 409) await read(gate.id) // another person was faster: show the decision
       problem = refusal
+      isRefused = true
       app.redraw()
     }
   }
