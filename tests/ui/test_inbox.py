@@ -81,6 +81,28 @@ def test_a_form_has_its_refusals_at_its_fields(site, opened):
     assert page.errors == []
 
 
+FILL_BOTH = """([amount, reason]) => {
+  amount.value = '12'
+  reason.value = 'broken'
+  for (const field of [amount, reason]) field.dispatchEvent(new Event('input', { bubbles: true }))
+}"""
+
+
+def test_fields_that_are_filled_in_at_the_same_time_are_both_kept(site, opened):
+    """As by the autofill of a browser: the page is not drawn between the two."""
+    run = opened("repay")
+    page = site.page
+    decision(page, "How much?")
+    fields = [page.tab.get_by_label(name).element_handle() for name in ("euros", "reason")]
+
+    page.tab.evaluate(FILL_BOTH, fields)
+    choose(page, "approve")
+
+    amount = {"euros": 12, "reason": "broken", "note": None}
+    assert run.result(timeout="60s") == ["approve", amount]
+    assert page.errors == []
+
+
 def test_a_gate_with_a_form_is_rejected_without_it(site, opened):
     run = opened("repay")
     decision(site.page, "How much?")

@@ -10,6 +10,7 @@ import { tags } from '../lib/view.js'
 const { button, div, fieldset, input, label, legend, option, select, span, textarea } = tags
 
 /** @typedef {(value: any) => void} Change */
+/** Changes a part of the value by a function of what it is. @typedef {(edit: (value: any) => any) => void} Edit */
 
 /** References deeper than this are not followed: a schema may contain itself. The rest is entered as JSON. */
 const DEEPEST = 8
@@ -20,7 +21,9 @@ const DEEPEST = 8
  * @param {Record<string, string>} [wrong] messages by the path of a field
  */
 export function formView(schema, value, change, wrong = {}) {
-  return fieldsOf(plain(schema, schema), value, change, wrong, '')
+  let latest = value // several fields may change before the form is drawn again
+  const edit = (/** @type {(value: any) => any} */ changed) => { latest = changed(latest); change(latest) }
+  return fieldsOf(plain(schema, schema), value, edit, wrong, '')
 }
 
 /**
@@ -51,50 +54,50 @@ function plain(part, root, depth = 0) {
 }
 
 /**
- * @param {any} schema @param {any} value @param {Change} change
+ * @param {any} schema @param {any} value @param {Edit} edit
  * @param {Record<string, string>} wrong @param {string} path
  * @returns {any}
  */
-function fieldsOf(schema, value, change, wrong, path) {
+function fieldsOf(schema, value, edit, wrong, path) {
   const kind = kindOf(schema)
   if (kind === 'object') {
     const required = new Set(schema.required ?? [])
     return Object.entries(schema.properties).map(([name, part]) => {
       const place = path ? `${path}.${name}` : name
-      const set = (/** @type {any} */ next) => change({ ...value, [name]: next })
-      return field(name, part, value?.[name], set, wrong, place, required.has(name))
+      const inside = (/** @type {(value: any) => any} */ changed) => edit((whole) => ({ ...whole, [name]: changed(whole?.[name]) }))
+      return field(name, part, value?.[name], inside, wrong, place, required.has(name))
     })
   }
-  return field(schema.title ?? 'value', schema, value, change, wrong, path, true)
+  return field(schema.title ?? 'value', schema, value, edit, wrong, path, true)
 }
 
 /**
- * @param {string} name @param {any} schema @param {any} value @param {Change} change
+ * @param {string} name @param {any} schema @param {any} value @param {Edit} edit
  * @param {Record<string, string>} wrong @param {string} path @param {boolean} required
  * @returns {any}
  */
-function field(name, schema, value, change, wrong, path, required) {
+function field(name, schema, value, edit, wrong, path, required) {
   const title = (schema.title ?? name) + (required ? '' : ' (optional)')
   const kind = kindOf(schema)
   const message = wrong[path] && div({ class: 'wrong', role: 'alert' }, wrong[path])
   const hint = schema.description && span({ class: 'soft' }, schema.description)
   if (kind === 'object') {
-    return fieldset({ key: path, class: 'field' }, legend(title), hint, fieldsOf(schema, value ?? {}, change, wrong, path), message)
+    return fieldset({ key: path, class: 'field' }, legend(title), hint, fieldsOf(schema, value ?? {}, edit, wrong, path), message)
   }
   if (kind === 'boolean') {
     return div({ key: path, class: 'field' },
-      label({ class: 'inline' }, input({ type: 'checkbox', checked: Boolean(value), onchange: (/** @type {any} */ event) => change(event.target.checked) }), title),
+      label({ class: 'inline' }, input({ type: 'checkbox', checked: Boolean(value), onchange: (/** @type {any} */ event) => edit(() => event.target.checked) }), title),
       hint, message)
   }
-  if (kind === 'array') return listField(title, schema, value ?? [], change, wrong, path, message)
-  return div({ key: path, class: 'field' }, label(title, hint, control(kind, schema, value, change)), message)
+  if (kind === 'array') return listField(title, schema, value ?? [], edit, wrong, path, message)
+  return div({ key: path, class: 'field' }, label(title, hint, control(kind, schema, value, edit)), message)
 }
 
 /**
- * @param {string} kind @param {any} schema @param {any} value @param {Change} change
+ * @param {string} kind @param {any} schema @param {any} value @param {Edit} edit
  */
-function control(kind, schema, value, change) {
-  const changed = (/** @type {any} */ event) => change(event.target.value === '' ? undefined : event.target.value)
+function control(kind, schema, value, edit) {
+  const changed = (/** @type {any} */ event) => edit(() => (event.target.value === '' ? undefined : event.target.value))
   if (kind === 'choice') {
     return select({ value: value ?? '', onchange: changed },
       option({ value: '' }, 'choose …'), schema.enum.map((/** @type {any} */ choice) => option({ value: String(choice) }, String(choice))))
@@ -111,18 +114,19 @@ function control(kind, schema, value, change) {
 }
 
 /**
- * @param {string} title @param {any} schema @param {any[]} value @param {Change} change
+ * @param {string} title @param {any} schema @param {any[]} value @param {Edit} edit
  * @param {Record<string, string>} wrong @param {string} path @param {any} message
  * @returns {any}
  */
-function listField(title, schema, value, change, wrong, path, message) {
+function listField(title, schema, value, edit, wrong, path, message) {
   const items = schema.items ?? {}
-  const set = (/** @type {number} */ index, /** @type {any} */ next) => change(value.map((item, at) => (at === index ? next : item)))
+  const inside = (/** @type {number} */ index) => (/** @type {(value: any) => any} */ changed) =>
+    edit((list = []) => list.map((/** @type {any} */ item, /** @type {number} */ at) => (at === index ? changed(item) : item)))
   return fieldset({ key: path, class: 'field' }, legend(title),
     value.map((item, index) => div({ key: index, class: 'row' },
-      div({ class: 'grow' }, field(`${index + 1}`, items, item, (next) => set(index, next), wrong, `${path}.${index}`, true)),
-      button({ type: 'button', onclick: () => change(value.filter((_, at) => at !== index)) }, 'Remove'))),
-    button({ type: 'button', onclick: () => change([...value, undefined]) }, 'Add'), message)
+      div({ class: 'grow' }, field(`${index + 1}`, items, item, inside(index), wrong, `${path}.${index}`, true)),
+      button({ type: 'button', onclick: () => edit((list = []) => list.filter((/** @type {any} */ _, /** @type {number} */ at) => at !== index)) }, 'Remove'))),
+    button({ type: 'button', onclick: () => edit((list = []) => [...list, undefined]) }, 'Add'), message)
 }
 
 /** @param {any} schema */
