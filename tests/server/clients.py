@@ -65,12 +65,13 @@ def problem(response) -> str:
 
 
 class ServeProcess:
-    """``holdfast serve`` in a process of its own, on a free port."""
+    """``holdfast serve`` in a process of its own, on a free port unless the options name one."""
 
     def __init__(self, database, *options):
-        command = [sys.executable, "-m", "holdfast", "--db", str(database), "serve", "--port", "0"]
+        command = [sys.executable, "-m", "holdfast", "--db", str(database), "serve"]
+        port = () if "--port" in options else ("--port", "0")
         self.process = subprocess.Popen(
-            [*command, *options],
+            [*command, *port, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -87,6 +87,8 @@ class App {
 
   /** Change the query of this address without a new entry. @param {Record<string, any>} changes */
   adjust(changes) {
+    // The person may have gone on, before the browser reports it: an answer that comes late must not lead back.
+    if (parseAddress(location.hash).path.join('/') !== this.address.path.join('/')) return
     const query = { ...this.address.query, ...changes }
     history.replaceState(null, '', addressOf(this.address.path, query))
     this.moved()

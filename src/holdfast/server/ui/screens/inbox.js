@@ -23,6 +23,7 @@ export function open(app, address) {
   let gate = null
   /** @type {any} */
   let problem = null
+  let isLeft = false
   /** Whether the problem is the refusal of a decision: it stays until the gate changes, however often that is read. */
   let isRefused = false
   /** What the person has typed; it survives refusals and a login. */
@@ -62,6 +63,7 @@ export function open(app, address) {
   }
 
   const next = () => {
+    if (isLeft) return
     const index = gates.items.findIndex((item) => item.id === gate?.id)
     const following = gates.items.filter((item) => item.id !== gate?.id)[Math.max(0, index)] ?? gates.items.find((item) => item.id !== gate?.id)
     gate = null
@@ -139,7 +141,7 @@ export function open(app, address) {
       gates.refresh()
       if (gate && (!events || events.some((/** @type {any} */ event) => event.run_id === gate.run))) read(gate.id)
     },
-    close: () => gates.close(),
+    close: () => { isLeft = true; gates.close() },
     keys: () => [
       { keys: 'j', text: 'Next decision', run: () => move(1) },
       { keys: 'k', text: 'Previous decision', run: () => move(-1) },
