@@ -3,6 +3,7 @@ that it prints."""
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,16 @@ from holdfast.authoring.bpmn import handlers
 from tests.docs.pages import PAGES, blocks, label
 
 WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page))]
+
+
+@pytest.fixture(autouse=True)
+def _own_log_handlers():
+    """Remove the handlers that a page adds to a logger: their stream is closed after the test."""
+    names = [None, *logging.Logger.manager.loggerDict]
+    before = {name: list(logging.getLogger(name).handlers) for name in names}
+    yield
+    for name in [None, *logging.Logger.manager.loggerDict]:
+        logging.getLogger(name).handlers = before.get(name, [])
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=label)
