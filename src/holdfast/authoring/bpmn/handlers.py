@@ -269,7 +269,7 @@ class HandlerBinder:
         self._bindings: dict[str, TaskBinding] = {}
 
     def __call__(self, node: NodeSpec, topic: str | None = None) -> TaskBinding:
-        """Return what a task does; *topic* is the one that its model has computed."""
+        """Return the behaviour of a task; *topic* is its computed topic, if it has one."""
         if topic is not None:
             return self._decide(node, (topic,))
         binding = self._bindings.get(node.id)
