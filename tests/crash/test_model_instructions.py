@@ -13,7 +13,7 @@ from holdfast import bpmn
 from holdfast.authoring.bpmn import program
 from holdfast.connect.blocking import models as blocking_models
 from holdfast.core.events import EventKind
-from holdfast.errors import BadOption, TaskClosed, Unanswered
+from holdfast.errors import BadOption, NotThere, TaskClosed, Unanswered
 from holdfast.store.database import Operation
 from holdfast.store.messages.operations import InstructRun
 from holdfast.store.runs.operations import Advance
@@ -63,9 +63,15 @@ def begin(lab: Lab) -> None:
 
 def modify(lab: Lab) -> None:
     (token,) = lab.engine.models.tokens("r")
-    if token.element == "a":
-        with suppress(Unanswered):  # a worker that has lost the run does not answer
-            lab.engine.models.modify("r", bpmn.move(token.id, "pack"), by="ann", reason="late")
+    if token.element != "a":
+        return
+    try:
+        lab.engine.models.modify("r", bpmn.move(token.id, "pack"), by="ann", reason="late")
+    except Unanswered:
+        pass  # a worker that has lost the run does not answer
+    except NotThere:
+        # the instruction of an engine that lost the run was applied meanwhile
+        assert all(token.element != "a" for token in lab.engine.models.tokens("r"))
 
 
 def migrate(lab: Lab) -> None:
