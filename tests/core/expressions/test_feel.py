@@ -235,3 +235,33 @@ def test_the_time_must_be_passed():
 def test_a_condition_that_is_null_fails():
     with pytest.raises(ExpressionFailed, match="neither true nor false"):
         evaluate_condition(parse_feel("missing > 5"), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("before([1..10], 10)", False),
+        ("before([1..10), 10)", True),
+        ("before(1, [2..10])", True),
+        ("before([1..5), [5..10])", True),
+        ("after(10, [1..5])", True),
+        ("after([6..9], [1..5])", True),
+        ("finishes([5..10], [1..10])", True),
+        ("finished by([1..10], [5..10])", True),
+        ("includes([1..10], [4..6])", True),
+        ("during([4..6], (4..6))", False),
+        ("starts([1..5], [1..10])", True),
+        ("started by([1..10], [1..5])", True),
+        ("coincides([1..5], [1..5])", True),
+        ("coincides([1..5], 5)", None),
+        ("before([1..5], null)", None),
+        ('before("a", "b")', True),
+    ],
+)
+def test_points_and_ranges_are_compared_in_every_combination(text, expected):
+    assert value(text) == expected
+
+
+def test_append_takes_any_number_of_items():
+    assert value("append([1], 2, null, [3])") == [1, 2, None, [3]]
+    assert value("append([1])") is None

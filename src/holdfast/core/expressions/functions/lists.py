@@ -85,6 +85,16 @@ def _append(evaluation: Evaluation, values: list[Any], item: Any) -> list[Any]:
     return _made(evaluation, [*values, item])
 
 
+@FUNCTIONS.define("append", "...")
+def _append_all(evaluation: Evaluation, arguments: list[Any]) -> list[Any] | None:
+    if len(arguments) < 2 or arguments[0] is None:
+        return None
+    values, *items = arguments
+    if not isinstance(values, list):
+        values = [values]
+    return _made(evaluation, [*values, *items])
+
+
 @FUNCTIONS.define("insert before", "list:l, position:n, newItem:a*")
 def _insert(
     evaluation: Evaluation, values: list[Any], position: Decimal, item: Any

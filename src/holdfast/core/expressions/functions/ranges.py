@@ -29,25 +29,17 @@ def _order(left: Any, right: Any) -> int:
     return order
 
 
-def _is_point(value: Any) -> bool:
-    return not isinstance(value, FeelRange) and compare(value, value) is not None
-
-
 def _range(value: Any) -> FeelRange:
     if isinstance(value, FeelRange):
         return value
     return FeelRange(value, value, True, True)
 
 
-def _relation(name: str, parameters: str, test: Test, points: tuple[bool, bool]) -> None:
-    """Define a function of two arguments; *points* tells which of them are points."""
-    first, second = parameters.split()
+def _relation(name: str, parameters: str, test: Test) -> None:
+    """Define a function of two arguments, written ``"point:p, range:r"``."""
 
-    @FUNCTIONS.define(name, f"{first}:a, {second}:a")
+    @FUNCTIONS.define(name, parameters)
     def relation(evaluation: Evaluation, left: Any, right: Any) -> bool | None:
-        for value, point in zip((left, right), points, strict=True):
-            if isinstance(value, FeelRange) is point or (point and not _is_point(value)):
-                return None
         try:
             return test(_range(left), _range(right))
         except _NoOrder:
@@ -121,32 +113,32 @@ def _swapped(test: Test) -> Test:
     return swapped
 
 
-_POINTS = (True, True)
-_RANGES = (False, False)
-_POINT_RANGE = (True, False)
-_RANGE_POINT = (False, True)
+_POINTS = "point1:p, point2:p"
+_RANGES = "range1:r, range2:r"
+_POINT_RANGE = "point:p, range:r"
+_RANGE_POINT = "range:r, point:p"
 
 for _name, _test in (("before", _before), ("after", _swapped(_before))):
-    _relation(_name, "point1 point2", _test, _POINTS)
-    _relation(_name, "point range", _test, _POINT_RANGE)
-    _relation(_name, "range point", _test, _RANGE_POINT)
-    _relation(_name, "range1 range2", _test, _RANGES)
-_relation("meets", "range1 range2", _meets, _RANGES)
-_relation("met by", "range1 range2", _swapped(_meets), _RANGES)
-_relation("overlaps", "range1 range2", _overlaps, _RANGES)
-_relation("overlaps before", "range1 range2", _overlaps_before, _RANGES)
-_relation("overlaps after", "range1 range2", _overlaps_after, _RANGES)
-_relation("finishes", "point range", _finishes, _POINT_RANGE)
-_relation("finishes", "range1 range2", _finishes, _RANGES)
-_relation("finished by", "range point", _swapped(_finishes), _RANGE_POINT)
-_relation("finished by", "range1 range2", _swapped(_finishes), _RANGES)
-_relation("includes", "range point", _includes, _RANGE_POINT)
-_relation("includes", "range1 range2", _includes, _RANGES)
-_relation("during", "point range", _swapped(_includes), _POINT_RANGE)
-_relation("during", "range1 range2", _swapped(_includes), _RANGES)
-_relation("starts", "point range", _starts, _POINT_RANGE)
-_relation("starts", "range1 range2", _starts, _RANGES)
-_relation("started by", "range point", _swapped(_starts), _RANGE_POINT)
-_relation("started by", "range1 range2", _swapped(_starts), _RANGES)
-_relation("coincides", "point1 point2", _coincides, _POINTS)
-_relation("coincides", "range1 range2", _coincides, _RANGES)
+    _relation(_name, _POINTS, _test)
+    _relation(_name, _POINT_RANGE, _test)
+    _relation(_name, _RANGE_POINT, _test)
+    _relation(_name, _RANGES, _test)
+_relation("meets", _RANGES, _meets)
+_relation("met by", _RANGES, _swapped(_meets))
+_relation("overlaps", _RANGES, _overlaps)
+_relation("overlaps before", _RANGES, _overlaps_before)
+_relation("overlaps after", _RANGES, _overlaps_after)
+_relation("finishes", _POINT_RANGE, _finishes)
+_relation("finishes", _RANGES, _finishes)
+_relation("finished by", _RANGE_POINT, _swapped(_finishes))
+_relation("finished by", _RANGES, _swapped(_finishes))
+_relation("includes", _RANGE_POINT, _includes)
+_relation("includes", _RANGES, _includes)
+_relation("during", _POINT_RANGE, _swapped(_includes))
+_relation("during", _RANGES, _swapped(_includes))
+_relation("starts", _POINT_RANGE, _starts)
+_relation("starts", _RANGES, _starts)
+_relation("started by", _RANGE_POINT, _swapped(_starts))
+_relation("started by", _RANGES, _swapped(_starts))
+_relation("coincides", _POINTS, _coincides)
+_relation("coincides", _RANGES, _coincides)

@@ -3,9 +3,10 @@ several signatures of one name.
 
 A signature is a text: ``"string:s, start position:n, length?:n"``. A parameter with ``?`` is
 optional, with ``*`` behind its type it may be null. The types are s text, n number, b boolean,
-l list, c context, t date or time, d duration, r range, f function, a any. An argument of another
-type makes the result null. A list of one element stands for its element, an element for a list of
-itself. ``...list:l`` takes a list, or its elements as arguments; ``...`` alone takes any arguments.
+l list, c context, t date or time, d duration, p point (a value that has an order), r range,
+f function, a any. An argument of another type makes the result null. A list of one element stands
+for its element, an element for a list of itself. ``...list:l`` takes a list, or its elements as
+arguments; ``...`` alone takes any arguments.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "c": (dict,),
     "t": (FeelDate, FeelTime, FeelDateTime),
     "d": (DayTimeDuration, YearMonthDuration),
+    "p": (
+        Decimal,
+        str,
+        FeelDate,
+        FeelTime,
+        FeelDateTime,
+        DayTimeDuration,
+        YearMonthDuration,
+    ),
     "r": (FeelRange,),
     "f": (FeelFunction,),
     "a": (object,),
