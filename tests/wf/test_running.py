@@ -326,6 +326,29 @@ def test_items_that_fail_are_replayed_alone(run_text):
     assert flows.calls == ["things", "work", "work", "work", "work"]
 
 
+def test_a_halted_foreach_shows_the_items_that_completed_before(run_text):
+    flows = Flows(
+        "workflow w { foreach each { over = things max_parallel = 1 workflow = one"
+        " on_child_fail = halt } }",
+        "workflow one { call work }",
+        work=[wf.Output(output={"n": 1}), ValueError("no")],
+    )
+
+    @flows.library.provider("things")
+    def things(ask):
+        return [{"id": name} for name in "abc"]
+
+    lab, run, flows = run_text(flows=flows)
+    (each,) = lab.engine.run(run.id).steps()
+
+    assert each.status == "failed"
+    assert each.context == "foreach each: 1 completed, 1 failed, 0 skipped of 3 things"
+    assert each.output["items"] == [
+        {"item_id": "a", "status": "completed", "output": {"n": 1}},
+        {"item_id": "b", "status": "failed", "output": None},
+    ]
+
+
 @pytest.mark.parametrize("policy, status", [("fail", "failed"), ("warn", "completed")])
 def test_items_that_wait_for_each_other(run_text, policy, status):
     flows = Flows(
@@ -344,6 +367,10 @@ def test_items_that_wait_for_each_other(run_text, policy, status):
     assert len(flows.calls) == (0 if status == "failed" else 3)
     if status == "failed":
         assert "a -> b -> a" in error_of(lab, run)
+    each = lab.engine.run(run.id).steps()[0]
+    assert each.status == status
+    if status == "failed":
+        assert (each.error, each.items) == ("the items wait for each other: a -> b -> a", [])
 
 
 def test_options_of_a_gate_come_from_a_step_and_none_may_be_selected(run_text):

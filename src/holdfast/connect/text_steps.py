@@ -25,8 +25,8 @@ def steps_of_text(
         return None
     opened = parts.sealer.opener.run(run)
     children = [
-        (child.id, child.parent_step, child.parent_index, child.status.value)
-        for child in parts.store.children.all(run.id)
+        (child.id, child.parent_step, child.parent_index, child.status.value, child.result)
+        for child in parts.sealer.opener.children(parts.store.children.all(run.id))
     ]
     steps = definition.text_steps(opened, live_events(history), parts.codec, children)
     return [described(step) for step in steps]

@@ -24,9 +24,11 @@ from holdfast.authoring.wf.interpreter.children import child_end
 from holdfast.authoring.wf.interpreter.fanout import item_end, read_map_end
 from holdfast.authoring.wf.interpreter.fanout_outcome import (
     ItemEnd,
+    find_cycle,
     is_success,
     outcome_of,
     read_items,
+    waits_in_circle,
 )
 from holdfast.authoring.wf.interpreter.plan import Plan, PlannedStep
 from holdfast.core import typed_json
@@ -56,6 +58,7 @@ class ChildFacts(msgspec.Struct, frozen=True):
     step: str
     index: int | None
     status: str
+    result: bytes | None = None
 
 
 class TextStep(msgspec.Struct, kw_only=True):
@@ -97,7 +100,7 @@ def steps_of(
     body: str | None,
     history: Sequence[Event],
     codec: Codec,
-    children: Sequence[tuple[str, str, int | None, str]],
+    children: Sequence[tuple[str, str, int | None, str, bytes | None]],
 ) -> list[TextStep]:
     """Return the steps of a run in the order in which they started; the steps of one parallel
     block are in the order of the text. None of the events is void."""
@@ -266,6 +269,7 @@ class _StepReader:
 
     def _read_foreach(self, step: TextStep, group: _StepEvents, node: ForeachNode) -> None:
         """Derive the outcome of a foreach from its items and the ends of their child runs."""
+        step.items = []
         recorded: Any = None
         starts: dict[str, str] = {}
         ends: dict[str, ItemEnd] = {}
@@ -288,24 +292,35 @@ class _StepReader:
         if recorded is None:
             return
         items = read_items(recorded)
+        cycle = find_cycle(items) if node.ordered else []
         if map_ends is not None:
-            self._read_map_ends(map_ends, items, ends)
+            self._read_map_ends(group.identity, map_ends, items, ends)
         step.items = self._items(group.identity, items, starts, ends)
         self._end_foreach(step, node, items, ends, is_halted=map_ends is not None)
+        if cycle and node.on_cycle != "warn":
+            step.status = FAILED
+            step.error = waits_in_circle(cycle)
 
     def _read_map_ends(
         self,
+        identity: str,
         map_ends: Sequence[tuple[str, bytes | None, bytes | None]],
         items: Sequence[Any],
         ends: dict[str, ItemEnd],
     ) -> None:
         """Read the ends of the items of a map. A map that has halted records only its first
-        failure."""
+        failure; the runs of the items that completed before it tell their results."""
         if len(map_ends) == len(items):
             for item, end in zip(items, map_ends, strict=True):
                 ends[item.id] = item_end(self._codec, *end)
             return
         indexes = {child.id: child.index for child in self._children}
+        for child in self._children:
+            index = child.index
+            if child.step != identity or child.status != COMPLETED or index is None:
+                continue
+            if index < len(items):
+                ends[items[index].id] = item_end(self._codec, child.id, child.result, None)
         for run_id, data, error in map_ends:
             index = indexes.get(run_id)
             if index is not None and index < len(items):

@@ -214,10 +214,10 @@ class TextWorkflow:
         run: RunRecord,
         history: Sequence[Event],
         codec: Codec,
-        children: Sequence[tuple[str, str, int | None, str]],
+        children: Sequence[tuple[str, str, int | None, str, bytes | None]],
     ) -> list[TextStep]:
         """Return the steps of the text, in the order in which they started; *children* are the
-        child runs: id, step, index, status."""
+        child runs: id, step, index, status, result."""
         arguments = self._arguments(codec, run)
         steps = steps_of(self.plan, arguments.body, history, codec, children)
         if run.status in FINAL:

@@ -26,6 +26,7 @@ from holdfast.authoring.wf.interpreter.fanout_outcome import (
     item_data,
     outcome_of,
     read_items,
+    waits_in_circle,
     without_cycles,
 )
 from holdfast.authoring.wf.interpreter.machine import Machine, error_of
@@ -184,7 +185,7 @@ def _ordered(
     error = FanoutFailed(
         foreach=plan.node.name,
         where=machine.where(plan.line),
-        why=f"the items wait for each other: {' -> '.join(cycle)}",
+        why=waits_in_circle(cycle),
     )
     raise StepFault(ErrorInfo("FanoutFailed", str(error)), error, 1)
 

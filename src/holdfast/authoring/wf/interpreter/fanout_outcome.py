@@ -143,6 +143,11 @@ def is_success(policy: str, items: Sequence[ItemRecord], ends: Mapping[str, Item
     return not items or "completed" in statuses
 
 
+def waits_in_circle(cycle: Sequence[str]) -> str:
+    """Return the message about items that wait for each other."""
+    return f"the items wait for each other: {' -> '.join(cycle)}"
+
+
 def find_cycle(items: Sequence[ItemRecord]) -> list[str]:
     """Return the ids of items that wait for each other in a circle; empty if there is none."""
     after = {item.id: item.after for item in items}
