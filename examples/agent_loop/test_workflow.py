@@ -7,7 +7,7 @@ QUESTION = "where is it dry?"
 
 def test_the_agent_waits_for_a_person_before_it_spends_money(holdfast_lab):
     run = holdfast_lab.start(agent, QUESTION)
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     assert run.status == "waiting"
 
     holdfast_lab.signal(run, "approval", True)
@@ -26,7 +26,7 @@ def test_no_answer_of_the_model_is_paid_for_twice(holdfast_lab, monkeypatch):
         example, "think", lambda messages: asked.append(len(messages)) or think(messages)
     )
     run = holdfast_lab.start(agent, QUESTION)
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
 
     holdfast_lab.crash()
     holdfast_lab.signal(run, "approval", True)

@@ -7,7 +7,7 @@ def agree(lab, gate):
 
 def test_the_agent_asks_before_it_books(holdfast_lab):
     run = holdfast_lab.start(travel, "somewhere dry")
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     [gate] = holdfast_lab.engine.gates.list(run=run.id)
     assert gate.prompt == "May travel_agent call book?"
 

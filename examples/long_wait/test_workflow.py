@@ -9,7 +9,7 @@ def test_a_year_passes_in_a_moment(holdfast_lab):
 
 def test_it_ends_when_the_customer_has_had_enough(holdfast_lab):
     run = holdfast_lab.start(subscription, "ann")
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     holdfast_lab.advance("14d")
     holdfast_lab.advance("35d")
 
@@ -20,11 +20,11 @@ def test_it_ends_when_the_customer_has_had_enough(holdfast_lab):
 
 def test_it_sleeps_through_a_restart(holdfast_lab):
     run = holdfast_lab.start(subscription, "ann", 1)
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     holdfast_lab.advance("10d")
 
     holdfast_lab.restart()
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     holdfast_lab.advance("10d")
 
     assert [

@@ -3,7 +3,7 @@ from examples.openai_agents_agent.workflow import answer_wish, main
 
 def test_the_agent_asks_before_it_books(holdfast_lab):
     run = holdfast_lab.start(answer_wish, "somewhere dry")
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     [gate] = holdfast_lab.engine.gates.list(run=run.id)
     assert gate.prompt == "May travel_agent call book?"
 

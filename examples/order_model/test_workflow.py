@@ -24,7 +24,7 @@ def test_what_cannot_be_shipped_is_undone_in_reverse_order(lab):
 
 def test_a_large_order_waits_for_a_manager(lab):
     run = lab.start("order-model", {"item": "car", "amount": 20_000})
-    lab.settle()
+    lab.run_until_idle()
 
     (task,) = lab.engine.models.tasks(role="managers")
     lab.engine.models.complete(task.id, {"discount": 0.1}, by="eve")
@@ -34,7 +34,7 @@ def test_a_large_order_waits_for_a_manager(lab):
 
 def test_a_worker_that_is_killed_undoes_nothing_twice(lab):
     run = lab.start("order-model", {"item": "moon rock", "amount": 2000})
-    lab.settle()
+    lab.run_until_idle()
     (task,) = lab.engine.models.tasks()
     lab.engine.models.complete(task.id, by="eve")
     lab.crash()

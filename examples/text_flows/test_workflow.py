@@ -40,7 +40,7 @@ def test_the_audit_fixes_until_nothing_is_left(flows):
 
 def test_a_release_is_published_to_the_chosen_channel(flows):
     run = start(flows, "release-check", variables={"version": "2.0"})
-    flows.settle()
+    flows.run_until_idle()
     (gate,) = flows.engine.gates.list()
     assert gate.prompt == "Publish 2.0?"
     flows.engine.gates.approve(gate.id, by="ann", selections=["beta"])
@@ -62,7 +62,7 @@ def test_tickets_are_worked_on_in_their_order(flows):
 
 def test_a_merge_waits_for_green_checks(flows):
     run = start(flows, "merge-when-green", {"pr_number": "7"})
-    flows.settle()
+    flows.run_until_idle()
     flows.advance("1d")
     assert flows.engine.run(run.id).status == "waiting"
     (flows.folder / "green").touch()
@@ -74,7 +74,7 @@ def test_a_merge_waits_for_green_checks(flows):
 
 def test_a_payment_that_comes_in_time(flows):
     run = start(flows, "collect-payment", {"amount": "2000", "level": "urgent"})
-    flows.settle()
+    flows.run_until_idle()
     flows.signal(run, "paid", {"receipt": "r-1"})
 
     assert flows.finish(run)["output"] == {"receipt": "r-1", "note": "phone done"}

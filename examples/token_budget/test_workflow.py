@@ -7,7 +7,7 @@ def test_the_agent_parks_when_its_tokens_do_not_suffice_and_goes_on_when_there_a
     holdfast_lab,
 ):
     run = holdfast_lab.start(report, TOPICS, budget={"tokens": 2000})
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     assert run.status == "blocked"
     assert run.why().remedy == f"holdfast budgets raise tree:{run.id} tokens=200"
 

@@ -8,7 +8,7 @@ PAYMENT = {"to": "the printer", "amount": 120}
 
 def asked(lab):
     run = lab.start(pay, PAYMENT, "ann")
-    lab.settle()
+    lab.run_until_idle()
     return run, lab.engine.gates.get(run.id)
 
 

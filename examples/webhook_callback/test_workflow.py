@@ -13,7 +13,7 @@ def _nobody_was_asked():
 
 def test_the_provider_calls_back(holdfast_lab):
     run = holdfast_lab.start(collect_payment, 7, 120)
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     path, token = calls[0]
 
     assert receive(holdfast_lab.engine, path, token, {"status": "pending"}, "r1") == (
@@ -29,7 +29,7 @@ def test_the_provider_calls_back(holdfast_lab):
 
 def test_a_stranger_learns_nothing(holdfast_lab):
     holdfast_lab.start(collect_payment, 7, 120)
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
     path, token = calls[0]
 
     tries = [(path, "no"), ("/callbacks/none", token), ("/callbacks/none", "no")]
@@ -38,7 +38,7 @@ def test_a_stranger_learns_nothing(holdfast_lab):
 
 def test_the_bank_may_know_first(holdfast_lab):
     run = holdfast_lab.start(collect_payment, 7, 120)
-    holdfast_lab.settle()
+    holdfast_lab.run_until_idle()
 
     holdfast_lab.engine.signal(run.id, "booked", {"amount": 120}, source="bank")
 

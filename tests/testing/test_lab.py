@@ -147,7 +147,7 @@ def test_a_month_passes_in_no_time(lab, shape):
 
 def test_time_moves_only_when_it_is_told_to(lab):
     run = lab.start(month)
-    lab.settle()
+    lab.run_until_idle()
     lab.advance("29d")
     assert (run.status, calls) == ("waiting", ["before"])
 
@@ -166,7 +166,7 @@ def test_retries_wait_in_virtual_time(lab):
 
 def test_a_signal_ends_a_wait(lab):
     run = lab.start(asking)
-    lab.settle()
+    lab.run_until_idle()
 
     lab.signal(run, "answer", "yes")
 
@@ -209,7 +209,7 @@ def test_the_engine_settles_only_when_steps_in_threads_have_ended(lab):
 
     def is_busy_with_the_step() -> bool:
         with pytest.raises(NotIdle) as busy:
-            lab.settle(timeout=0.05)
+            lab.run_until_idle(timeout=0.05)
         return "runs step blocked" in str(busy.value)
 
     run = lab.start(blocking)
@@ -234,7 +234,7 @@ def test_a_step_at_work_times_out_when_time_is_moved(lab):
     run = lab.start(hung)
     assert began.wait(60)
     with pytest.raises(NotIdle):
-        lab.settle(timeout=0.05)
+        lab.run_until_idle(timeout=0.05)
     lab.advance("6s")
 
     with pytest.raises(RunFailed, match="StepTimeout"):
@@ -243,7 +243,7 @@ def test_a_step_at_work_times_out_when_time_is_moved(lab):
 
 def test_a_lab_survives_a_crash_and_a_restart(lab):
     run = lab.start(month)
-    lab.settle()
+    lab.run_until_idle()
 
     lab.crash()
     lab.advance("1d")
@@ -256,7 +256,7 @@ def test_a_lab_survives_a_crash_and_a_restart(lab):
 def test_a_lab_on_a_path_leaves_its_file(tmp_path):
     with Lab(tmp_path / "kept.db") as lab:
         run = lab.start(month)
-        lab.settle()
+        lab.run_until_idle()
 
     with Lab(tmp_path / "kept.db") as lab:
         assert lab.finish(run.id) == "after"
@@ -267,7 +267,7 @@ def test_many_labs_leave_no_open_files():
         return len(list(_proc_fds()))
 
     with Lab() as lab:
-        lab.settle()
+        lab.run_until_idle()
     before = open_files()
 
     for _ in range(20):
@@ -356,7 +356,7 @@ class Forgetful:
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_store_that_loses_a_commit_is_found_out(lost, monkeypatch):
-    monkeypatch.setattr(Lab.settle, "__defaults__", (3.0,))  # it may wait for what was lost
+    monkeypatch.setattr(Lab.run_until_idle, "__defaults__", (3.0,))  # it may wait for what was lost
     with pytest.raises(BrokenPromise):
         crash_everywhere(month, setup=calls.clear, wrap=lambda store: Forgetful(store, lost))
 

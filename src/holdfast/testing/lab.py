@@ -136,13 +136,13 @@ class Lab:
         if self._becomes_idle():
             self._hop_until(end)
         self.clock.advance_to(end)
-        self.settle()
+        self.run_until_idle()
 
     def _becomes_idle(self) -> bool:
         """Return whether the engine becomes idle soon; a step may be at work until its time is
         over."""
         try:
-            self.settle(SOON)
+            self.run_until_idle(SOON)
         except idle.NotIdle:
             return False
         return True
@@ -153,14 +153,16 @@ class Lab:
             if instant is None or instant >= end or self.is_dead:
                 return
             self.clock.advance_to(instant)
-            self.settle()
+            self.run_until_idle()
 
-    def settle(self, timeout: float = PATIENCE) -> None:
+    def run_until_idle(self, timeout: float = PATIENCE) -> None:
         """Wait until every run has ended, or waits for time, a signal or a person.
 
         Raises NotIdle after *timeout* real seconds.
         """
         self._run_on_loop(idle.run_until_idle(self._worker, timeout))
+
+    settle = run_until_idle
 
     def run_to_end(self, workflow: Any, *args: Any, **options: Any) -> Any:
         """Start a run, move time forward whenever nothing else can happen, and return its result.
@@ -176,7 +178,7 @@ class Lab:
         """
         handle: Run[T] = self.engine.run(_id(run))
         for _ in range(HOPS):
-            self.settle()
+            self.run_until_idle()
             if handle.status in FINAL | {Status.STUCK}:
                 return handle.result(timeout=PATIENCE)
             if not self.hop():

@@ -181,13 +181,13 @@ class Scenario:
         Raises NeverEnds.
         """
         script = self.script
-        lab.settle()
+        lab.run_until_idle()
         lab.start(script.workflow.name, *script.args, **script.kwargs, **script.options, id=RUN)
         self.ledger.cancel_when_due(store.apply)
         if script.early:
             self._send(lab, len(script.signals))
         for _ in range(HOPS):
-            lab.settle()
+            lab.run_until_idle()
             if store.dead or store.lost:
                 return False
             if not self._advance(lab):
@@ -251,7 +251,7 @@ class Scenario:
     def _result(self, lab: Lab) -> ScenarioResult:
         # Zombies get the chance to write first: the checks must find out if they could.
         for zombie in self._zombies:
-            zombie.settle()
+            zombie.run_until_idle()
         parts = internals(lab.engine)
         runs = [
             parts.sealer.opener.run(run) for run in parts.store.runs.find(RunFilter(limit=10_000))
