@@ -23,11 +23,14 @@ def test_lanes_models_versions_and_storage_are_counted(both):
         lane = next(x for x in admin.json("GET", "/lanes")["items"] if x["name"] == "closed")
         nodes = admin.json("GET", "/workflows/counting/diagram")["nodes"]
         sizes = {x["workflow"]: x for x in admin.json("GET", "/storage/workflows")["items"]}
+        kinds = {x["name"]: x["kind"] for x in admin.json("GET", "/workflows")["items"]}
         verdicts = {x["workflow"]: x for x in admin.json("POST", "/versions/check", {})["items"]}
 
         assert (lane["ready"], lane["running"], lane["shares"]) == (2, 0, {})
         assert lane["oldest_ready"] is not None
         assert {node["id"]: node["tokens"] for node in nodes if "tokens" in node} == {"decide": 2}
+        assert (kinds["counting"], kinds["server.ask"]) == ("bpmn", "python")
+        assert kinds["elsewhere"] is None
         assert (sizes["counting"]["runs"], sizes["elsewhere"]["events"]) == (2, 0)
         assert sizes["server.ask"]["bytes"] == sizes["server.ask"]["last_day"] > 200
         assert (verdicts["server.ask"]["verdict"], verdicts["server.ask"]["judged"]) == ("fits", 1)

@@ -83,9 +83,14 @@ def test_every_kind_of_step_has_a_row_of_its_kind():
         Event(EventKind.CHILD_ENDED, "run pay end", b"5"),
         Event(EventKind.MAP_STARTED, "map pack", b'{"count":4,"workflow":"pack"}'),
         Event(EventKind.SIGNAL_AWAITED, "signal paid", b'{"until":null}'),
+        Event(EventKind.MESSAGE_AWAITED, "order", b'{"name":"order"}'),
+        Event(EventKind.INCIDENT_RAISED, "large!1", b'{"element":"large"}', ERROR),
     )
 
-    assert [row.kind for row in found.values()] == ["sleep", "gate", "child", "map", "signal"]
+    assert [row.kind for row in found.values()] == [
+        *("sleep", "gate", "child", "map", "signal", "wait", "incident")
+    ]
+    assert found["large!1"].state == "waiting"
     assert found["run pay"].run == "r2" and found["run pay"].state == "completed"
     assert found["map pack"].count == 4 and found["map pack"].opens
     assert found["gate Ship it?"].state == "waiting" and found["gate Ship it?"].ended_at is None

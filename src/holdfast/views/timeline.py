@@ -51,6 +51,8 @@ _KINDS: dict[type | None, str] = {
     c.AwaitSignal: "signal",
     c.CreateWait: "wait",
     c.AwaitCondition: "wait",
+    c.Subscribe: "wait",
+    c.RaiseIncident: "incident",
     c.OpenGate: "gate",
     c.StartChild: "child",
     c.AwaitChild: "child",
@@ -78,12 +80,13 @@ class TimelineAttemptView(msgspec.Struct, kw_only=True, omit_defaults=True):
 class TimelineRowView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One row of a timeline.
 
-    ``kind`` is step, sleep, signal, wait, gate, child, map, branch, crash or note. ``state`` is
-    running, waiting, completed, failed, left (not finished when the run ended), compensated (a
-    compensation that has completed), lost (a worker) or recorded (an event of the run). A row
-    without ``ended_at`` lasts. ``attempts`` are attempts before the last one, at most 50. ``count``
-    is the number of calls or children that the row stands for, ``counts`` their number by state.
-    The row of a compensation is below the step that it undoes, if that is recorded."""
+    ``kind`` is step, sleep, signal, wait, incident, gate, child, map, branch, crash or note.
+    ``state`` is running, waiting, completed, failed, left (not finished when the run ended),
+    compensated (a compensation that has completed), lost (a worker) or recorded (an event of the
+    run). A row without ``ended_at`` lasts. ``attempts`` are attempts before the last one, at most
+    50. ``count`` is the number of calls or children that the row stands for, ``counts`` their
+    number by state. The row of a compensation is below the step that it undoes, if that is
+    recorded."""
 
     id: str
     kind: str
@@ -391,6 +394,7 @@ _WAITS = {
     "timer": "sleep",
     "signal": "signal",
     "gate": "gate",
+    "incident": "incident",
     "retry": "step",
     "budget": "step",
     "child": "child",

@@ -146,6 +146,12 @@ def _names(parts: Components, workers: Sequence[WorkerView]) -> dict[str, list[s
     return views.names_of(routes, workers, parts.client.only)
 
 
+def _kind(parts: Components, name: str) -> str | None:
+    """Return the kind of a workflow that is deployed; None if its definition is elsewhere."""
+    stored = parts.store.definitions.current(parts.client.namespace, name)
+    return stored[0].kind if stored else None
+
+
 def _view(
     parts: Components, name: str, versions: Sequence[str], workers: Sequence[WorkerView]
 ) -> WorkflowView:
@@ -159,7 +165,7 @@ def _view(
     definition = parts.definitions().get(name)
     return views.of(
         name,
-        kind=None if definition is None else definition.kind,
+        kind=_kind(parts, name) if definition is None else definition.kind,
         live=live,
         workers=workers,
         finished=finished,
