@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from itertools import pairwise
 from urllib.parse import unquote
 
+from holdfast import Graph
 from holdfast.views.text import TIMES
 
 ROWS = 10_000
@@ -110,6 +112,28 @@ def test_ten_thousand_rows_scroll_with_few_of_them_in_the_document(own_site):
     # The address names a schedule that is on none of the pages that were read.
     page.open("schedules?name=copy-10000")
     page.tab.get_by_role("heading", name="copy-10000").wait_for()
+    assert page.errors == []
+
+
+def test_a_large_graph_begins_at_a_scale_that_can_be_read(site):
+    graph = Graph()
+    members = [graph.add("paid", str(number), name=f"m{number}") for number in range(400)]
+    for earlier, later in pairwise(members):
+        if later.name[-1] != "0":
+            later.after(earlier)
+    site.engine.graphs.start(graph, id="wide")
+    page = site.page
+    page.open("graph/wide")
+    page.see("not started")
+    drawn = page.tab.locator("svg.diagram")
+    scale = """(svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"""
+
+    assert drawn.evaluate(scale) > 0.7
+    assert page.tab.get_by_role("link", name="wide::m1", exact=True).count() == 0
+    page.press("fit")
+    page.tab.wait_for_function(
+        "() => document.querySelector('svg.diagram').viewBox.baseVal.height > 2000"
+    )
     assert page.errors == []
 
 

@@ -69,6 +69,24 @@ def test_an_incident_is_retried_with_new_variables_and_another_is_skipped(site):
     assert page.errors == []
 
 
+def test_an_incident_is_retried_where_its_run_is_shown(site):
+    engine = site.engine
+    engine.models.deploy(process_of(CHOICE, id="choosing"))
+    engine.start("choosing", {}, id="choosing-1")
+    until(lambda: engine.models.incidents(run="choosing-1"), "the incident")
+    page = site.page
+    page.open("run/choosing-1")
+    page.see("Element 'large' failed with VariableMissing")
+
+    page.press("Retry")
+    with dialog_of(page, "Retry") as dialog:
+        dialog.get_by_label("Variables").fill('{"amount": 7}')
+
+    until(lambda: elements(site, "choosing-1") == ["big"], "the retried element")
+    page.tab.locator(".timeline .name", has_text="big").wait_for()
+    assert page.errors == []
+
+
 def test_events_are_triggered_and_activities_started_by_hand(site):
     engine = site.engine
     engine.models.deploy(process_of(OPEN, id="open"))

@@ -109,6 +109,23 @@ def test_the_six_screens_show_their_data_on_postgres(postgres_shop, browser):
         assert page.errors == []
 
 
+def test_the_navigation_of_a_small_window_opens_on_request(shop, browser):
+    with browser.page(shop) as page:
+        page.tab.set_viewport_size(SMALL)
+        page.open("schedules")
+        page.see_screen("Schedules")
+        link = page.tab.get_by_role("navigation", name="Screens").get_by_role("link", name="Runs")
+        assert not link.is_visible()
+
+        page.press("Menu")
+        link.click()
+
+        page.see("order-7")
+        link.wait_for(state="hidden")
+        page.fit()
+        assert page.errors == []
+
+
 @pytest.mark.needs_tool("axe-core")
 def test_axe_is_there_to_judge_the_screens():
     assert AXE.exists()

@@ -47,6 +47,8 @@ class App {
     /** Why the last action without a dialog was refused. @type {any} */
     this.refusal = null
     this.isDrawing = false
+    /** Whether the navigation of a small window is open. */
+    this.menuOpen = false
     this.polling = 0
     this.redraw = this.redraw.bind(this)
     /** Whether the server has another version of this page. */
@@ -116,6 +118,7 @@ class App {
     const address = parseAddress(location.hash)
     const name = address.path[0] ?? this.first()
     const subject = address.path.join('/')
+    this.menuOpen = false
     const isSame = name === this.screenName && subject === this.address.path.join('/')
     this.address = address
     if (isSame && this.screen?.moved) this.screen.moved(address)
@@ -223,9 +226,10 @@ function shell(app) {
 /** @param {App} app */
 function navigation(app) {
   const current = app.screenName === 'run' ? 'runs' : app.screenName
-  return nav({ 'aria-label': 'Screens' },
+  return nav({ 'aria-label': 'Screens', class: app.menuOpen ? null : 'closed' },
     a({ class: 'brand', href: '#/overview' },
       svg({ viewBox: '0 0 16 16', 'aria-hidden': 'true' }, path({ d: 'M8 2v12M8 9c-3 0-4-1.500-4-4M8 11c3 0 4-1.500 4-4' })), 'Holdfast'),
+    button({ class: 'open-menu', 'aria-expanded': String(app.menuOpen), onclick: () => { app.menuOpen = !app.menuOpen; app.redraw() } }, 'Menu'),
     SCREENS.filter((screen) => screen.title && app.maySee(screen)).map((screen) => {
       const number = screen.count?.(app.overview)
       return a({ key: screen.name, href: addressOf([screen.name]), 'aria-current': screen.name === current ? 'page' : null },

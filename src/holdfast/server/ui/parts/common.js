@@ -43,8 +43,13 @@ export function problemBox(problem, action) {
     div({ class: 'grow' },
       strong(problem.title || problem.message),
       rest && p(rest),
-      problem.remedy && p({ class: 'remedy' }, problem.remedy)),
+      problem.remedy && p({ class: 'remedy' }, quoted(problem.remedy))),
     action)
+}
+
+/** Return a text whose commands, in backticks, are marked as code. @param {string} text */
+function quoted(text) {
+  return text.split('`').map((part, index) => (index % 2 ? code(part) : part))
 }
 
 /** Return what the detail of a refusal says beyond its title and its remedy. @param {any} problem */

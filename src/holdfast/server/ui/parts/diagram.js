@@ -14,6 +14,12 @@ const { button, circle, defs, details, div, g, marker, path, rect, summary, svg,
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
 
 const FRAMES = ['box', 'lane']
+const ACTIVE = ['failed', 'running', 'waiting']
+
+/** The smallest scale at which a diagram is shown unless a person asks for it. */
+const READABLE = 0.75
+/** The height of a diagram in the page, in pixels, as in the style sheet. */
+const HIGHEST = 480
 
 const ICONS = {
   message: 'M-7-5h14v10h-14zl7 6 7-6', timer: 'M0-7a7 7 0 1 0 .1 0M0-4v4l3 2', signal: 'M0-6l6 10h-12z',
@@ -28,15 +34,39 @@ export class Viewport {
   constructor() {
     /** @type {Box | null} */
     this.box = null
+    /** The part of a large drawing that is shown at first. @type {Box | null} */
+    this.start = null
+    /** Whether a person wants to see the whole drawing, however small its text is. */
+    this.isWhole = false
     /** The whole drawing, as it was drawn last. @type {Box | null} */
     this.whole = null
     /** The boxes of a large diagram that a person has unfolded; `*`: all. @type {string[]} */
     this.opened = []
   }
 
+  /** Show the whole drawing. */
+  fit() {
+    this.box = null
+    this.isWhole = true
+  }
+
+  /** Show the part that is shown at first, because the drawing has become another one. */
+  reset() {
+    this.box = null
+    this.start = null
+    this.isWhole = false
+  }
+
+  /** Return the part that is in sight. @param {Box} whole @param {any[]} nodes */
+  shown(whole, nodes) {
+    this.whole = whole
+    if (!this.isWhole) this.start ??= readablePart(whole, nodes)
+    return this.box ?? (this.isWhole ? whole : this.start ?? whole)
+  }
+
   /** Show a part of another size around the same centre. @param {number} factor */
   zoom(factor) {
-    const box = this.box ?? this.whole
+    const box = this.box ?? (this.isWhole ? null : this.start) ?? this.whole
     if (!box) return
     const width = box.width * factor
     const height = box.height * factor
@@ -45,7 +75,7 @@ export class Viewport {
 
   /** Move the visible part by tenths of its size. @param {number} right @param {number} down */
   pan(right, down) {
-    const box = this.box ?? this.whole
+    const box = this.box ?? (this.isWhole ? null : this.start) ?? this.whole
     if (box) this.box = { ...box, x: box.x + (box.width * right) / 10, y: box.y + (box.height * down) / 10 }
   }
 }
@@ -54,7 +84,7 @@ export class Viewport {
 export function diagramKeys(viewport, redraw) {
   const key = (/** @type {string} */ keys, /** @type {string} */ text, /** @type {() => void} */ change) => ({ keys, text, run: () => { change(); redraw() } })
   return [
-    key('f', 'Fit the diagram', () => { viewport.box = null }),
+    key('f', 'Fit the diagram', () => viewport.fit()),
     key('+', 'Zoom in', () => viewport.zoom(0.8)), key('-', 'Zoom out', () => viewport.zoom(1.25)),
     key('H', 'Move the diagram to the left', () => viewport.pan(-1, 0)), key('L', 'Move the diagram to the right', () => viewport.pan(1, 0)),
     key('K', 'Move the diagram up', () => viewport.pan(0, -1)), key('J', 'Move the diagram down', () => viewport.pan(0, 1)),
@@ -68,14 +98,13 @@ export function diagramKeys(viewport, redraw) {
  */
 export function diagramView(diagram, viewport, { selected, pick, redraw, reread }) {
   const nodes = diagram.nodes.filter((/** @type {any} */ node) => node.at)
-  const unfold = (/** @type {string[]} */ boxes) => { viewport.opened = boxes; viewport.box = null; reread?.() }
+  const unfold = (/** @type {string[]} */ boxes) => { viewport.opened = boxes; viewport.reset(); reread?.() }
   const open = (/** @type {any} */ node) => (node.folded && reread ? unfold([...viewport.opened, node.id]) : pick(node))
   const hidden = nodes.reduce((/** @type {number} */ sum, /** @type {any} */ node) => sum + (node.folded ?? 0), 0)
   if (!nodes.length) return div({ class: 'empty' }, 'Nothing has been recorded that could be drawn.')
   const ids = new Set(nodes.map((/** @type {any} */ node) => node.id))
   const whole = extent(nodes, diagram.edges)
-  const box = viewport.box ?? whole
-  viewport.whole = whole
+  const box = viewport.shown(whole, nodes)
   const zoomBy = (/** @type {number} */ factor) => { viewport.zoom(factor); redraw() }
   return [
     svg({
@@ -90,7 +119,7 @@ export function diagramView(diagram, viewport, { selected, pick, redraw, reread 
       nodes.filter((/** @type {any} */ node) => !FRAMES.includes(node.shape)).map((/** @type {any} */ node) => nodeView(node, isSelected(node, selected), open))),
     div({ class: 'row more' },
       button({ class: 'link', 'aria-label': 'zoom in', onclick: () => zoomBy(0.8) }, '+'), button({ class: 'link', 'aria-label': 'zoom out', onclick: () => zoomBy(1.25) }, '−'),
-      viewport.box && button({ class: 'link', onclick: () => { viewport.box = null; redraw() } }, 'fit'),
+      box !== whole && button({ class: 'link', onclick: () => { viewport.fit(); redraw() } }, 'fit'),
       hidden > 0 && reread && button({ class: 'link', onclick: () => unfold(['*']) }, `unfold ${hidden} more nodes`),
       viewport.opened.length > 0 && button({ class: 'link', onclick: () => unfold([]) }, 'fold boxes'),
       details(summary({ class: 'soft' }, 'as a table'), asTable(diagram))),
@@ -114,6 +143,22 @@ function extent(nodes, edges) {
   for (const { at } of nodes) { reach(at.x, at.y); reach(at.x + at.width, at.y + at.height + 20) }
   for (const edge of edges) for (const [x, y] of edge.points ?? []) reach(x, y)
   return { x: left - 16, y: top - 16, width: right - left + 32, height: low - top + 32 }
+}
+
+/**
+ * Return the part of a large drawing to begin with, at a scale at which its text can be read: around the first node at
+ * which something happens, else at the start. Null if all of the drawing can be read at once.
+ * @param {Box} whole @param {any[]} nodes @returns {Box | null}
+ */
+function readablePart(whole, nodes) {
+  const room = document.querySelector('main')?.clientWidth ?? 1000
+  const width = Math.min(whole.width, room / READABLE)
+  const height = Math.min(whole.height, HIGHEST / READABLE)
+  if (width >= whole.width && height >= whole.height) return null
+  const active = nodes.filter((node) => ACTIVE.includes(node.state) && !FRAMES.includes(node.shape))
+  const { at } = active[0] ?? nodes.reduce((first, node) => (node.at.x < first.at.x ? node : first))
+  const within = (/** @type {number} */ middle, /** @type {number} */ size, /** @type {number} */ from, /** @type {number} */ all) => Math.max(from, Math.min(middle - size / 2, from + all - size))
+  return { x: within(at.x + at.width / 2, width, whole.x, whole.width), y: within(at.y + at.height / 2, height, whole.y, whole.height), width, height }
 }
 
 /** @param {any} node */
@@ -229,6 +274,7 @@ function drag(event, viewport, box, redraw) {
     redraw()
   }
   element.onpointerup = () => { element.onpointermove = null }
+  element.onpointercancel = element.onpointerup
 }
 
 /** @param {any} diagram */

@@ -10,7 +10,7 @@ const { a, button, div, i, span } = tags
 const COLOURS = {
   completed: 'completed', running: 'running', waiting: 'waiting', failed: 'failed', lost: 'failed', compensated: 'attention', left: 'quiet', recorded: 'quiet',
 }
-const THIN = ['sleep', 'signal', 'wait', 'gate']
+const THIN = ['sleep', 'signal', 'wait', 'gate', 'incident']
 
 /**
  * @param {any} timeline @param {any[]} rows the rows with the unfolded ones in their places
@@ -55,7 +55,7 @@ function ticks(scale) {
 
 /** @param {any} row @param {{start: number, span: number}} scale */
 function bars(row, scale) {
-  const colour = COLOURS[/** @type {keyof typeof COLOURS} */ (row.state)] ?? 'quiet'
+  const colour = row.kind === 'incident' && row.state === 'waiting' ? 'failed' : COLOURS[/** @type {keyof typeof COLOURS} */ (row.state)] ?? 'quiet'
   const start = instant(row.started_at)
   if (start == null) return null
   const isOpen = row.state === 'running' || row.state === 'waiting'

@@ -66,13 +66,14 @@ export function open(app) {
     heard: () => parts.forEach((part) => part.refresh()),
     close: () => parts.forEach((part) => part.close()),
     view: () => {
+      const escalated = waits.items.filter((wait) => wait.name !== 'incident') // incidents have their own section
       const sections = [
         groups('Stuck', stuck, 'stuck', 'resume', {}),
         groups('Failed in the last day', failed, 'failed', 'replay', { since: '1d' }),
         overdue.items.length > 0 && [h2('Overdue decisions'), listOf(overdue, ['Decision', 'Run', 'Asks', 'Deadline', ''], (gate) => tr({ key: gate.id },
           td({ class: 'wide' }, gate.prompt), td({ class: 'line' }, runLink(gate.run)), td(gate.who), td({ class: 'line' }, left(gate.deadline)),
           td(a({ class: 'button', href: addressOf(['inbox'], { gate: gate.id }) }, 'Decide'))), { label: 'Overdue decisions', empty: '' })],
-        waits.items.length > 0 && [h2('Escalated waits'), listOf(waits, ['Wait', 'Run', 'Since', 'Reason', ''], (wait) => tr({ key: `${wait.run_id} ${wait.step}` },
+        escalated.length > 0 && [h2('Escalated waits'), listOf(waits, ['Wait', 'Run', 'Since', 'Reason', ''], (wait) => tr({ key: `${wait.run_id} ${wait.step}` },
           td(wait.name), td({ class: 'line' }, runLink(wait.run_id)), td({ class: 'line' }, since(wait.escalated_at)), td({ class: 'wide' }, wait.reason ?? ''),
           td(a({ class: 'button', href: addressOf(['run', wait.run_id]) }, 'Open'))), { label: 'Escalated waits', empty: '' })],
         incidents.items.length > 0 && [h2('Incidents'), listOf(incidents, ['Element', 'Run', 'Error', 'Since', ''], (incident) => tr({ key: incident.id },

@@ -2,6 +2,7 @@
 
 import { addressOf } from '../lib/address.js'
 import { path, post } from '../lib/api.js'
+import { brief } from '../lib/format.js'
 import { List, Resource } from '../lib/resource.js'
 import { tags } from '../lib/view.js'
 import { grid, listOf, problemBox, runLink, since, state, td, tr, windowRows } from '../parts/common.js'
@@ -36,20 +37,30 @@ export function open(app, address) {
   const read = () => { graph.load(); diagram.load() }
   read()
   const cancel = () => ask({ title: `Cancel graph ${id}?`, text: 'All members that have not ended are cancelled.', verb: 'Cancel', danger: true, act: async () => { await post(path`graphs/${id}/cancel`); read() } })
-  const pick = (/** @type {any} */ node) => { if (node.run) app.go(['run', node.run]) }
+  const pick = (/** @type {any} */ node) => { if (node.run && (node.state ?? 'not reached') !== 'not reached') app.go(['run', node.run]) }
   return {
     title: () => `Graph ${id}`,
     heard: () => { graph.refresh(); diagram.refresh() },
     close: () => { graph.close(); diagram.close() },
     keys: () => diagramKeys(viewport, app.redraw),
     view: () => {
-      if (!graph.data) return graph.problem ? [h1(id), problemBox(graph.problem)] : div({ class: 'panel empty', 'aria-busy': 'true' }, 'Reading …')
+      if (!graph.data) return graph.problem ? [div({ class: 'bar' }, h1(id)), problemBox(graph.problem, a({ class: 'button', href: '#/graphs' }, 'All graphs'))] : div({ class: 'panel empty', 'aria-busy': 'true' }, 'Reading …')
       return [
         div({ class: 'bar' }, div({ class: 'row' }, h1(`Graph ${id}`), state(graph.data.status)), app.may('operate') && OPEN.includes(graph.data.status) && button({ class: 'danger', onclick: cancel }, 'Cancel')),
         diagram.data && div({ class: 'panel' }, diagramView(diagram.data, viewport, { selected: null, pick, redraw: app.redraw, reread: () => diagram.load() })),
         h2('Members'),
-        grid(['Member', 'State', 'Run'], windowRows(lines, graph.data.members, (member) => tr({ key: member.name }, td({ class: 'wide' }, member.name), td(state(member.status ?? member.state)), td({ class: 'line' }, member.run ? runLink(member.run) : ''))), { label: 'Members', count: graph.data.members.length + 1 }),
+        grid(['Member', 'State', 'Waits for', 'Workflow', 'Run'], windowRows(lines, graph.data.members, memberRow), { label: 'Members', count: graph.data.members.length + 1 }),
       ]
     },
   }
+}
+
+/** One member. Before it has started, it has no run, and waits for other members. @param {any} member */
+function memberRow(member) {
+  const isStarted = member.started_at != null
+  const open = isStarted ? [] : member.needs.filter((/** @type {any} */ need) => need.state === 'open')
+  const needs = open.map((/** @type {any} */ need) => `${need.need < need.of.length ? `${need.need} of ` : ''}${need.of.join(', ')}`)
+  return tr({ key: member.name },
+    td({ class: 'wide' }, member.name), td(state(member.status ?? (member.state === 'waiting' ? 'not started' : member.state))),
+    td({ class: 'soft' }, brief(needs.join(' and '), 120)), td({ class: 'line' }, member.workflow ?? ''), td({ class: 'line' }, isStarted && member.run ? runLink(member.run) : ''))
 }

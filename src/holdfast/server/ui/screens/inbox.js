@@ -177,7 +177,7 @@ export function open(app, address) {
     return li({ key: item.id, class: 'row', 'data-row': item.id },
       input({ type: 'checkbox', checked: chosen.has(item.id), 'aria-label': `Select ${item.prompt}`, onchange: () => choose(item.id) }),
       div({ class: 'grow' }, button({ 'aria-current': gate?.id === item.id ? 'true' : null, onclick: () => pick(item.id) },
-        strong(item.prompt), div({ class: 'soft' }, [item.run, left(item.deadline), `${item.missing} of ${item.quorum} missing`].filter(Boolean).join(' · ')))))
+        strong(item.prompt), div({ class: 'soft' }, [item.run, left(item.deadline), item.quorum > 1 && `${item.quorum - item.missing} of ${item.quorum} answers`].filter(Boolean).join(' · ')))))
   }
 
   function decision() {
@@ -185,7 +185,7 @@ export function open(app, address) {
     return div({ class: 'panel padded', key: gate.id },
       div({ class: 'row apart' }, h2({ class: 'ink' }, gate.prompt), state(gate.status)),
       facts({
-        Run: runLink(gate.run), Asks: gate.who, Needed: `${gate.missing} of ${gate.quorum}`, Opened: since(gate.opened_at),
+        Run: runLink(gate.run), Asks: gate.who, Answers: gate.quorum > 1 && `${gate.quorum - gate.missing} of ${gate.quorum}`, Opened: since(gate.opened_at),
         Deadline: gate.deadline && span(when(gate.deadline), div({ class: 'soft' }, left(gate.deadline))), Decided: gate.choice,
       }),
       gate.data != null && [h2('What will be done'), gate.hash && p({ class: 'soft' }, 'hash ', code(gate.hash.slice(0, 16))), div({ class: 'json' }, valueTree(gate.data))],

@@ -5,7 +5,7 @@
  */
 
 import { addressOf } from '../lib/address.js'
-import { path, post, urlOf } from '../lib/api.js'
+import { get, path, post, urlOf } from '../lib/api.js'
 import { between, brief, duration, left, plural, time, words } from '../lib/format.js'
 import { List, Resource } from '../lib/resource.js'
 import { tags } from '../lib/view.js'
@@ -88,7 +88,7 @@ export function open(app, address) {
     view: () => {
       if (!run.data) {
         return run.problem
-          ? [h1(id), problemBox(run.problem, a({ class: 'button', href: '#/runs' }, 'All runs'))]
+          ? [div({ class: 'bar' }, h1(id)), problemBox(run.problem, a({ class: 'button', href: '#/runs' }, 'All runs'))]
           : div({ class: 'panel empty', 'aria-busy': 'true' }, 'Reading …')
       }
       return [
@@ -173,15 +173,29 @@ export function open(app, address) {
     })
   }
 
+  function retry(/** @type {string} */ element) {
+    ask({
+      title: `Retry ${element}?`, verb: 'Retry', text: 'The element is executed again. Give it other variables first if they were the cause.',
+      schema: { type: 'object', properties: { variables: { title: 'Variables', description: 'a JSON object; empty: they stay as they are' } } },
+      act: async ({ variables }) => {
+        if (variables != null) await post(path`runs/${id}/variables`, { variables })
+        const incidents = (await get('incidents', { run: id })).items.filter((/** @type {any} */ one) => one.element === element)
+        for (const incident of incidents) await post(path`incidents/${incident.id}/retry`)
+        read()
+      },
+    })
+  }
+
   function blocker() {
     if (FINAL.includes(run.data.status)) return errorBox()
     if (!why.data) return problemBox(why.problem)
     const { reason, blockers, remedy } = why.data
-    const colour = { stuck: 'failed', running: 'running', waiting: '' }[/** @type {string} */ (run.data.status)] ?? 'attention'
+    const needsPerson = blockers.some((/** @type {any} */ one) => one.kind === 'incident')
+    const colour = needsPerson ? 'failed' : { stuck: 'failed', running: 'running', waiting: '' }[/** @type {string} */ (run.data.status)] ?? 'attention'
     return div({ class: `panel why ${colour}` },
       div({ class: 'grow' }, strong(sentence(reason)),
         blockers.map((/** @type {any} */ one, /** @type {number} */ index) => p({ key: index }, one.text === reason ? null : sentence(one.text),
-          span({ class: 'soft' }, [one.holder && ` held by ${one.holder}`, one.since && ` since ${time(one.since)}`, one.until && ` · ${left(one.until)}`].filter(Boolean).join(' ')))),
+          div({ class: 'soft' }, [one.holder && !one.text.includes(one.holder) && `held up by ${one.holder}`, one.since && `since ${time(one.since)}`, one.until && left(one.until)].filter(Boolean).join(' · ')))),
         remedy && div({ class: 'remedy' }, remedy)),
       remedyButton())
   }
@@ -189,6 +203,8 @@ export function open(app, address) {
   function remedyButton() {
     const gate = run.data.waits.find((/** @type {any} */ wait) => wait.kind === 'gate')
     if (gate && app.may('decide')) return a({ class: 'button primary', href: addressOf(['inbox'], { run: id }) }, 'Decide')
+    const incident = run.data.waits.find((/** @type {any} */ wait) => wait.kind === 'incident')
+    if (incident && app.may('operate')) return button({ class: 'primary', onclick: () => retry(incident.element) }, 'Retry')
     const signalled = run.data.waits.some((/** @type {any} */ wait) => wait.kind === 'signal')
     if (signalled && app.may('start')) return button({ class: 'primary', onclick: signal }, 'Send the signal')
     if (!app.may('operate')) return null
@@ -223,12 +239,19 @@ export function open(app, address) {
     return part.data && hasContent() ? [h2(title), content()] : null
   }
 
+  /** The names for people of the steps of a model, as its diagram has them. @returns {Map<string, string>} */
+  function elementNames() {
+    const nodes = diagram.data?.kind === 'bpmn' ? diagram.data.nodes : []
+    return new Map(nodes.flatMap((/** @type {any} */ node) => (node.steps ?? []).map((/** @type {string} */ step) => [step, node.label || node.id])))
+  }
+
   function timelineSection() {
     const isOpen = (/** @type {any} */ row) => openRows().includes(row.id)
     /** @type {any[]} */
     const rows = []
+    const names = elementNames()
     const add = (/** @type {any} */ row, /** @type {number} */ depth) => {
-      rows.push({ ...row, depth: row.depth + depth })
+      rows.push({ ...row, name: names.get(row.id) ?? row.name, depth: row.depth + depth })
       const inner = isOpen(row) ? unfolded.get(row.id) : null
       inner?.items.forEach((below) => add({ ...below, page: row.id }, depth + 1))
       if (inner?.next) rows.push({ id: `${row.id} more`, kind: 'note', name: 'show more', state: 'recorded', depth: row.depth + depth + 1, opens: true, more: inner })
