@@ -16,6 +16,7 @@ from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.model import CALL, CODE, GONE, MODEL, Overlap, Schedule, Tick, key_of
 from holdfast.errors import (
     BadSchedule,
+    LaneDraining,
     RunExists,
     RunFinished,
     RunNotFound,
@@ -303,7 +304,8 @@ def _skip(schedule: Schedule, tick: int, why: str) -> None:
 def _start(
     tx: Transaction, schedule: Schedule, tick: int, run_id: str, *, kind: str = "tick"
 ) -> str | None:
-    """Start the run of a tick. Return None if the tick has a run already, as after a backfill."""
+    """Start the run of a tick. Return None if the tick has a run already, as after a backfill, or
+    is skipped because its lane drains. Raises LaneDraining for a trigger and a backfill."""
     # The key makes a tick start one run, whichever process fires it and however often.
     key = key_of(schedule.name, tick, trigger=run_id if kind == "trigger" else None)
     new = NewRun(
@@ -323,6 +325,12 @@ def _start(
         with clear_values_accepted(tx):  # the arguments of a schedule are stored in clear
             (answer,) = start_runs(tx, StartRuns([new]))
     except RunExists:  # started before with another input, which the schedule had then
+        return None
+    except LaneDraining:
+        if kind != "tick":
+            raise  # a person asked for this run
+        # Skipped: an error would also keep all other schedules from firing.
+        _skip(schedule, tick, f"lane {schedule.lane} is drained and accepts no new runs")
         return None
     if not answer.created:
         return None

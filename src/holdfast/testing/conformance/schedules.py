@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.schedules.model import GONE, Schedule, Tick, key_of
+from holdfast.core.schedules.model import GONE, Overlap, Schedule, Tick, key_of
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.errors import BadSchedule, RunExists, ScheduleBusy, ScheduleNotFound
+from holdfast.errors import BadSchedule, LaneDraining, RunExists, ScheduleBusy, ScheduleNotFound
 from holdfast.store.database import Operation
+from holdfast.store.lanes.operations import SetLane
 from holdfast.store.runs.copy_operations import BeginCopy, CopyRuns, EndCopy
 from holdfast.store.runs.list_query import RunFilter
 from holdfast.store.runs.operations import Prune, RequestCancel
@@ -97,6 +99,22 @@ class ScheduleConformance(StoreFixture):
 
     def tick_keys(self, store: Store) -> list[str]:
         return sorted(run.key or "" for run in store.runs.find(RunFilter(limit=1000)))
+
+    @pytest.mark.parametrize("overlap", list(Overlap))
+    def test_a_tick_in_a_draining_lane_is_skipped(
+        self, store: Store, clock: HandClock, overlap: Overlap
+    ) -> None:
+        self.set_schedule(store, name="a", lane="drained", overlap=overlap)
+        self.set_schedule(store, name="b")
+        self.do(store, SetLane(Lane(name="drained", draining=True)))
+        clock.move(HOUR)
+
+        assert len(self.fire(store, self.tick_ids())) == 1
+        idle = self.schedule(store, "a")
+        assert (idle.started, idle.skipped, idle.queued) == (0, 1, [])
+        assert "lane drained" in str(idle.note) and self.schedule(store, "b").started == 1
+        with pytest.raises(LaneDraining):
+            self.do(store, TriggerSchedule("default", "a", "run"))
 
     def end_run(self, store: Store, run_id: str) -> None:
         """Claim a run if it is ready, and finish it as its holder."""
