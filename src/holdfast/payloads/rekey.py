@@ -136,19 +136,21 @@ def _rekey_operations(store: Store, sealer: PayloadSealer, write: Write, done: R
 def _rekey_messages(store: Store, sealer: PayloadSealer, write: Write, done: Rekeyed) -> None:
     """Re-encrypt the messages that are kept, and the messages that are remembered by their ids."""
     assert sealer.cipher is not None
-    after = ("", "")
+    after = ("", "", "")
     while messages := store.messages.to_seal(after, RUNS):
-        after = messages[-1][:2]
-        for namespace, id, old in messages:
+        after = (messages[-1].namespace, messages[-1].name, messages[-1].id)
+        for message in messages:
+            old = message.payload
             try:
                 if is_sealed(old) and split(old).key == sealer.cipher.current:
                     continue
-                plain = sealer.opener.message_payload(id, old)
-                new = sealer.values.seal_inline(plain, associated_data.message(id))
+                plain = sealer.opener.message_payload(message.id, old)
+                new = sealer.values.seal_inline(plain, associated_data.message(message.id))
             except (KeyMissing, BadData) as unreadable:
                 done.leave(unreadable)
                 continue
-            done.values += bool(write(ResealMessage(namespace, id, old, new)))
+            op = ResealMessage(message.namespace, message.name, message.id, old, new)
+            done.values += bool(write(op))
 
 
 def _operations(sealer: PayloadSealer, snapshot: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:

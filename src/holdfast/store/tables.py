@@ -335,7 +335,7 @@ STANDING: tuple[StoredTable, ...] = (
             "run_id",
             "element",
         ),
-        "namespace, id",
+        "namespace, name, id",
     ),
     StoredTable("operation", _OPERATION, "id"),
     StoredTable(

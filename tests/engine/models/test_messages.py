@@ -293,6 +293,26 @@ def test_a_kept_message_starts_a_run_of_a_model_that_is_deployed_later(engine):
         engine.run(task.run_id).cancel()
 
 
+def test_a_kept_message_waits_while_the_lane_of_its_run_drains(database):
+    with Engine(database, work=False) as client:
+        client.models.message("order", {"x": 1}, key="7", ttl="1h")
+        client.models.deploy(process_of(STARTED, more='<message id="m" name="order"/>'))
+        client.models.deploy(ANY)
+        client.start("any", {}, id="earlier")
+        client.lanes.set("default", draining=True)
+
+    with Engine(database, shutdown_timeout=1) as engine:
+        # the worker starts, and claims runs, although the message starts none
+        engine.run("earlier").wait_until("waiting", timeout=60)
+        assert engine.models.tasks() == []
+        engine.lanes.set("default", draining=False)
+
+        until(lambda: [task.variables["x"] for task in engine.models.tasks()] == [1])
+        engine.run("earlier").cancel()
+        for task in engine.models.tasks():
+            engine.run(task.run_id).cancel()
+
+
 def test_a_kept_message_is_rekeyed_and_then_received(database):
     keys = {"k1": b"1" * 32, "k2": b"2" * 32}
     with Engine(database, codec=Encrypted(keys, "k1"), work=False) as engine:

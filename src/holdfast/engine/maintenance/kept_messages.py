@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from holdfast.core.messages import MessageKind
 from holdfast.engine.runtime.group_commit import GroupCommit
-from holdfast.engine.runtime.start_offers import start_offers
+from holdfast.engine.runtime.start_offers import LANE, start_offers
 from holdfast.errors import BadData, KeyMissing
 from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.messages.operations import StartWithKept
@@ -27,7 +27,7 @@ class KeptMessages:
     async def start_runs(self) -> None:
         """Start a run with each kept message that a start event can receive now, the oldest
         first."""
-        for message in self._store.messages.startable(self._store.now(), PORTION):
+        for message in self._store.messages.startable(self._store.now(), PORTION, LANE):
             op = self._operation(message)
             if op is not None:
                 await self._writer.submit(op)

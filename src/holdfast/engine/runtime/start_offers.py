@@ -12,6 +12,9 @@ from holdfast.engine.runtime.ids import new_id
 from holdfast.store.messages.operations import StartOffer
 from holdfast.store.store import View
 
+LANE = "default"
+"""The lane of runs that a message or broadcast starts."""
+
 
 def start_offers(
     store: View, namespace: str, kind: str, name: str, payload: bytes, source: str | None = None
@@ -23,7 +26,7 @@ def start_offers(
         StartOffer(
             NewRun(
                 id=_run_id(source, start),
-                route=Route(namespace, start.process, start.version, "default"),
+                route=Route(namespace, start.process, start.version, LANE),
                 input=msgspec.json.encode(
                     [msgspec.Raw(payload), {"start": start.element, "kind": kind, "name": name}]
                 ),

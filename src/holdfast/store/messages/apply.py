@@ -24,7 +24,14 @@ from holdfast.core.messages import (
     Delivered,
     MessageEffect,
 )
-from holdfast.errors import NoReceiver, RowDamaged, RunChanged, RunFinished, RunNotFound
+from holdfast.errors import (
+    LaneDraining,
+    NoReceiver,
+    RowDamaged,
+    RunChanged,
+    RunFinished,
+    RunNotFound,
+)
 from holdfast.store.database import Row, Transaction
 from holdfast.store.deferred import DeferredChanges
 from holdfast.store.effects import Commit, applies
@@ -143,13 +150,16 @@ def _to_start(tx: Transaction, message: Message) -> Delivered | None:
 
 def start_with_kept(tx: Transaction, op: StartWithKept) -> Delivered:
     """Start a run with a kept message. A message that was received, or whose time is over, or whose
-    key has a live run, stays as it is."""
-    place = {"namespace": op.namespace, "id": op.id}
+    key has a live run, stays as it is; so does one whose start is in a draining lane."""
+    place = {"namespace": op.namespace, "name": op.name, "id": op.id}
     kept = tx.rows("kept_by_id", now=tx.now, **place)
     message = Message(
         namespace=op.namespace, id=op.id, name=op.name, key=op.key, payload=b"", starts=op.starts
     )
-    delivered = _to_start(tx, message) if kept else None
+    try:
+        delivered = _to_start(tx, message) if kept else None
+    except LaneDraining:
+        delivered = None  # it stays kept: the lane may accept runs again before its time is over
     if delivered is None:
         return Delivered(MessageEffect.LOST)
     tx.change(
@@ -165,7 +175,7 @@ def start_with_kept(tx: Transaction, op: StartWithKept) -> Delivered:
 
 def reseal_message(tx: Transaction, op: ResealMessage) -> bool:
     """Replace the payload of a message by the same payload under another seal."""
-    place = {"namespace": op.namespace, "id": op.id}
+    place = {"namespace": op.namespace, "name": op.name, "id": op.id}
     return bool(tx.change("reseal_message", old=op.old, new=op.new, **place))
 
 
@@ -286,7 +296,7 @@ def _take_kept(tx: Transaction, subscription: Mapping[str, Any]) -> None:
     if deliver(tx, subscription, message["id"], bytes(message["payload"])):
         tx.change(
             "take_message",
-            namespace=subscription["namespace"],
+            **place,
             id=message["id"],
             run_id=subscription["run_id"],
             element=subscription["element"],

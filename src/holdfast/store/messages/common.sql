@@ -47,11 +47,11 @@ SELECT run_id, step, namespace, kind, name, key, element, since
 -- name: insert_message
 INSERT INTO holdfast.message (namespace, id, name, key, payload, at, until, effect, run_id, element)
 VALUES (:namespace, :id, :name, :key, :payload, :at, :until, :effect, :run_id, :element)
-    ON CONFLICT (namespace, id) DO UPDATE
+    ON CONFLICT (namespace, name, id) DO UPDATE
    SET effect = excluded.effect, until = excluded.until, run_id = excluded.run_id, element = excluded.element;
 
 -- name: message_by_id
-SELECT id, effect, run_id, element FROM holdfast.message WHERE namespace = :namespace AND id = :id AND name = :name;
+SELECT id, effect, run_id, element FROM holdfast.message WHERE namespace = :namespace AND name = :name AND id = :id;
 
 -- name: kept_message
 -- The oldest messages that a new receiver can have: it gets the first one that is not damaged.
@@ -63,24 +63,26 @@ SELECT id, key, payload, at, until
 
 -- name: take_message
 UPDATE holdfast.message SET effect = 'received', run_id = :run_id, element = :element, until = :until
- WHERE namespace = :namespace AND id = :id;
+ WHERE namespace = :namespace AND name = :name AND id = :id;
 
 -- name: kept_by_id
 SELECT until FROM holdfast.message
- WHERE namespace = :namespace AND id = :id AND effect = 'kept' AND until > :now;
+ WHERE namespace = :namespace AND name = :name AND id = :id AND effect = 'kept' AND until > :now;
 
 -- name: start_message
 UPDATE holdfast.message SET effect = :effect, run_id = :run_id, element = :element, until = :until
- WHERE namespace = :namespace AND id = :id;
+ WHERE namespace = :namespace AND name = :name AND id = :id;
 
 -- name: startable_messages
 -- Kept messages that a start event of the version that new runs use can receive, while no run is live
 -- that a message of the same key has started. The start events come first: they are few, and the
--- messages that wait for a run may be many.
+-- messages that wait for a run may be many. While the lane of the new runs drains there are none:
+-- every check would try them all in vain.
 SELECT message.namespace, message.id, message.name, message.key, message.payload
   FROM holdfast.start_subscription AS start CROSS JOIN holdfast.message AS message
  WHERE start.kind = 'message' AND message.namespace = start.namespace AND message.name = start.name
    AND message.effect = 'kept' AND message.until > :now
+   AND NOT EXISTS (SELECT 1 FROM holdfast.lane AS lane WHERE lane.name = :lane AND lane.draining = 1)
    AND EXISTS (SELECT 1 FROM holdfast.definition AS definition
                 WHERE definition.namespace = start.namespace AND definition.name = start.process
                   AND definition.version = start.version AND definition.state = 'active'
@@ -96,11 +98,12 @@ SELECT message.namespace, message.id, message.name, message.key, message.payload
  ORDER BY message.at, message.id LIMIT :limit;
 
 -- name: messages_to_seal
-SELECT namespace, id, payload FROM holdfast.message
- WHERE (namespace, id) > (:after_namespace, :after_id) ORDER BY namespace, id LIMIT :limit;
+SELECT namespace, name, id, key, payload FROM holdfast.message
+ WHERE (namespace, name, id) > (:after_namespace, :after_name, :after_id) ORDER BY namespace, name, id LIMIT :limit;
 
 -- name: reseal_message
-UPDATE holdfast.message SET payload = :new WHERE namespace = :namespace AND id = :id AND payload = :old;
+UPDATE holdfast.message SET payload = :new
+ WHERE namespace = :namespace AND name = :name AND id = :id AND payload = :old;
 
 -- name: running_starts
 -- The live runs that a message of this name and key has started.

@@ -47,12 +47,11 @@ class PublishMessage(Operation):
     """Deliver a message to one receiver, start a run with it, or keep it.
 
     Answers:
-        Delivered   the outcome
+        Delivered     the outcome
     Raises:
-        NoReceiver  nothing waits for it, and it has no time to live
+        NoReceiver    nothing waits for it, and it has no time to live
+        LaneDraining  the lane of the run that it would start accepts no new runs
     """
-
-    may_refuse_late: ClassVar[bool] = False
 
     message: Message
 
@@ -67,8 +66,6 @@ class StartWithKept(Operation, kw_only=True):
     Answers:
         Delivered   the outcome; ``lost`` if it stays as it is
     """
-
-    may_refuse_late: ClassVar[bool] = False
 
     namespace: str
     id: str
@@ -89,6 +86,7 @@ class ResealMessage(Operation):
     """
 
     namespace: str
+    name: str
     id: str
     old: bytes
     new: bytes
@@ -100,7 +98,11 @@ class BroadcastPart(Operation, kw_only=True):
 
     Answers:
         BroadcastAnswer
+    Raises:
+        LaneDraining  the lane of a run that it would start accepts no new runs
     """
+
+    may_refuse_late: ClassVar[bool] = True  # one of its runs may be started before another is
 
     namespace: str
     id: str
@@ -176,9 +178,10 @@ class CloseSubscription(Effect):
 
 class SendMessage(Effect):
     """Publish a message with the commit of the run that sends it. Without a receiver and a time to
-    live it is lost."""
+    live it is lost. A run that it would start in a draining lane refuses the commit."""
 
     phase: ClassVar[Phase] = Phase.OTHER_RUNS
+    may_refuse_late: ClassVar[bool] = True
 
     message: Message
 
@@ -189,9 +192,11 @@ class SendMessage(Effect):
 
 
 class SendBroadcast(Effect):
-    """Deliver a broadcast with the commit of the run that sends it."""
+    """Deliver a broadcast with the commit of the run that sends it. A run that it would start in a
+    draining lane refuses the commit."""
 
     phase: ClassVar[Phase] = Phase.OTHER_RUNS
+    may_refuse_late: ClassVar[bool] = True
 
     part: BroadcastPart
 

@@ -61,17 +61,24 @@ class MessageQueries:
             limit=limit,
         )
 
-    def startable(self, now: int, limit: int) -> list[KeptMessage]:
-        """Return the kept messages that a start event can receive now, oldest first."""
-        kept = self._reader.listed(_kept, "startable_messages", now=now, limit=limit)
-        return list({(message.namespace, message.id): message for message in kept}.values())
+    def startable(self, now: int, limit: int, lane: str) -> list[KeptMessage]:
+        """Return the kept messages that a start event can receive now, oldest first. *lane* is the
+        lane of the runs that they start."""
+        kept = self._reader.listed(_kept, "startable_messages", now=now, limit=limit, lane=lane)
+        unique = {(each.namespace, each.name, each.id): each for each in kept}
+        return list(unique.values())
 
-    def to_seal(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, bytes]]:
-        """Return the next messages after a namespace and id, with their payloads as stored."""
-        rows = self._reader.rows(
-            "messages_to_seal", after_namespace=after[0], after_id=after[1], limit=limit
+    def to_seal(self, after: tuple[str, str, str], limit: int) -> list[KeptMessage]:
+        """Return the next messages after a namespace, name and id, payloads as stored."""
+        namespace, name, id = after
+        return self._reader.all(
+            _kept,
+            "messages_to_seal",
+            after_namespace=namespace,
+            after_name=name,
+            after_id=id,
+            limit=limit,
         )
-        return [(row["namespace"], row["id"], bytes(row["payload"])) for row in rows]
 
     def answer(self, run_id: str, number: int) -> tuple[bool, str | None]:
         """Return whether an instruction was applied or refused, and the answer."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from holdfast.core.events import Event, EventKind
 from holdfast.core.messages import INSTRUCTION, Delivered, MessageEffect, MessageSubscription
 from holdfast.core.resting_tokens import RestingToken
 from holdfast.core.runs import NewRun
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.core.waits import INCIDENT, WaitRecord
-from holdfast.errors import NoReceiver, RunChanged, RunFinished
+from holdfast.errors import LaneDraining, NoReceiver, RunChanged, RunFinished
 from holdfast.store.effects import Effect
+from holdfast.store.lanes.operations import SetLane
 from holdfast.store.messages.operations import (
     AnswerSignal,
     BroadcastPart,
@@ -29,7 +34,7 @@ from holdfast.store.messages.operations import (
 )
 from holdfast.store.resting_tokens.operations import ClearTokens, SaveTokens
 from holdfast.store.runs.list_query import RunFilter
-from holdfast.store.runs.operations import Advance, Prune, ReplayRun, RequestCancel
+from holdfast.store.runs.operations import Advance, Prune, ReplayRun, RequestCancel, SetTags
 from holdfast.store.signals.operations import TakeSignals
 from holdfast.store.store import Store
 from holdfast.store.waits.operations import EscalateWait, OpenWait
@@ -66,7 +71,13 @@ class MessageConformance(StoreFixture):
     """A message reaches one receiver, once, whether it comes before or after the receiver."""
 
     def subscribed(
-        self, store: Store, run_id: str, *, key: str | None = None, kind: str = "message"
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        key: str | None = None,
+        kind: str = "message",
+        name: str = "paid",
     ) -> MessageSubscription:
         """Start a run that is parked on a subscription."""
         self.start(store, run_id)
@@ -76,7 +87,7 @@ class MessageConformance(StoreFixture):
             step="a",
             namespace="default",
             kind=kind,
-            name="paid",
+            name=name,
             key=key,
             element="e",
         )
@@ -215,14 +226,91 @@ class MessageConformance(StoreFixture):
         assert start("m2", "r4").effect is MessageEffect.LOST  # its time is over
         assert [run.id for run in store.runs.find(RunFilter())] == ["r1"]
 
+    def test_a_message_waits_while_the_lane_of_its_start_drains(self, store: Store) -> None:
+        self.send(store, key="k", id="m1", ttl=SECOND)
+        self.do(store, SetLane(Lane(name="default", draining=True)))
+        offer = StartOffer(NewRun(id="r1", route=ROUTE, input=b"[]"), "start")
+        op = StartWithKept(namespace="default", id="m1", name="paid", key="k", starts=[offer])
+
+        assert self.do(store, op).effect is MessageEffect.LOST
+
+        self.do(store, SetLane(Lane(name="default")))
+        assert self.do(store, op) == Delivered(MessageEffect.STARTED, "r1", "start")
+
+    @pytest.mark.parametrize("kind", ["message", "broadcast"])
+    def test_a_commit_whose_message_starts_no_run_in_a_draining_lane_is_not_written(
+        self, store: Store, kind: str
+    ) -> None:
+        self.start(store, "r1")
+        self.start(store, "r2")
+        self.claim(store)
+        self.do(store, SetLane(Lane(name="default", draining=True)))
+        offer = StartOffer(NewRun(id="new", route=ROUTE, input=b"[]"), "start")
+        message = Message(namespace="default", id="m", name="paid", payload=b"1", starts=[offer])
+        part = BroadcastPart(
+            namespace="default", id="b", name="paid", payload=b"2", at=0, starts=[offer]
+        )
+        effect = SendMessage(message) if kind == "message" else SendBroadcast(part)
+
+        refused, written = store.apply(
+            [
+                self.step_of(store, "r1", effects=[effect]),
+                self.step_of(store, "r2"),
+            ]
+        )
+
+        assert isinstance(refused, LaneDraining) and not isinstance(written, Exception)
+        assert [len(store.runs.history(run_id)) for run_id in ("r1", "r2")] == [0, 1]
+
+    def step_of(self, store: Store, run_id: str, **options: Any) -> Advance:
+        event = Event(EventKind.STEP_COMPLETED, "s", b"1", seq=1)
+        generation = self.get(store, run_id).generation
+        return Advance(run_id=run_id, generation=generation, events=[event], **options)
+
+    def test_a_broadcast_that_may_not_start_all_its_runs_starts_none(self, store: Store) -> None:
+        self.subscribed(store, "r1", kind="signal")
+        self.do(store, SetLane(Lane(name="late", draining=True)))
+        late = msgspec.structs.replace(ROUTE, lane="late")
+        offers = [
+            StartOffer(NewRun(id="n1", route=ROUTE, input=b"[]"), "start"),
+            StartOffer(NewRun(id="n2", route=late, input=b"[]"), "start"),
+        ]
+        part = BroadcastPart(
+            namespace="default", id="b", name="paid", payload=b"{}", at=store.now(), starts=offers
+        )
+
+        (refused, _) = store.apply([part, self.tags_of("r1")])
+
+        assert isinstance(refused, LaneDraining)
+        assert store.runs.get("n1") is None
+
+    def tags_of(self, run_id: str) -> SetTags:
+        return SetTags(run_id, {"a": "b"})
+
+    def test_messages_of_two_names_may_have_one_id(self, store: Store) -> None:
+        self.send(store, id="x", ttl=SECOND)
+        shipped = Message(
+            namespace="default", id="x", name="shipped", payload=b"2", ttl=SECOND, is_unique=True
+        )
+
+        assert self.do(store, PublishMessage(shipped)).effect is MessageEffect.KEPT
+        assert self.do(store, PublishMessage(shipped)).effect is MessageEffect.DUPLICATE
+
+        self.subscribed(store, "r1")
+        assert self.delivered_to(store, "r1") == [("a", b'{"n":1}')]
+        self.subscribed(store, "r2", name="shipped")
+        assert self.delivered_to(store, "r2") == [("a", b"2")]
+
     def test_the_payload_of_a_message_is_resealed(self, store: Store) -> None:
         self.send(store, id="m1", ttl=SECOND)
-        ((namespace, id, payload),) = store.messages.to_seal(("", ""), 10)
+        (message,) = store.messages.to_seal(("", "", ""), 10)
+        place = (message.namespace, message.name, message.id)
+        assert place == ("default", "paid", "m1")
 
-        assert self.do(store, ResealMessage(namespace, id, b"other", b"new")) is False
-        assert self.do(store, ResealMessage(namespace, id, payload, b"new")) is True
-        assert store.messages.to_seal(("", ""), 10) == [("default", "m1", b"new")]
-        assert store.messages.to_seal(("default", "m1"), 10) == []
+        assert self.do(store, ResealMessage(*place, b"other", b"new")) is False
+        assert self.do(store, ResealMessage(*place, message.payload, b"new")) is True
+        assert [each.payload for each in store.messages.to_seal(("", "", ""), 10)] == [b"new"]
+        assert store.messages.to_seal(place, 10) == []
 
     def test_a_broadcast_reaches_all_in_parts(self, store: Store, clock: HandClock) -> None:
         for run_id in ("r1", "r2", "r3"):

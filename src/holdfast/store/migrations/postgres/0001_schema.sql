@@ -876,7 +876,7 @@ CREATE TABLE holdfast.message (
     effect TEXT COLLATE "C" NOT NULL,
     run_id TEXT COLLATE "C",  -- the receiver
     element TEXT COLLATE "C",
-    PRIMARY KEY (namespace, id)
+    PRIMARY KEY (namespace, name, id)
 );
 CREATE INDEX message_kept ON holdfast.message (namespace, name, key, at) WHERE effect = 'kept';
 CREATE INDEX message_until ON holdfast.message (until);

@@ -888,7 +888,7 @@ CREATE TABLE holdfast.message (
     effect TEXT NOT NULL,
     run_id TEXT,  -- the receiver
     element TEXT,
-    PRIMARY KEY (namespace, id)
+    PRIMARY KEY (namespace, name, id)
 );
 CREATE INDEX holdfast.message_kept ON holdfast.message (namespace, name, key, at) WHERE effect = 'kept';
 CREATE INDEX holdfast.message_until ON holdfast.message (until);
