@@ -60,8 +60,9 @@ def take_link(parts: Components, text: str) -> tuple[Login, Credential] | None:
 
 def open_login(
     parts: Components, grant: Grant, api_key_id: str | None = None
-) -> tuple[Login, Credential]:
-    """Open a login session, and return it with the text of its cookie."""
+) -> tuple[Login, Credential] | None:
+    """Open a login session, and return it with the text of its cookie; None if its API key was
+    revoked meanwhile."""
     return parts.commit(api_keys.open_login(grant, api_key_id))
 
 

@@ -71,10 +71,13 @@ def revoke_api_key(client: RunService, name: str) -> Request[ApiKey]:
     return Request(RevokeApiKey(checked_string("name", name)), identity)
 
 
-def open_login(grant: Grant, api_key_id: str | None) -> Request[tuple[Login, Credential]]:
-    """Open a login session. The answer is the session and the text of its cookie."""
+def open_login(grant: Grant, api_key_id: str | None) -> Request[tuple[Login, Credential] | None]:
+    """Open a login session. The answer is the session and the text of its cookie; None if its API
+    key was revoked meanwhile."""
     login, text = _login(grant, api_key_id, is_link=False)
-    return Request(AddLogin(login, LOGIN_LASTS), lambda stored: (stored, text))
+    return Request(
+        AddLogin(login, LOGIN_LASTS), lambda stored: None if stored is None else (stored, text)
+    )
 
 
 def open_link(grant: Grant) -> Request[Credential]:

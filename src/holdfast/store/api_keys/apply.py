@@ -33,10 +33,11 @@ def revoke_api_key(tx: Transaction, op: RevokeApiKey) -> ApiKey:
     if not rows:
         raise ApiKeyNotFound(api_key=op.name)
     key = api_key_from(rows[0])
+    tx.change("revoke_api_key", id=key.id, now=tx.now)
+    # After the update, not before: on PostgreSQL it waits for a login that is just being opened.
     tx.change("delete_logins_of_api_key", api_key_id=key.id)
     if key.revoked_at is not None:
         return key
-    tx.change("revoke_api_key", id=key.id, now=tx.now)
     return msgspec.structs.replace(key, revoked_at=tx.now)
 
 
@@ -76,6 +77,6 @@ def grant_from(row: Row) -> Grant:
         name=row["name"],
         roles=tuple(Role(role) for role in row["roles"].split(",")),
         namespace=row["namespace"],
-        gate_roles=tuple(row["gate_roles"].splitlines()),
+        gate_roles=tuple(row["gate_roles"].split("\n")) if row["gate_roles"] else (),
         sees_values=bool(row["sees_values"]),
     )

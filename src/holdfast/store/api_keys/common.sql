@@ -21,6 +21,10 @@ SELECT id, digest, name, roles, namespace, gate_roles, sees_values, created_at, 
   FROM holdfast.api_key WHERE id = :name OR name = :name
  ORDER BY (revoked_at IS NOT NULL), created_at DESC LIMIT 1;
 
+-- name: usable_api_key
+-- Expired keys, too: the server checks the time with every request.
+SELECT id FROM holdfast.api_key WHERE id = :id AND revoked_at IS NULL;
+
 -- name: any_api_key
 SELECT id FROM holdfast.api_key
  WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) LIMIT 1;

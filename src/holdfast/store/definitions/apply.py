@@ -1,8 +1,11 @@
 """Write the definitions that runs keep, and delete the ones that no run keeps any more.
 
-Invariant: a deployed version is never overwritten or deleted. A frozen definition is deleted when
-no run is left that keeps it, and no start has named it for a day: an engine that has stored it
-relies on it for an hour.
+Invariants:
+- A deployed version is never overwritten or deleted. A frozen definition is deleted when no run is
+  left that keeps it, and no start has named it for a day: an engine that has stored it relies on it
+  for an hour.
+- Who writes a definition shares the lock of the contents, who deletes some has it alone. Otherwise
+  a content could be deleted that a definition which is not committed yet has found in its place.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ def keep_definitions(tx: Transaction, definitions: Sequence[StoredDefinition]) -
     """Store the definitions that new runs keep, and note that they are in use."""
     if not definitions:
         return
+    tx.rows("share_definition_contents")
     unique = {(each.namespace, each.kind, each.name, each.version): each for each in definitions}
     rows = sorted(unique.items())
     tx.many("freeze_definition", [_row(definition, tx.now) for _, definition in rows])
@@ -32,6 +36,7 @@ def keep_definitions(tx: Transaction, definitions: Sequence[StoredDefinition]) -
 
 def import_definitions(tx: Transaction, definitions: Iterable[StoredDefinition]) -> None:
     """Write definitions of another store, unless they are here."""
+    tx.rows("share_definition_contents")
     for definition in definitions:
         row = {**_row(definition, tx.now), "state": definition.state}
         tx.change("insert_definition", **row, deployed_by=definition.by)
@@ -41,7 +46,12 @@ def import_definitions(tx: Transaction, definitions: Iterable[StoredDefinition])
 def prune_definitions(tx: Transaction) -> None:
     """Delete the frozen definitions that no run keeps any more, and the contents of no
     definition."""
-    if tx.change("delete_unused_definitions", before=tx.now - DAY):
+    before = tx.now - DAY
+    # Asked first: mostly nothing is old, and the lock would make all new definitions wait.
+    if not tx.rows("old_frozen_definition", before=before):
+        return
+    tx.rows("lock_definition_contents")
+    if tx.change("delete_unused_definitions", before=before):
         tx.change("delete_unused_contents")
 
 

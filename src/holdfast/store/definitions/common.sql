@@ -20,6 +20,16 @@ INSERT INTO holdfast.definition_content (digest, content) VALUES (:digest, :cont
 -- Nothing to lock in SQLite: no other process writes during this transaction.
 SELECT 1 AS locked WHERE :namespace <> '' OR :kind <> '' OR :name <> '';
 
+-- name: share_definition_contents
+-- Nothing to lock in SQLite, as above.
+SELECT 1 AS locked;
+
+-- name: lock_definition_contents
+SELECT 1 AS locked;
+
+-- name: old_frozen_definition
+SELECT 1 AS old FROM holdfast.definition WHERE state = 'frozen' AND used_at < :before LIMIT 1;
+
 -- name: deployed_versions
 -- The version that new runs use comes first among the active ones.
 SELECT version, digest, state, used_at

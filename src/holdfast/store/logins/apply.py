@@ -11,8 +11,12 @@ from holdfast.store.database import Row, Transaction
 from holdfast.store.logins.operations import AddLogin, EndLogin, TakeLink
 
 
-def add_login(tx: Transaction, op: AddLogin) -> Login:
-    """Store a login session or a one-time link."""
+def add_login(tx: Transaction, op: AddLogin) -> Login | None:
+    """Store a login session or a one-time link, unless its API key was revoked."""
+    api_key_id = op.login.api_key_id
+    # Again: the key was checked in an earlier transaction, and may be revoked since.
+    if api_key_id is not None and not tx.rows("usable_api_key", id=api_key_id):
+        return None
     login = msgspec.structs.replace(op.login, created_at=tx.now, expires_at=tx.now + op.lasts)
     tx.change("delete_expired_logins", now=tx.now)
     _insert(tx, login)

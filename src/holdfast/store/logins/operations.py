@@ -13,6 +13,7 @@ class AddLogin(Operation):
 
     Answers:
         Login  with its times
+        None   the API key of the session was revoked: nothing was written
     """
 
     login: Login

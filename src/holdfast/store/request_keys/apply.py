@@ -4,7 +4,7 @@ that the table does not grow."""
 from __future__ import annotations
 
 from holdfast.errors import RequestKeyReused
-from holdfast.store.database import Transaction
+from holdfast.store.database import Row, Transaction
 from holdfast.store.request_keys.operations import (
     ClaimedRequestKey,
     ClaimRequestKey,
@@ -17,13 +17,16 @@ KEPT = 30 * 86_400_000_000
 
 def claim_request_key(tx: Transaction, op: ClaimRequestKey) -> ClaimedRequestKey:
     """Remember the request of a key. Raises RequestKeyReused."""
-    if tx.change("insert_request_key", id=op.id, digest=op.digest, at=tx.now):
-        tx.change("forget_request_keys", before=tx.now - KEPT)
-        return ClaimedRequestKey(tx.now, is_new=True)
-    (known,) = tx.rows("request_key", id=op.id)
-    if bytes(known["digest"]) != op.digest:
+    known: list[Row] = []
+    # A loop: on PostgreSQL, the row that the insert has met may be released before it is read.
+    while not known:
+        if tx.change("insert_request_key", id=op.id, digest=op.digest, at=tx.now):
+            tx.change("forget_request_keys", before=tx.now - KEPT)
+            return ClaimedRequestKey(tx.now, is_new=True)
+        known = tx.rows("request_key", id=op.id)
+    if bytes(known[0]["digest"]) != op.digest:
         raise RequestKeyReused()
-    return ClaimedRequestKey(known["at"], is_new=False)
+    return ClaimedRequestKey(known[0]["at"], is_new=False)
 
 
 def release_request_key(tx: Transaction, op: ReleaseRequestKey) -> bool:

@@ -26,6 +26,7 @@ def deploy_definitions(tx: Transaction, op: DeployDefinitions) -> list[Deployed]
     it two numbers."""
     for kind, name in sorted({(new.kind, new.name) for new in op.definitions}):
         tx.rows("lock_definitions", namespace=op.namespace, kind=kind, name=name)
+    tx.rows("share_definition_contents")
     return [_deploy(tx, op, new) for new in op.definitions]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast.core.api_keys import LINK_LASTS, ApiKey, Grant, Login, Role, digest_of
@@ -101,6 +102,25 @@ class ApiKeyConformance(StoreFixture):
         self.do(store, RevokeApiKey("ci"))
 
         assert store.logins.sessions() == [other]
+
+    def test_no_login_is_opened_with_an_api_key_that_was_revoked_meanwhile(
+        self, store: Store
+    ) -> None:
+        self.do(store, AddApiKey(_key()))
+        self.do(store, RevokeApiKey("ci"))
+
+        assert self.do(store, AddLogin(_login("l1", api_key_id="k1"), SECOND)) is None
+        assert self.do(store, AddLogin(_login("l2", api_key_id="gone"), SECOND)) is None
+
+        assert store.logins.sessions() == []
+
+    @pytest.mark.parametrize("mark", ["\r", "\v", "\x1c", "\x85", "\u2028"])
+    def test_a_gate_role_is_read_as_it_was_given(self, store: Store, mark: str) -> None:
+        grant = msgspec.structs.replace(GRANT, gate_roles=(f"helper{mark}finance", "ops"))
+        self.do(store, AddApiKey(msgspec.structs.replace(_key(), grant=grant)))
+
+        key = store.api_keys.get("k1")
+        assert key is not None and key.grant.gate_roles == grant.gate_roles
 
     def test_a_link_opens_one_session(self, store: Store) -> None:
         self.do(store, AddLogin(_login("link", is_link=True), LINK_LASTS))
