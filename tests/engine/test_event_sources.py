@@ -151,3 +151,25 @@ def test_the_lines_of_a_flow_keep_their_order_if_an_older_transaction_writes_las
 
         assert seqs == list(range(1, len(seqs) + 1))
         assert len(seqs) == len(engine.flows.events(flow.id))
+
+
+def test_a_damaged_event_does_not_keep_others_from_their_readers(database):
+    damage = "UPDATE holdfast.event SET at = {} WHERE run_id = 'r2' AND seq = 1"
+    with (
+        closing(Receiver()) as receiver,
+        Engine(database, shutdown_timeout=1, webhook_hosts=["127.0.0.1"]) as engine,
+    ):
+        for run_id in ("r1", "r2", "r3"):
+            engine.start(add, 1, id=run_id).result(timeout=20)
+        execute(database, damage.format(-1))
+        consumed = []
+
+        read = [event.run_id for event in engine.events.read()]
+        engine.events.consume("c", lambda events, _: consumed.extend(e.run_id for e in events))
+        engine.webhooks.set("hook", receiver.url, after="beginning")
+        wait_until(engine, lambda: len(receiver.heard) == 2)
+
+        delivered = [json.loads(heard[1])["run_id"] for heard in receiver.heard]
+        assert read == consumed == delivered == ["r1", "r3"]
+        assert any("in event" in line and "column at" in line for line in engine.database.check())
+        execute(database, damage.format("1"))

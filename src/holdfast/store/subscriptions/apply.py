@@ -3,6 +3,7 @@ events."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from holdfast.core.subscriptions import (
     cursor_of,
     order_of,
 )
-from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
+from holdfast.errors import LeaseLost, RowDamaged, SubscriptionExists, SubscriptionNotFound
 from holdfast.store.database import BatchTransaction, Row, Transaction
 from holdfast.store.payloads.apply import fetch
 from holdfast.store.subscriptions.operations import (
@@ -40,6 +41,8 @@ from holdfast.store.subscriptions.operations import (
     SetWebhook,
 )
 from holdfast.store.user_code import shielded
+
+log = logging.getLogger("holdfast")
 
 _EDGE = {RUNS: "events_edge", GRAPHS: "graph_events_edge", FLOWS: "flow_events_edge"}
 _BETWEEN = {RUNS: "events_between", GRAPHS: "graph_events_between", FLOWS: "flow_events_between"}
@@ -175,7 +178,9 @@ def move_cursor(tx: Transaction, op: MoveCursor) -> None:
 def consume(tx: BatchTransaction, op: Consume) -> Consumed:
     """Pass the next events to a function, in the transaction that moves the cursor."""
     stored = add_cursor(tx, AddCursor(op.name, op.which, op.start))
-    events, edge = page(tx, stored.place, op.which, op.limit)
+    events, edge, damaged = page(tx, stored.place, op.which, op.limit)
+    for damage in damaged:
+        log.warning("the callback of %s does not get a damaged event: %s", op.name, damage)
     # The edge also moves past events that do not match, so that they are not read again.
     if edge == stored.place:
         return Consumed(0, more=False)
@@ -194,14 +199,15 @@ def _run_body(op: Consume, connection: Any, events: list[RunEvent]) -> bytes:
 
 def page(
     tx: Any, after: EventCursor, which: EventFilter, window: int, installation: str = ""
-) -> tuple[list[RunEvent], EventCursor]:
-    """Return the next events that match, and the cursor to read on from.
+) -> tuple[list[RunEvent], EventCursor, list[RowDamaged]]:
+    """Return the next events that match, the cursor to read on from, and the damage of events that
+    are left out: they would stop the readers of all runs.
 
     *tx* is any object that runs named queries.
     """
     edges = tx.rows(_EDGE[which.source], after_tx=after.tx, after_id=after.id, window=window)
     if not edges:
-        return [], after
+        return [], after, []
     edge = EventCursor(edges[0]["tx"], edges[0]["id"])
     span = {
         "after_tx": after.tx,
@@ -215,16 +221,16 @@ def page(
         "kinds": None if which.kinds is None else tx.as_list(which.kinds),
     }
     if which.tags:
-        rows = tx.rows(
+        rows, damaged = tx.sound_rows(
             "tagged_events_between", **span, tags=msgspec.json.encode(which.tags).decode()
         )
     else:
-        rows = tx.rows(_BETWEEN[which.source], **span)
+        rows, damaged = tx.sound_rows(_BETWEEN[which.source], **span)
     installation = installation or str(tx.rows("setting", name="installation")[0]["value"])
     if which.source != RUNS:
         order = order_of(installation, which.source)
-        return [_audit_event(row, order, which.source) for row in rows], edge
-    return [event_from(row, installation) for row in rows], edge
+        return [_audit_event(row, order, which.source) for row in rows], edge, damaged
+    return [event_from(row, installation) for row in rows], edge, damaged
 
 
 def _audit_event(row: Row, order: str, source: str) -> RunEvent:

@@ -40,7 +40,8 @@ class SubscriptionQueries:
         """
         # All events up to the edge of a page are final, so its parts may be read by separate
         # queries.
-        return page(self._reader, after, which, window, self._installation.id())
+        events, edge, _ = page(self._reader, after, which, window, self._installation.id())
+        return events, edge
 
     def get(self, name: str) -> Subscription | None:
         """Return the subscription, or None."""
