@@ -32,7 +32,8 @@ def paged(*, limit: int, after: str = "01m7ge8gkb9apz") -> Callable[[F], F]:
         with_cursor = click.option(
             "--after",
             metavar="CURSOR",
-            help=f"Continue after this place: the next page. E.g. --after {after}",
+            help="Continue after this cursor, which the previous page prints."
+            f" E.g. --after {after}",
         )(command)
         return click.option(
             "--limit",

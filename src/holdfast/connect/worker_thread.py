@@ -82,7 +82,7 @@ class WorkerThread:
             return  # the engine is being closed
         log.warning(
             "the program closed its event loop before its AsyncEngine: the worker stops, and its"
-            " runs go on elsewhere"
+            " runs continue elsewhere"
         )
         self._stop = loop.create_task(worker.kill())
         self._stop.add_done_callback(lambda done: loop.stop())
@@ -123,7 +123,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
             return
         except (KeyboardInterrupt, SystemExit) as error:
             log.error(
-                "a task or callback of a step raised %s; the engine goes on",
+                "a task or callback of a step raised %s; the engine continues",
                 type(error).__name__,
                 exc_info=error,
             )

@@ -72,7 +72,7 @@ def test_time_that_is_up_may_put_the_wait_to_a_person(database, clock):
         assert run.status == "waiting"
         why = engine.why(run.id)
         assert (why.blockers[0].kind, why.remedy) == ("person", f"holdfast waits release {run.id}")
-        assert "it needs a person since" in why.reason
+        assert "it has needed an operator since" in why.reason
     clock.advance("300d")
     with Engine(database, clock=clock) as engine:
         run = engine.run(run.id)

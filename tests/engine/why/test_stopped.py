@@ -114,7 +114,8 @@ def test_malformed_data(bench):
     )
 
     assert (
-        found.reason == "it cannot go on: BadData: Stored data cannot be read. (value='the result')"
+        found.reason
+        == "it cannot continue: BadData: Stored data cannot be read. (value='the result')"
     )
     assert found.remedy == "holdfast resume r1"
 

@@ -24,8 +24,8 @@ Examples:
 @deleting
 @printing
 def backup(file: str, yes: bool) -> None:
-    """Copy the database, as it stands at one instant, to FILE, and check the copy. Workers go on.
-    An existing FILE is replaced after confirmation, once the new copy is complete.
+    """Copy the database, as it stands at one instant, to FILE, and check the copy. Workers
+    continue. An existing FILE is replaced after confirmation, once the new copy is complete.
 
     The copy is sealed: it can be read, and its runs continue there only after `db unseal`.
     PostgreSQL is backed up with pg_dump. The exit code is 1 if a check fails."""

@@ -33,7 +33,7 @@ Topics for --kind: {", ".join(TOPICS)}; or a kind of event, such as step_complet
 @click.option(
     "--after",
     metavar="CURSOR",
-    help="Begin after this cursor, or 'now'. E.g. --after now. [default: the first event]",
+    help="Continue after this cursor, or 'now'. E.g. --after now. [default: the first event]",
 )
 @click.option(
     "--name",

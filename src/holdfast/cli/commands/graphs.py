@@ -205,7 +205,7 @@ def why(graph: str, member: str) -> None:
     type=click.IntRange(0),
     metavar="SEQ",
     default=0,
-    help="Continue after this event: the next page. E.g. --after 1000",
+    help="Continue after the event with this number. E.g. --after 1000",
 )
 @click.option(
     "--limit",

@@ -194,7 +194,7 @@ def retry(incident: str, variables: dict[str, Any] | None, by: str | None) -> No
 @_by
 @printing
 def skip(incident: str, variables: dict[str, Any] | None, by: str | None) -> None:
-    """Continue behind a failed element, as if it had completed with these variables."""
+    """Continue after a failed element, as if it had completed with these variables."""
     with command_context().opened() as database:
         database.engine.models.skip(incident, variables, _person(by))
     _report({"skipped": incident}, f"incident {incident}: the run continues behind the element")

@@ -111,7 +111,9 @@ EXPLAIN_AFTER = "5s"
     is_flag=True,
     help="Of a text workflow: start no scripts, ask no people, and tell the executors.",
 )
-@click.option("--keep-going", is_flag=True, help="Of a text workflow: go on after a failed step.")
+@click.option(
+    "--keep-going", is_flag=True, help="Of a text workflow: continue after a failed step."
+)
 @many(
     "--using",
     metavar="MODULE",

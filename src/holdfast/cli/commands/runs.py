@@ -43,7 +43,7 @@ GROUPED = 10_000
 @click.option(
     "--after",
     metavar="CURSOR",
-    help="The next page: begin after this place, which the previous page names, or after a run."
+    help="Continue after this cursor, which the previous page prints, or after a run."
     " E.g. --after 01m7ge8gkb9apz",
 )
 @click.option(

@@ -42,7 +42,7 @@ def subscriptions(limit: int, after: str | None) -> None:
 @deleting
 @printing
 def unsubscribe(name: str, yes: bool) -> None:
-    """Remove a named cursor; its reader begins again where it is told to."""
+    """Remove a named cursor; a reader of that name then starts like a new one."""
     _remove(name, f"Remove the cursor {name}?", yes)
 
 
@@ -71,7 +71,7 @@ def webhooks(ctx: click.Context, limit: int, after: str | None) -> None:
 @click.option(
     "--after",
     metavar="CURSOR",
-    help="Begin after this cursor, or at the 'beginning'. E.g. --after beginning. [default: now]",
+    help="Continue after this cursor, or 'beginning'. E.g. --after beginning. [default: now]",
 )
 @click.option(
     "--attempts",

@@ -32,7 +32,7 @@ Examples:
 )
 @printing
 def tags(run: str, tags: Sequence[tuple[str, str]], remove: Sequence[str]) -> None:
-    """Show the tags of a run, and change them first if told so. The run may have ended."""
+    """Show the tags of a run; with --set or --remove, change them first. The run may have ended."""
     with command_context().opened() as database:
         run_view = database.find(run)
         current = run_view.tags

@@ -34,7 +34,7 @@ Examples:
     type=click.IntRange(min=0),
     default=0,
     metavar="SEQ",
-    help="Begin after this frame. E.g. --after 120",
+    help="Continue after the frame with this number. E.g. --after 120",
 )
 @click.option("--step", metavar="STEP", help="Only output of this step. E.g. --step charge")
 @click.option(

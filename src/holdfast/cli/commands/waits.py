@@ -41,7 +41,7 @@ Examples:
 @click.option(
     "--after",
     metavar="CURSOR",
-    help="Begin after this page; a list prints its cursor. E.g. --after WzE3OTQ",
+    help="Continue after this cursor, which the previous page prints. E.g. --after WzE3OTQ",
 )
 @printing
 @click.pass_context

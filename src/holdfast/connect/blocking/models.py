@@ -285,7 +285,7 @@ class Models:
     def skip(
         self, incident: str, variables: Mapping[str, Any] | None = None, by: str | None = None
     ) -> None:
-        """Continue behind a failed element, as if it had completed with *variables*. Raises
+        """Continue after a failed element, as if it had completed with *variables*. Raises
         NotThere, RunNotFound, NotEncodable."""
         self._calls.call(lambda parts: model_runs.resolve(parts, incident, "skip", variables, by))
 

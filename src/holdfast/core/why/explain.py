@@ -109,7 +109,7 @@ def _silent(facts: RunFacts, worker: WorkerFacts) -> Blocker:
     end = worker.session.expires_at
     text = (
         f"{worker.place} holds it, but its heartbeat stopped at {until(beat, facts.now)};"
-        f" the lease ends at {until(end, facts.now)} and another worker may go on"
+        f" the lease ends at {until(end, facts.now)} and another worker may continue it"
     )
     revoke = command_in(facts.run.namespace, "tasks revoke", facts.run.id)
     return Blocker(
@@ -177,7 +177,7 @@ def _parked_blockers(facts: RunFacts) -> list[Blocker]:
             *blockers,
             Blocker(
                 kind="session",
-                text=f"{worker.place} holds it and goes on in a moment",
+                text=f"{worker.place} holds it and continues it in a moment",
                 holder=worker.name,
             ),
         ]
@@ -269,12 +269,12 @@ def _stuck(facts: RunFacts) -> Why:
         key = error["facts"].get("key", "")
         text = (
             f"it is encrypted with key {key}, which its worker does not know: start a worker that"
-            " does, and it goes on by itself"
+            " does, and it continues by itself"
         )
         return explanation(
             facts, [Blocker(kind="key", text=text, since=since, remedy=resume)], since=since
         )
-    text = f"it cannot go on: {error_text(run.error)}"
+    text = f"it cannot continue: {error_text(run.error)}"
     return explanation(
         facts, [Blocker(kind="error", text=text, since=since, remedy=resume)], since=since
     )
@@ -316,8 +316,8 @@ def _final(facts: RunFacts) -> Why:
     if not undo_failed:
         return explanation(facts, [blocker], since=ended)
     text = (
-        f"not undone, because the undoing failed: {', '.join(undo_failed)}; undo it by hand before"
-        " a replay does it again"
+        f"these compensations failed: {', '.join(undo_failed)}; undo their steps by hand before you"
+        " replay the run"
     )
     return explanation(facts, [blocker, Blocker(kind="undo", text=text)], since=ended)
 

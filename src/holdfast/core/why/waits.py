@@ -95,7 +95,7 @@ def _gate(facts: RunFacts, wait: Wait) -> Blocker:
     if gate.status != GateStatus.OPEN:
         return Blocker(
             kind="gate",
-            text=f"its gate {gate.prompt!r} is {gate.status}; it is about to go on",
+            text=f"its gate {gate.prompt!r} is {gate.status}; it is about to continue",
             since=gate.closed_at,
         )
     quorum = gate.terms.quorum
@@ -103,7 +103,7 @@ def _gate(facts: RunFacts, wait: Wait) -> Blocker:
     people = "" if quorum == 1 else f"; {left} more of {quorum} must agree"
     votes = [f"{vote.person}: {vote.choice}" for vote in gate_rules.votes(entries)]
     so_far = f" (so far {', '.join(votes)})" if votes else ""
-    then = {FAIL: "it fails", CONTINUE: "it goes on without a choice"}.get(
+    then = {FAIL: "it fails", CONTINUE: "it continues without a choice"}.get(
         gate.terms.on_timeout, f"{gate.terms.on_timeout!r} is chosen"
     )
     end = ""
@@ -170,7 +170,7 @@ def _child(facts: RunFacts, wait: Wait) -> Blocker:
     if not open_children:
         return Blocker(
             kind="child",
-            text=f"its child {wait.get('run')} has ended; it is about to go on",
+            text=f"its child {wait.get('run')} has ended; it is about to continue",
             since=last_at(facts),
         )
     child = open_children[0]
@@ -186,7 +186,7 @@ def _children(facts: RunFacts, wait: Wait) -> Blocker:
     if not open_children:
         return Blocker(
             kind="children",
-            text=f"its {total} children have ended; it is about to go on",
+            text=f"its {total} children have ended; it is about to continue",
             since=last_at(facts),
         )
     first = open_children[0]
@@ -200,13 +200,13 @@ def _children(facts: RunFacts, wait: Wait) -> Blocker:
 
 def _children_end(facts: RunFacts, wait: Wait) -> Blocker:
     if is_released(facts, wait):
-        text = "an operator has released its wait for its children; it is about to go on"
+        text = "an operator has released its wait for its children; it is about to continue"
         return Blocker(kind=WaitKind.CHILDREN_END, text=text, since=last_at(facts))
     open_children = facts.children.get(str(wait["step"]), ())
     if not open_children:
         return Blocker(
             kind=WaitKind.CHILDREN_END,
-            text="its children have ended; it is about to go on",
+            text="its children have ended; it is about to continue",
             since=last_at(facts),
         )
     first = open_children[0]
@@ -218,7 +218,7 @@ def _children_end(facts: RunFacts, wait: Wait) -> Blocker:
         facts,
         kind=WaitKind.CHILDREN_END,
     )
-    blocker.text += f"; {_release(facts, str(wait['step']))} lets it go on without them"
+    blocker.text += f"; {_release(facts, str(wait['step']))} lets it continue without them"
     return blocker
 
 
@@ -271,8 +271,8 @@ _THEN = {
     "fail": "then it fails",
     "cancel": "then the run is cancelled",
     "expire": "then the run expires",
-    "continue": "then it goes on without them",
-    "escalate": "then it is put to a person",
+    "continue": "then it continues without them",
+    "escalate": "then it needs an operator",
 }
 
 
@@ -303,14 +303,16 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
     if progress.met or is_released(facts, wait):
         cause = "all that it waits for has come" if progress.met else "an operator has released it"
         return Blocker(
-            kind="wait", text=f"{cause}, step {step!r}; it is about to go on", since=last_at(facts)
+            kind="wait",
+            text=f"{cause}, step {step!r}; it is about to continue",
+            since=last_at(facts),
         )
     text = f"it waits for {', '.join(progress.missing())}{_why_suspended(wait)}, step {step!r}"
     arrived = progress.here()
     if arrived:
         text += f"; {', '.join(arrived)} {'has' if len(arrived) == 1 else 'have'} come"
     if escalated is not None:
-        text = f"it needs a person since {moment(int(escalated))}: {text}"
+        text = f"it has needed an operator since {moment(int(escalated))}: {text}"
     elif limit is not None:
         text += (
             f"; it gives up at {until(int(limit), facts.now)},"
