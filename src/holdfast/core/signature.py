@@ -162,7 +162,8 @@ class Signature:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise WrongType(value=f"{self.name}()", why=str(error)) from None
+            takes = ", ".join(self._signature.parameters) or "nothing"
+            raise WrongType(value=f"{self.name}()", why=str(error), takes=takes) from None
         return bound.args, bound.kwargs
 
     def _split(self, stored: object) -> tuple[Args, Kwargs]:

@@ -12,7 +12,7 @@ HoldfastError
 │   ├── RulesDisagree          rules of a table with hit policy ANY have different outputs
 │   ├── BadDuration            a duration cannot be read
 │   ├── NotEncodable           a value cannot be stored
-│   ├── WrongType              a value does not match the annotated type
+│   ├── WrongType              a value does not match its type, or arguments their function
 │   ├── NotInWorkflow          called outside a running workflow
 │   ├── UnknownWorkflow        this process knows no such workflow
 │   ├── WorkflowExists         two workflows have the same name

@@ -20,5 +20,5 @@ class NotEncodable(UsageError):
 
 
 class WrongType(UsageError):
-    """A value does not match the annotated type: pass a value of that type, or change the
-    annotation."""
+    """A value does not match the annotated type, or the arguments do not match the function: pass
+    what it takes, or change its signature."""

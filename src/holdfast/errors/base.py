@@ -9,6 +9,11 @@ from datetime import UTC, datetime
 _TIMES = ("at", "until", "since", "deadline")
 """The names of facts that are times, in microseconds since 1970; messages show them as dates."""
 
+_LONGEST_WORD = 300
+_LONGEST_TEXT = 1000
+"""The characters of a fact in a message: an error stays one line that can be read, whatever value
+was passed. ``facts`` has all of it."""
+
 
 class HoldfastError(Exception):
     """Something went wrong in Holdfast."""
@@ -91,7 +96,13 @@ def text_of(facts: Mapping[str, object], name: str) -> str:
 def _fact_text(name: str, value: object) -> str:
     if isinstance(value, int) and name in _TIMES and 10**14 < value < 10**17:
         return f"{datetime.fromtimestamp(value / 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return value if isinstance(value, str) and value and " " in value else safe_repr(value)
+    if isinstance(value, str) and " " in value:
+        return _shortened(value, _LONGEST_TEXT)
+    return _shortened(safe_repr(value), _LONGEST_WORD if isinstance(value, str) else _LONGEST_TEXT)
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
 
 
 def safe_repr(value: object) -> str:
