@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast import Engine, step, wait_signal, workflow
 from holdfast.connect import backup as backups
-from holdfast.errors import BadOption, NamespaceBound, StoreSealed
+from holdfast.errors import BadOption, NamespaceBound, StoreFull, StoreSealed
 
 
 @step
@@ -123,10 +124,10 @@ def test_a_failed_backup_leaves_no_file(tmp_path, monkeypatch):
         engine.start(steady, 0)
 
         def full(part, store, codec):
-            raise OSError("no space left")
+            raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(backups, "_prepare", full)
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(StoreFull, match=r"copy\.db"):
             engine.database.backup(tmp_path / "copy.db")
         assert [name for name in os.listdir(tmp_path) if name.startswith("copy")] == []
 

@@ -11,6 +11,7 @@ another system, that belongs to the original is worth nothing in the copy.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from contextlib import closing, suppress
@@ -22,7 +23,8 @@ from holdfast.connect.open_store import file_of, open_store
 from holdfast.core.payload import Seal
 from holdfast.core.redaction import redacted
 from holdfast.core.validation import checked_call, checked_flag
-from holdfast.errors import BadOption, StoreUnavailable
+from holdfast.errors import BadOption, StoreFull, StoreReadOnly, StoreUnavailable
+from holdfast.errors.base import safe_repr
 from holdfast.store.database import CheckProgress, Operation
 from holdfast.store.runs.copy_operations import SealStore
 from holdfast.store.runs.operations import EndSession
@@ -55,7 +57,8 @@ def back_up(
     progress: CheckProgress | None = None,
 ) -> BackupReport:
     """Copy the database of *store* to the file *path*. *progress* is called with the number of
-    pages copied, and of all pages. Raises BadOption, StoreUnavailable, StoreFull."""
+    pages copied, and of all pages. Raises BadOption, StoreUnavailable,
+    StoreReadOnly, StoreFull."""
     checked_flag("overwrite", overwrite)
     checked_call("progress", progress)
     database = store.database
@@ -68,6 +71,10 @@ def back_up(
         database.back_up(part, progress or (lambda done, total: None))
         report = _prepare(part, store, codec)
         _publish(part, target, overwrite=overwrite)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StoreFull(path=target) from error
+        raise StoreReadOnly(path=target, reason=error.strerror or str(error)) from error
     finally:
         _remove(part)
     report.path = target
@@ -76,6 +83,8 @@ def back_up(
 
 
 def _checked_target(path: str | os.PathLike[str], source: str, *, overwrite: bool) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise BadOption(option="path", value=safe_repr(path), why="name a file")
     name = file_of(path)
     if name is None:
         raise BadOption(option="path", value=redacted(os.fspath(path)), why="name a file")
@@ -119,9 +128,24 @@ def _publish(part: str, target: str, *, overwrite: bool) -> None:
     if overwrite:
         os.replace(part, target)
     else:
-        os.link(part, target)  # fails if another process has created the file meanwhile
-        os.unlink(part)
+        try:
+            _rename_to_new(part, target)
+        except FileExistsError as error:
+            raise BadOption(option="path", value=target, why="the file exists now") from error
     _sync(os.path.dirname(target))
+
+
+def _rename_to_new(part: str, target: str) -> None:
+    """Rename a file. Raises FileExistsError if another process has created the target meanwhile."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: the new name is reserved first
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(part, target)
+    else:
+        os.unlink(part)
 
 
 def _sync(path: str) -> None:
@@ -142,5 +166,5 @@ def _remove_leftovers(target: str) -> None:
 
 def _remove(part: str) -> None:
     for suffix in ("", "-journal", "-wal", "-shm", "-sessions"):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # what stays is deleted by the next backup
             os.unlink(part + suffix)
