@@ -59,7 +59,7 @@ def test_a_finished_run_is_deleted_by_its_name_and_a_live_one_refused(call, thre
     call("cancel", three[0])
 
     assert "1 of 1 run changed" in call.text("delete", three[0], "--yes")
-    assert "has not ended" in call("delete", three[1], "--yes", code=1).stdout
+    assert "has not ended" in call.error("delete", three[1], "--yes")
 
 
 def test_failed_runs_are_replayed(call):

@@ -102,6 +102,9 @@ def apply_to(
         # By its name: a query over HTTP has the same verbs.
         apply = getattr(query, verb.value)
         report = apply(**keywords, dry_run=dry_run, by=person, progress=progress)
+    if len(runs) == 1 and report.refusals and not (dry_run or command_context().as_json):
+        (refusal,) = report.refused.items()
+        raise click.ClickException(": ".join(refusal))
     print_report(report)
     if report.refusals:
         click.get_current_context().exit(1)

@@ -66,7 +66,7 @@ class CommandContext:
         machine. A server records actions under the name of the API key."""
         if named is not None or self.is_remote:
             return named
-        return getpass.getuser()
+        return user_name()
 
     def codec(self) -> Codec | None:
         """Return the codec of ``--codec`` or of the environment; None for plain JSON."""
@@ -104,6 +104,14 @@ class CommandContext:
         if self.db is None:
             return command
         return f"{command} --db {shlex.quote(without_secret(self.db))}"
+
+
+def user_name() -> str:
+    """Return the name of the user of this machine. In a container it may have only a number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError before Python 3.13
+        return f"user {os.getuid()}"
 
 
 def command_context() -> CommandContext:
@@ -184,8 +192,15 @@ def confirm(question: str, *, yes: bool, preview: str = "") -> None:
         raise click.ClickException("nothing was deleted")
 
 
-def _take_db(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
+def named_database(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty name: ``--db "$FILE"`` without the variable must not use another database."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("the name is empty: leave --db out to use HOLDFAST_DB")
+    return value
+
+
+def _take_db(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if named_database(ctx, parameter, value) is not None:
         ctx.ensure_object(CommandContext).db = value
 
 

@@ -66,6 +66,11 @@ def is_definition_path(path: str) -> bool:
     return os.path.splitext(path)[1] in CHECKERS or os.path.isdir(path)
 
 
+def without_files(paths: Iterable[str]) -> list[str]:
+    """Return the folders that have nothing to check: their names may be mistyped."""
+    return [path for path in paths if not files_of(path, CHECKERS)]
+
+
 def check_definitions(paths: Iterable[str], *, using: bool) -> list[CheckedFile]:
     """Check files and the files in folders, in the order of the paths."""
     files = [file for path in paths for file in files_of(path, CHECKERS)]

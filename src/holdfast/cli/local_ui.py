@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import html
 import os
 import sys
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 import click
 
+from holdfast.cli.context import user_name
 from holdfast.cli.stop_signals import StopSignals
 from holdfast.connect.blocking.engine import Engine
 from holdfast.errors import PortInUse
@@ -35,7 +35,7 @@ async def show_ui(engine: Engine, screen: str, *, opens_browser: bool) -> None:
     stop_signals = StopSignals()
     server = HttpServer(app, bound)
     server.start()
-    token = await one_time_link(app, getpass.getuser())
+    token = await one_time_link(app, user_name())
     link = f"{server.address}#login={token}&to={quote(screen)}"
     click.echo(link)
     if opens_browser and has_browser():

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.context import CommandContext, need_command, version
+from holdfast.cli.context import CommandContext, named_database, need_command, version
 from holdfast.cli.repeated_options import refuse_repeated
 from holdfast.core.text import nearest
 from holdfast.errors import BadDuration, BadGraph, BadOption, BadSchedule, BadUrl, HoldfastError
@@ -272,6 +272,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.option(
     "--db",
     metavar="URL",
+    callback=named_database,
     help="The database: a path or a URL. [env: HOLDFAST_DB; default: holdfast.db]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")

@@ -31,6 +31,8 @@ def check_files(files: Sequence[str]) -> list[CheckedFile]:
     """Check the files that have a checker, with the handlers that this process knows. Raises
     ClickException if a file does not exist."""
     for file in files:
+        if os.path.isdir(file):
+            raise click.ClickException(f"{file} is a folder: name the files in it")
         if not os.path.isfile(file):
             raise click.ClickException(f"there is no file {file}")
     known = [file for file in files if os.path.splitext(file)[1] in CHECKERS]

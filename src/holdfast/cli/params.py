@@ -165,6 +165,17 @@ class TagsValue(_Type):
         return [TAG.convert(part, param, ctx) for part in parts]
 
 
+class TextValue(_Type):
+    """A text that is not empty: an option whose variable was not set must not select all runs."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not str(value).strip():
+            self.fail("it is empty: leave the option out to select by the others alone", param, ctx)
+        return str(value)
+
+
 class SeveralValues(_Type):
     """Values of another type, separated by commas."""
 
@@ -200,5 +211,6 @@ DURATION = DurationValue()
 MOMENT = MomentValue()
 TAG = TagValue()
 TAGS = TagsValue()
+TEXT = TextValue()
 WORDS = WordsValue()
 STATUSES = WordsValue(Status)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast.cli.context import command_context
-from holdfast.cli.params import MOMENT, STATUSES, TAGS, many
+from holdfast.cli.params import MOMENT, STATUSES, TAGS, TEXT, many
 from holdfast.connect.blocking.runs import RunQuery
 from holdfast.connect.open_database import OpenDatabase
 
@@ -32,7 +32,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     ),
     "--lane": many("--lane", metavar="A,B", help="Only runs in these lanes. E.g. --lane reports"),
     "--share": click.option(
-        "--share", metavar="NAME", help="Only runs of this share. E.g. --share tenant-7"
+        "--share", metavar="NAME", type=TEXT, help="Only runs of this share. E.g. --share tenant-7"
     ),
     "--tag": many(
         "--tag",
@@ -42,11 +42,12 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         help="Only runs with these tags. E.g. --tag customer=7",
     ),
     "--key": click.option(
-        "--key", metavar="TEXT", help="Only runs with this key. E.g. --key order-7"
+        "--key", metavar="TEXT", type=TEXT, help="Only runs with this key. E.g. --key order-7"
     ),
     "--id-prefix": click.option(
         "--id-prefix",
         metavar="TEXT",
+        type=TEXT,
         help="Only runs whose ids begin with this text. E.g. --id-prefix order-",
     ),
     "--since": click.option(
@@ -62,13 +63,19 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         help="Only runs created before then. E.g. --until 30m",
     ),
     "--worker": click.option(
-        "--worker", metavar="NAME", help="Only runs that this worker holds. E.g. --worker gpu-1"
+        "--worker",
+        metavar="NAME",
+        type=TEXT,
+        help="Only runs that this worker holds. E.g. --worker gpu-1",
     ),
     "--namespace": click.option(
-        "--namespace", metavar="NAME", help="Only runs of this namespace. E.g. --namespace acme"
+        "--namespace",
+        metavar="NAME",
+        type=TEXT,
+        help="Only runs of this namespace. E.g. --namespace acme",
     ),
     "--parent": click.option(
-        "--parent", metavar="RUN", help="Only children of this run. E.g. --parent last"
+        "--parent", metavar="RUN", type=TEXT, help="Only children of this run. E.g. --parent last"
     ),
     "--roots": click.option("--roots", is_flag=True, help="Only runs without a parent."),
 }

@@ -129,7 +129,7 @@ def compile_sources(
     for source in sources:
         kind = parts.kinds.reading(source)
         if kind is None:
-            raise ModelKindUnknown(source=safe_repr(source))
+            raise ModelKindUnknown(source=source if isinstance(source, str) else safe_repr(source))
         by_kind.setdefault(kind.kind, []).append(source)
     context = parts.kinds.context(parts.client.namespace)
     compiled: list[CompiledDefinition] = []

@@ -56,7 +56,7 @@ def _open(
     if not isinstance(url, str | os.PathLike):
         raise BadUrl(url=f"a value of type {type(url).__name__}")
     text = os.fspath(url)
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not text.strip():
         raise BadUrl(url=text)
     if not is_storable(text):
         raise BadUrl(why="the text contains a NUL character or an incomplete character")

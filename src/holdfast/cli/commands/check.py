@@ -16,6 +16,7 @@ from holdfast.cli.definition_files import (
     check_definitions,
     is_definition_path,
     load_definitions,
+    without_files,
 )
 from holdfast.cli.loading import known_workflows, load_module, require_unique_names
 from holdfast.cli.output import print_json
@@ -93,6 +94,8 @@ def check(paths: tuple[str, ...], modules: list[str], live: bool, limit: str) ->
         can_judge = bool(definitions) or not texts  # texts with errors judge no run
         if databases and not definitions:
             raise click.UsageError("name the module of the workflows with --using MODULE")
+        for folder in without_files(texts):
+            click.echo(f"{folder} has no file with a definition", err=True)
         report = _Report(
             modules=loaded,
             texts=check_definitions(texts, using=bool(modules)),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
-from holdfast.cli.context import command_context, printing
+from holdfast.cli.context import command_context, printing, user_name
 from holdfast.cli.output import print_fields, print_json, print_table
 from holdfast.cli.paging import paged, print_page
 from holdfast.cli.params import JSON, MOMENT, many
@@ -204,7 +203,7 @@ def _decide(name: str, choice: str, *, by: str | None, roles: list[str], **answe
     with command_context().opened() as database:
         gate = database.find_gate(name)
         changed = database.engine.gates.decide(
-            gate, choice, by=by or getpass.getuser(), roles=roles, **answer
+            gate, choice, by=by or user_name(), roles=roles, **answer
         )
         _report(changed)
 
@@ -241,7 +240,7 @@ def delegate_gate(gate: str, to: str, by: str | None, roles: list[str], reason: 
         changed = database.engine.gates.delegate(
             database.find_gate(gate),
             to,
-            by=by or getpass.getuser(),
+            by=by or user_name(),
             roles=roles,
             reason=reason,
         )
@@ -271,7 +270,7 @@ def reassign_gate(
             database.find_gate(gate),
             assignees=to,
             roles=roles,
-            by=by or getpass.getuser(),
+            by=by or user_name(),
             reason=reason,
         )
         _report(changed, f"{changed.who} may decide")
@@ -293,7 +292,7 @@ def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
     """Close a gate without a decision; its wait in the workflow raises GateWithdrawn."""
     with command_context().opened() as database:
         changed = database.engine.gates.withdraw(
-            database.find_gate(gate), by=by or getpass.getuser(), reason=reason
+            database.find_gate(gate), by=by or user_name(), reason=reason
         )
         _report(changed)
 
@@ -310,7 +309,7 @@ def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> Non
     """Replace the data of a gate: decisions made so far lapse, and people decide again."""
     with command_context().opened() as database:
         changed = database.engine.gates.update(
-            database.find_gate(gate), data, by=by or getpass.getuser(), reason=reason
+            database.find_gate(gate), data, by=by or user_name(), reason=reason
         )
         _report(changed, f"the data to decide on has the hash {changed.hash}")
 

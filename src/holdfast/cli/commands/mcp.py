@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 
 import click
 
 from holdfast.cli.commands.worker import _load_workflows
-from holdfast.cli.context import command_context, shared, version
+from holdfast.cli.context import command_context, shared, user_name, version
 from holdfast.cli.log_output import logging_to_stderr
 from holdfast.cli.params import many
 from holdfast.connect.blocking.engine import Engine
@@ -48,7 +47,7 @@ def mcp(
         raise click.ClickException(why) from error
     context = command_context()
     grant = Grant(
-        name=name or getpass.getuser(),
+        name=name or user_name(),
         roles=checked_roles(roles or ["viewer", "starter", "approver"]),
         namespace=context.namespace,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from functools import partial
 from typing import Any
 
 import click
 
 from holdfast.cli.bulk import apply_to, is_single, selecting
-from holdfast.cli.context import command_context, printing
+from holdfast.cli.context import command_context, printing, user_name
 from holdfast.cli.output import print_json
 from holdfast.cli.params import PairsValue, many
 from holdfast.connect.blocking.runs import RunQuery
@@ -52,7 +51,7 @@ def migrate(
     applies it."""
     is_single(runs, dry_run=dry_run, filters=filters)
     mapping = dict(mapped)
-    person = by or getpass.getuser()
+    person = by or user_name()
     with command_context().opened() as database:
         if len(runs) == 1:
             run_id = database.find(runs[0]).id

@@ -3,13 +3,12 @@ models."""
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from holdfast.cli.context import command_context, printing
+from holdfast.cli.context import command_context, printing, user_name
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.paging import items_after, paged, print_page
 from holdfast.cli.params import OBJECT, PairsValue, many
@@ -41,7 +40,7 @@ def _at(command: F) -> F:
 
 
 def _person(by: str | None) -> str:
-    return by or getpass.getuser()
+    return by or user_name()
 
 
 def _report(fields: dict[str, Any], line: str) -> None:

@@ -56,6 +56,8 @@ GROUPED = 10_000
 @printing
 def runs(limit: int, after: str | None, count: bool, group: str | None, **filters: Any) -> None:
     """List runs, newest first."""
+    if count and group is not None:
+        raise click.UsageError("use --count or --group, not both: each group has its count")
     if group is not None:
         filters["status"] = filters["status"] or ["failed"]
     with command_context().opened() as database:

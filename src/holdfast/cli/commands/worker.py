@@ -284,7 +284,7 @@ def _log_start(worker: ForegroundWorker) -> None:
     log.info(
         "worker %s serves %s in %s%s, %d concurrent runs",
         worker.name,
-        ", ".join(worker.workflows),
+        ", ".join(worker.workflows) or "what is deployed",
         lanes,
         offers,
         settings.concurrency,
