@@ -173,3 +173,11 @@ def is_mentioned(name: str) -> bool:
 
 def guide(name: str) -> str:
     return (ROOT / "docs" / "guides" / f"{name}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.name)
+def test_no_table_has_two_rows_for_one_thing(page):
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text("utf-8"), re.MULTILINE):
+        things = [line.split("|")[1].strip() for line in table.splitlines()]
+        named = [thing for thing in things if thing]
+        assert sorted(set(named)) == sorted(named)
