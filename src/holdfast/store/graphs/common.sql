@@ -163,9 +163,6 @@ SELECT member.run_id
 -- no other member.
 UPDATE holdfast.graph_group SET state = 'impossible' WHERE state = 'open' AND run_id = :run_id;
 
--- name: ready_members
-SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting' AND missing = 0 ORDER BY run_id LIMIT :limit;
-
 -- name: unreachable_members
 -- Waiting members with a group that can never be satisfied.
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state

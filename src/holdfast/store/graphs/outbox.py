@@ -45,7 +45,8 @@ class GraphOutbox:
     def __init__(self, tx: Transaction, unresolvable: Collection[str]) -> None:
         self._tx: Transaction = tx
         self._unresolvable: Collection[str] = unresolvable
-        self._work: list[LeftWork] = []
+        self._work: dict[LeftWork, None] = {}
+        """In the order in which it was noted, each once."""
 
     def leave_outcomes(self, outcomes: Sequence[MemberOutcome]) -> None:
         """Write the outcomes of members that are not, or only partly, resolved here."""
@@ -56,10 +57,7 @@ class GraphOutbox:
         self, graph_id: str, kind: str, run_id: str | None = None, place: str | None = None
     ) -> None:
         """Note some work of a graph for the next transaction."""
-        work = LeftWork(graph_id, kind, run_id, place)
-        # Once per graph and kind; work on a member is noted each time, with its own position.
-        if run_id is not None or work not in self._work:
-            self._work.append(work)
+        self._work[LeftWork(graph_id, kind, run_id, place)] = None
 
     def graphs_left(self, kind: str) -> set[str]:
         """Return the graphs with left work of this kind."""
@@ -68,7 +66,7 @@ class GraphOutbox:
     def write(self) -> None:
         """Write the noted work."""
         work_to_write = self._work
-        self._work = []
+        self._work = {}
         self._tx.many(
             "insert_outbox",
             [

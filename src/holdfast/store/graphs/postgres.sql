@@ -60,6 +60,14 @@ SELECT wanted.id AS upstream, own.state AS own_state, own.missing AS own_missing
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note, joined
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
 
+-- name: ready_members
+-- LATERAL makes the planner go graph by graph, up to the limit.
+SELECT ready.run_id
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+ CROSS JOIN LATERAL (SELECT run_id FROM holdfast.graph_member
+                      WHERE graph_id = wanted.id AND state = 'waiting' AND missing = 0 ORDER BY run_id LIMIT :limit) AS ready
+ LIMIT :limit;
+
 -- name: states_of_members
 SELECT run_id, state, missing FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id
  WHERE member.state <> 'staged';

@@ -84,8 +84,13 @@ def resolve_outcomes(
     ]
     _go_on_reopening(resolution, [row for row in going_on if row["status"] == REPLAY])
     for row in going_on:
-        if row["status"] != REPLAY:
+        if row["status"] not in (REPLAY, START):
             go_on(resolution, row["graph_id"], row["status"], row["run_id"], row["place"])
+    # Together, because one call may start very many graphs.
+    _go_on_starting(
+        resolution,
+        [resolution.graphs[row["graph_id"]] for row in going_on if row["status"] == START],
+    )
     resolution.finish()
     return resolution
 
@@ -116,7 +121,7 @@ def go_on(
     if resolution.room <= 0:
         resolution.outbox.leave(graph_id, kind, run_id, place)
     elif kind == START:
-        _go_on_starting(resolution, resolution.graphs[graph_id])
+        _go_on_starting(resolution, [resolution.graphs[graph_id]])
     elif kind == SKIP:
         _go_on_skipping(resolution, resolution.graphs[graph_id])
     elif kind == REST:
@@ -125,16 +130,20 @@ def go_on(
         go_on_cancelling(resolution, resolution.graphs[graph_id], place)
 
 
-def _go_on_starting(resolution: GraphResolution, graph: GraphRecord) -> None:
-    """Start the next members that wait for nothing more."""
-    if graph.status is not GraphStatus.RUNNING:
+def _go_on_starting(resolution: GraphResolution, graphs: Sequence[GraphRecord]) -> None:
+    """Start the next members of these graphs that wait for nothing more."""
+    running = [graph.id for graph in graphs if graph.status is GraphStatus.RUNNING]
+    if not running:
         return
-    rows = resolution.writes.ask("ready_members", graph_id=graph.id, limit=resolution.room + 1)
-    ready = [row["run_id"] for row in rows][: resolution.room]
-    known = len(resolution.unresolvable)
+    room = max(resolution.room, 0)
+    ids = resolution.tx.as_list(sorted(running))
+    rows = resolution.writes.ask("ready_members", ids=ids, limit=room + 1)
+    ready = [row["run_id"] for row in rows[:room]]
+    known = set(resolution.unresolvable)
     runs, failed = resolution.starter.compose(ready)
-    if len(rows) > len(ready) or len(resolution.unresolvable) > known:
-        resolution.outbox.leave(graph.id, START)
+    # If there are more members than room, each graph may have some of them.
+    for graph_id in running if len(rows) > room else resolution.unresolvable.keys() - known:
+        resolution.outbox.leave(graph_id, START)
     resolution.room -= len(ready)
     failed |= resolution.start(runs)
     resolution.writes.flush()  # before `proceed`: the members that fail now are queued as started

@@ -46,6 +46,13 @@ SELECT wanted.value AS upstream, own.state AS own_state, own.missing AS own_miss
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note, joined
   FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
 
+-- name: ready_members
+-- CROSS JOIN keeps the order of the loops: graph by graph, up to the limit.
+SELECT member.run_id
+  FROM json_each(:ids) AS wanted CROSS JOIN holdfast.graph_member AS member
+ WHERE member.graph_id = wanted.value AND member.state = 'waiting' AND member.missing = 0
+ LIMIT :limit;
+
 -- name: states_of_members
 SELECT run_id, state, missing FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value
  WHERE member.state <> 'staged';

@@ -300,6 +300,36 @@ class GraphPortionConformance(GraphFixture):
         assert list(self.member_states(store).values()).count("started") == 2
         assert [len(self.resolve_graphs(store).born) for _ in range(3)] == [2, 1, 0]
 
+    def test_graphs_of_one_stage_start_together_in_portions(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graphs = ["g", "h", "i"]
+        for number, graph in enumerate(graphs):
+            members = [self.new_member(name) for name in ("a", "b")]
+            self.stage_part(store, *members, written=2 * number, graph=graph)
+        stages = [
+            GraphStage(
+                id=graph, namespace="default", name="test", fingerprint="f", patch=GraphPatch(())
+            )
+            for graph in graphs
+        ]
+        prepared = PreparedMember("g::stage", dict.fromkeys(graphs, 2))
+        self.do(store, StageGraphs(stages=stages, compose=compose, prepared=prepared))
+        monkeypatch.setattr(portions, "PORTION", 3)
+        asked: list[str] = []
+        ask = QueuedWrites.ask
+
+        def counted(writes: QueuedWrites, query: str, **values: object) -> Any:
+            asked.append(query)
+            return ask(writes, query, **values)
+
+        monkeypatch.setattr(QueuedWrites, "ask", counted)
+        started = [{member.run.id for member in self.resolve_graphs(store).born} for _ in range(3)]
+
+        assert [len(run_ids) for run_ids in started] == [3, 3, 0]
+        assert set().union(*started) == {f"{graph}::{name}" for graph in graphs for name in "ab"}
+        assert asked.count("ready_members") == 2
+
     def test_an_outcome_with_very_many_dependents_is_resolved_in_portions(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
