@@ -8,6 +8,7 @@ from tests.docs.pages import ROOT
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
+NOT_OF_A_FEATURE = {"deployment.md", "performance.md", "scaling.md"}
 
 
 def test_the_index_lists_every_page():
@@ -16,3 +17,13 @@ def test_the_index_lists_every_page():
     pages = [page for page in sorted(DOCS.rglob("*.md")) if page != INDEX]
 
     assert [page.relative_to(DOCS).as_posix() for page in pages if page not in listed] == []
+
+
+def test_a_guide_of_a_feature_ends_with_how_it_works():
+    endings = {
+        page.name: re.findall(r"^## (.+)$", page.read_text("utf-8"), re.MULTILINE)[-1]
+        for page in sorted((DOCS / "guides").glob("*.md"))
+        if page.name not in NOT_OF_A_FEATURE
+    }
+
+    assert {name for name, heading in endings.items() if heading != "How it works"} == set()
