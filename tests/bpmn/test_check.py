@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast import bpmn
+from holdfast.authoring.bpmn.forms import schema_of
 from holdfast.errors import ModelUnreadable
 from tests.bpmn.models import model_of, process_of
 
@@ -149,4 +150,82 @@ def test_a_part_of_a_list_that_cannot_be_read_is_refused():
 
     assert problems_of('<startEvent id="s"/>' + task + FLOW.format("t")) == {
         ("bad-expression", "t")
+    }
+
+
+def _with_form(form):
+    body = (
+        '<extensionElements><zeebe:userTaskForm id="f1">' + form + "</zeebe:userTaskForm>"
+        '</extensionElements><startEvent id="s"/><userTask id="u"><extensionElements>'
+        '<zeebe:formDefinition formKey="camunda-forms:bpmn:f1"/></extensionElements></userTask>'
+    )
+    return body + FLOW.format("u")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{",
+        "[]",
+        '{"components": 5}',
+        '{"components": [5]}',
+        '{"components": [{"key": ["a"]}]}',
+        '{"components": [{"components": [[]]}]}',
+        "[" * 5000,
+    ],
+)
+def test_a_form_that_cannot_be_read_is_a_problem(form):
+    assert problems_of(_with_form(form)) == {("bad-form", "u")}
+
+
+def test_the_form_of_the_modeller_becomes_a_schema():
+    model = bpmn.load(
+        process_of(
+            _with_form(
+                '{"components": [{"type": "group", "components": ['
+                '{"key": "n", "type": "number", "validate": {"required": true, "min": 1}}]},'
+                ' {"key": "t", "type": "textfield", "values": 5,'
+                ' "validate": {"maxLength": 3, "minLength": "=x", "required": "=y"}},'
+                ' {"key": "a", "type": ["b"], "values": [{"value": "x"}, 7], "validate": 1}]}'
+            )
+        )
+    )
+
+    assert schema_of(model.elements["u"].work) == {
+        "type": "object",
+        "properties": {
+            "n": {"type": "number", "minimum": 1},
+            "t": {"type": "string", "maxLength": 3},
+            "a": {"enum": ["x"]},
+        },
+        "required": ["n"],
+    }
+
+
+def test_form_fields_have_typed_defaults_and_limits():
+    fields = (
+        '<camunda:formField id="n" type="long" defaultValue="3"><camunda:validation>'
+        '<camunda:constraint name="min" config="abc"/><camunda:constraint name="max" config="9"/>'
+        '</camunda:validation></camunda:formField><camunda:formField id="b" type="boolean"'
+        ' defaultValue="true"/><camunda:formField id="x" type="long" defaultValue="${y}"/>'
+        '<camunda:formField id="s" type="string" defaultValue="5"><camunda:validation>'
+        '<camunda:constraint name="maxlength" config="4"/></camunda:validation>'
+        "</camunda:formField>"
+    )
+    body = (
+        '<startEvent id="s"/><userTask id="u"><extensionElements><camunda:formData>'
+        f"{fields}</camunda:formData></extensionElements></userTask>{FLOW.format('u')}"
+    )
+    model = bpmn.load(process_of(body))
+
+    assert problems_of(body) == set()
+    assert ("bad-form", "u") in problems_of(body, "warning")
+    assert schema_of(model.elements["u"].work) == {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "default": 3, "maximum": 9},
+            "b": {"type": "boolean", "default": True},
+            "x": {"type": "integer", "default": "${y}"},
+            "s": {"type": "string", "default": "5", "maxLength": 4},
+        },
     }

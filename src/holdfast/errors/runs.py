@@ -46,8 +46,7 @@ class RunNotFinished(UsageError):
 
 
 class RunChanged(UsageError):
-    """Another call has replayed the run at the same time, and it has ended again: read it again,
-    then decide."""
+    """The run has changed since the caller read it: read it again, then decide."""
 
 
 class EngineClosed(UsageError):

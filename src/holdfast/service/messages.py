@@ -17,9 +17,9 @@ from holdfast.core.waits import INCIDENT, WaitCursor, WaitRecord
 from holdfast.engine.runtime.ids import new_id
 from holdfast.engine.runtime.start_offers import start_offers
 from holdfast.errors import BadOption, HoldfastError, NotThere
-from holdfast.errors.base import safe_repr
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
+from holdfast.service.variables import check_variables
 from holdfast.store.messages.operations import (
     BroadcastAnswer,
     BroadcastPart,
@@ -105,11 +105,7 @@ class MessageService:
         """Return variables as they are stored. Raises BadOption, NotEncodable."""
         if variables is None:
             return b"{}"
-        if not isinstance(variables, Mapping) or not all(
-            isinstance(name, str) for name in variables
-        ):
-            why = "pass a dict from names to values"
-            raise BadOption(option="variables", value=safe_repr(variables), why=why)
+        check_variables(variables)
         return self._client.codec.encode(dict(variables), label="the variables")
 
     # Instructions

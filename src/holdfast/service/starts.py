@@ -34,6 +34,7 @@ from holdfast.errors.base import safe_repr
 from holdfast.service.instants import stored_instant
 from holdfast.service.requests import Request, identity
 from holdfast.service.runs import RunService
+from holdfast.service.variables import check_start_variables
 from holdfast.store.database import Started
 from holdfast.store.runs.operations import DebounceStart, StartRuns
 
@@ -152,7 +153,7 @@ class StartService:
         for number, item in enumerate(checked_many("items", items)):
             run_id = new_id() if id_of is None else id_of(number)
             if runs:
-                data = self._encode(definition, (item,), {})
+                data = self._encode(workflow, definition, (item,), {})
                 runs.append(_like(runs[0], data, options, run_id))
             else:
                 first = {**options, "id": run_id}
@@ -264,10 +265,14 @@ class StartService:
     def encode_input(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Return the encoded arguments of a run, checked against the signature of the workflow if
         it is known here."""
-        return self._encode(self._client.definition_of(workflow), args, kwargs)
+        return self._encode(workflow, self._client.definition_of(workflow), args, kwargs)
 
-    def _encode(self, definition: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    def _encode(
+        self, workflow: Any, definition: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> bytes:
         codec = self._client.codec
+        if isinstance(workflow, DeployedName):
+            check_start_variables(args)
         signature = getattr(definition, "signature", None)
         if signature is None:
             return encode_arguments(codec, args, kwargs)

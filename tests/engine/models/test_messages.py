@@ -240,6 +240,22 @@ def test_bad_messages_are_refused(engine):
         engine.models.message("paid", run="x", ttl="1h")
 
 
+@pytest.mark.sqlite_only
+def test_variables_of_a_start_that_are_no_dict_are_refused_and_start_nothing(engine):
+    engine.models.deploy(ORDER)
+
+    for bad in (7, "text", [1], {1: 2}):
+        with pytest.raises(BadOption):
+            engine.start("order", bad)
+        with pytest.raises(BadOption):
+            engine.start_many("order", [{"number": 1}, bad])
+    with pytest.raises(BadOption):
+        engine.start("order", {}, "more")
+
+    assert engine.runs().count() == 0
+    assert engine.start("order").id != engine.start("order", None).id
+
+
 def test_a_damaged_message_that_is_kept_does_not_keep_others_from_their_receiver(engine, database):
     engine.models.deploy(ORDER)
     for number in (1, 2):

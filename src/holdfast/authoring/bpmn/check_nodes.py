@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from holdfast.authoring.bpmn.dialects.texts import LITERAL, PLAIN, computed
 from holdfast.authoring.bpmn.expressions import EVALUATED, check_expression
+from holdfast.authoring.bpmn.forms import form_faults
 from holdfast.authoring.bpmn.model import (
     ACTIVITIES,
     WAITING,
@@ -235,6 +236,9 @@ class NodeChecks:
             yield from self._implementation(node)
         elif node.tag == "scriptTask":
             yield from self._script(node)
+        elif node.tag == "userTask":
+            for severity, message in form_faults(node.work):
+                yield (severity, "bad-form", message, "correct the form in the modeller")
         elif node.tag == "receiveTask" and node.instantiates:
             yield from self._starting_task(node)
         if node.is_for_compensation and (node.incoming or node.outgoing):

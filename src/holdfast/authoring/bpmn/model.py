@@ -113,6 +113,9 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     """The values of an enumeration, with their labels."""
     minimum: str | None = None
     maximum: str | None = None
+    shortest: str | None = None
+    longest: str | None = None
+    """The limits of the length of a text."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,6 +151,8 @@ def _field(field: XmlNode, prefix: str) -> FormField:
         options=_values(field, prefix),
         minimum=rules.get("min"),
         maximum=rules.get("max"),
+        shortest=rules.get("minlength"),
+        longest=rules.get("maxlength"),
     )
 
 
