@@ -1,9 +1,9 @@
-"""An agent: ask a model, run the tools that it wants side by side, ask a person before anything
-dangerous, go on.
+"""An agent in a loop: it asks a model, runs the tools that the model requests in parallel, and asks
+a person before it spends money.
 
-The model is a local function with a fixed mind, so that nothing leaves this machine. Every answer
-of the model and every result of a tool is recorded: after a crash the agent goes on with the same
-conversation and pays for no answer twice.
+Every answer of the model and every result of a tool is recorded: after a crash the agent continues
+the same conversation and pays for no answer twice. The model is a local function with fixed
+answers, so that nothing leaves this machine.
 
     python examples/agent_loop/workflow.py
 """
@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 def think(messages: list[Message]) -> Message:
-    """Answer like a model would: ask for tools, then for something dangerous, then sum up."""
+    """Stand for a model: request two tools, then one that spends money, then sum up."""
     results = [message["content"] for message in messages if message["role"] == "tool"]
     if not results:
         calls = [{"tool": "weather", "city": "Bergen"}, {"tool": "weather", "city": "Malmo"}]
@@ -32,7 +32,7 @@ def think(messages: list[Message]) -> Message:
 
 @step(retries=5, delay="50ms", timeout="2m")
 async def ask_model(messages: list[Message]) -> Message:
-    """Ask the model. This is the dear part: recorded once, it is never paid for again."""
+    """Ask the model. Its answer costs money: once it is recorded, it is never paid for again."""
     return think(messages)
 
 
@@ -48,7 +48,7 @@ async def call_tool(call: Message) -> str:
 
 
 async def use(call: Message) -> str:
-    """Run a tool; one that spends money only if a person says yes within a day."""
+    """Run a tool. If it spends money, a person must agree within a day."""
     if call["tool"] == "book":
         try:
             answer = await wait_signal("approval", timeout="1d", type=bool)
@@ -61,7 +61,7 @@ async def use(call: Message) -> str:
 
 @workflow
 async def agent(question: str, most_turns: int = 10) -> str:
-    """Talk to the model until it wants no more tools."""
+    """Ask the model until it requests no more tools."""
     messages: list[Message] = [{"role": "user", "content": question}]
     for _ in range(most_turns):
         answer = await ask_model(messages)
@@ -74,7 +74,7 @@ async def agent(question: str, most_turns: int = 10) -> str:
 
 
 def main(path: str = "agent_loop.db") -> None:
-    """Ask one question and agree to what the agent wants."""
+    """Ask one question, and approve the booking."""
     with Engine(path) as engine:
         run = engine.start(agent, "Where is it dry, and can you get me there?")
         run.signal("approval", True)

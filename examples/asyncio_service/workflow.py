@@ -1,7 +1,7 @@
 """Durable runs inside an asyncio program: a tiny HTTP service that signs people up.
 
 It shows `AsyncEngine` on the program's own loop: requests and runs share it, and no thread is
-needed. A request returns as soon as its run is durable; the run goes on whether or not anybody
+needed. A request returns as soon as its run is durable; the run continues whether or not a client
 waits for it.
 
     python examples/asyncio_service/workflow.py
@@ -28,7 +28,7 @@ async def send_mail(name: str, text: str) -> str:
 
 @workflow
 async def signup(name: str) -> str:
-    """Ask somebody to confirm, and welcome them when they do."""
+    """Ask a new user to confirm the address; welcome the user after that."""
     await send_mail(name, "please confirm")
     try:
         await wait_signal("confirmed", timeout="2d")
@@ -38,7 +38,7 @@ async def signup(name: str) -> str:
 
 
 class Service:
-    """What the paths of the service do."""
+    """The requests of the service."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -83,7 +83,7 @@ class Service:
 
 
 async def main(path: str = "asyncio_service.db", port: int = 8000) -> None:
-    """Serve until the program is stopped; what was begun goes on when it is started again."""
+    """Serve until the program is stopped. Its runs continue when it is started again."""
     async with AsyncEngine(path) as engine:
         server = await asyncio.start_server(Service(engine).connected, "127.0.0.1", int(port))
         async with server:

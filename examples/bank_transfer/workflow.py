@@ -1,8 +1,7 @@
 """A bank in the same SQLite file: a transfer takes effect exactly once, whatever crashes.
 
-A step with `transactional=True` writes on the connection of the very transaction that records it.
-Money and record are committed together or not at all, so there is no moment at which one is there
-without the other.
+A step with `transactional=True` writes on the connection of the transaction that records it. The
+money and the record are committed together or not at all.
 
     python examples/bank_transfer/workflow.py
 """
@@ -19,7 +18,7 @@ from holdfast import Engine, Fail, step, workflow
 
 @step(transactional=True)
 def move(source: str, target: str, amount: int) -> int:
-    """Move money and return what is left. An error takes back all that the step has written."""
+    """Move money and return the balance. If the step raises, its writes are rolled back."""
     db = holdfast.sql.connection()
     db.execute("UPDATE account SET balance = balance - ? WHERE name = ?", (amount, source))
     db.execute("UPDATE account SET balance = balance + ? WHERE name = ?", (amount, target))
@@ -31,13 +30,13 @@ def move(source: str, target: str, amount: int) -> int:
 
 @step
 async def tell(name: str, amount: int) -> str:
-    """Write to the customer: outside the database, hence at least once."""
+    """Write to the customer. The mail is outside the database, so this happens at least once."""
     return f"dear {name}, {amount} came in"
 
 
 @workflow
 async def transfer_money(source: str, target: str, amount: int) -> str:
-    """Move money, then tell whoever got it."""
+    """Move money, then write to the receiver."""
     await move.aio(source, target, amount)
     return await tell(target, amount)
 
@@ -58,7 +57,7 @@ def balances(path: str) -> dict[str, int]:
 
 
 def main(path: str = "bank_transfer.db") -> None:
-    """Transfer twice: once as often as it is asked for with the same key, once too much."""
+    """Transfer once, although it is requested twice with one key; then try to transfer too much."""
     open_accounts(path, {"ann": 100, "bob": 0})
     with Engine(path) as engine:
         for _ in range(3):

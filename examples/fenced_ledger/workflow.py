@@ -1,8 +1,8 @@
-"""A ledger in a database of its own, which a worker that was taken for dead cannot write to.
+"""A ledger in a database of its own, to which a worker that was declared dead cannot write.
 
-The engine refuses what an old generation writes to a run, but it cannot see other databases.
-`fencing.first` takes the generation of the running step into the transaction: whoever was overtaken
-is refused, and what was committed before is not done again.
+The engine refuses writes of an old generation to a run, but it does not see other databases.
+`fencing.first` records the generation of the running step in the transaction: a worker that has
+lost its run is refused, and work that was committed before is not repeated.
 
     python examples/fenced_ledger/workflow.py
 """
@@ -44,7 +44,7 @@ def open_ledger(path: str) -> None:
 
 
 def main(path: str = "fenced_ledger.db", ledger: str = "ledger.db") -> None:
-    """Book two amounts; then come back as a worker that slept through all of it."""
+    """Book two amounts; then try to write as a worker that has lost the run."""
     open_ledger(ledger)
     with Engine(path) as engine:
         run = engine.start(book_all, ledger, {"rent": 900, "food": 60})

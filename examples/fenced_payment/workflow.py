@@ -1,8 +1,8 @@
-"""A payment over HTTP that is made once, and that a worker which was overtaken cannot make.
+"""A payment over HTTP that is made once, and that a worker which has lost its run cannot make.
 
 The step sends `Idempotency-Key`, which most payment services understand, and its generation. The
-bank here is a real server on this machine: it does each key once, and refuses a generation that is
-older than one it has seen.
+bank here is a server on this machine: it executes each key once, and refuses a generation that is
+older than the newest it has seen.
 
     python examples/fenced_payment/workflow.py
 """
@@ -23,7 +23,7 @@ from holdfast import Engine, fencing, step, workflow
 
 @step(retries=3, delay="50ms")
 def transfer(bank: str, to: str, amount: int) -> int:
-    """Ask the bank for a transfer; asked again, it answers the same."""
+    """Ask the bank for a transfer. A repeated request gets the same answer."""
     body = json.dumps({"to": to, "amount": amount}).encode()
     request = urllib.request.Request(
         bank, data=body, headers={**fencing.headers(), "Content-Type": "application/json"}
@@ -45,7 +45,7 @@ async def pay_rent(bank: str, months: int) -> int:
 
 
 class Bank(BaseHTTPRequestHandler):
-    """A service that fences: with three lines, wherever it has a database."""
+    """A service with a database that refuses old generations; fencing takes three lines."""
 
     ledger = ""
 
@@ -69,7 +69,7 @@ class Bank(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log no request."""
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""A report as an object, which a worker that was overtaken cannot write over.
+"""A report as an object, which a worker that has lost its run cannot overwrite.
 
-`fencing.put` looks at the object, and writes under the condition that it has not changed since:
-with `If-Match` and `If-None-Match` in a store like S3, here in a folder. The run and its generation
-are in the metadata.
+`fencing.put` reads the metadata of the object, and writes on condition that it has not changed
+since: with `If-Match` and `If-None-Match` in a store like S3, here in a folder. The run and its
+generation are in the metadata.
 
     python examples/fenced_report/workflow.py
 """
@@ -24,13 +24,13 @@ def write_report(folder: str, day: str, lines: list[str]) -> int:
 
 @workflow
 async def daily_report(folder: str, day: str) -> int:
-    """Write a draft, then the report over it."""
+    """Write a draft, then overwrite it with the report."""
     await write_report.aio(folder, day, ["draft"])
     return await write_report.aio(folder, day, ["sold: 7", "returned: 1"])
 
 
 def main(path: str = "fenced_report.db", folder: str = "reports") -> None:
-    """Write the report of a day; then let another run try to write over it."""
+    """Write the report of a day; then let another run try to overwrite it."""
     with Engine(path) as engine:
         engine.start(daily_report, folder, "monday").result()
     print((Path(folder) / "monday.txt").read_text("utf-8"))

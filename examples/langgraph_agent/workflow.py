@@ -1,10 +1,11 @@
 """An agent as a graph of LangGraph that survives its process.
 
-`run` takes the place of `graph.ainvoke`: every node is a step, each call of a tool is one of its
-own, and the tool that spends money asks a person first. No checkpointer is needed. The model here
-has a fixed mind, so that nothing leaves this machine.
+`run` replaces `graph.ainvoke`: every node is a step, every call of a tool is a step, and the tool
+that spends money asks a person first. No checkpointer is needed. The model here is a function with
+fixed answers, so that nothing leaves this machine.
 
-    pip install 'holdfast[langgraph]' python examples/langgraph_agent/workflow.py
+    pip install 'holdfast[langgraph]'
+    python examples/langgraph_agent/workflow.py
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def call(name: str, city: str) -> dict[str, Any]:
 
 
 async def think(state: MessagesState) -> dict[str, Any]:
-    """Answer like a model would: look at two cities, book the dry one, sum up. This is where yours
-    is called."""
+    """Stand for a model: look at two cities, book the dry one, sum up. A real graph calls its model
+    here."""
     told = [
         str(message.content) for message in state["messages"] if isinstance(message, ToolMessage)
     ]

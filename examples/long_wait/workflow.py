@@ -1,9 +1,9 @@
-"""A subscription that lives for a year: it sleeps for months and costs a row meanwhile, no thread
-and no memory.
+"""A subscription that lives for a year: it sleeps for months, and costs a row while it sleeps, no
+thread and no memory.
 
 It shows long sleeps, a race between a timer and a signal, and `holdfast.now()`, which is the same
-in every replay. Stop the program whenever you like and start it again: the run goes on where it
-was. Its test moves the clock instead of waiting.
+in every replay. Stop the program at any time and start it again: the run continues. Its test moves
+the clock instead of waiting.
 
     python examples/long_wait/workflow.py            start a subscription, or look at it
     python examples/long_wait/workflow.py cancel     end it at its next bill
@@ -54,7 +54,7 @@ async def subscription(customer: str, months: int = 12) -> dict[str, object]:
 
 
 def main(command: str = "start", path: str = "long_wait.db") -> None:
-    """Start the subscription of one customer, or go on with it, for a moment."""
+    """Start the subscription of one customer, or continue it, for a moment."""
     with Engine(path) as engine:
         run = engine.start(subscription, "ann", id="ann")
         if command == "cancel":

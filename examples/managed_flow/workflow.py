@@ -51,7 +51,7 @@ def ask(engine: Engine, flow: FlowView) -> FlowView:
 
 
 def collect(engine: Engine, flow: FlowView) -> FlowView:
-    """Note the offer that has arrived; wait for the next one, or sleep on it."""
+    """Record an offer that has arrived; wait for the next one, or until the decision is due."""
     offer = flow.state["resume_event"]
     offers = {**flow.state["offers"], offer["vendor"]: offer["price"]}
     engine.flows.observe(
@@ -79,7 +79,7 @@ def receive(engine: Engine, flow_id: str, vendor: str, price: int) -> bool:
 
 
 def main(database: str) -> None:
-    """Drive a purchase up to the decision that it sleeps on, then make the decision by hand."""
+    """Drive a purchase up to its decision, which waits for a time; then decide at once."""
     with Engine(database, work=False) as engine:
         flow_id = begin(engine, "buy a press")
         before = engine.flows.get(flow_id)

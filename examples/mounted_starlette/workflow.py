@@ -3,7 +3,7 @@
     python examples/mounted_starlette/workflow.py
     curl -H 'x-user: ann' localhost:8000/flows/api/v1/runs
 
-A mounted app is not told when the program starts; Holdfast does not need that.
+A mounted app gets no lifespan events; Holdfast needs none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A nightly report: one child run per region, a few at a time; some may fail, and the report says
-which.
+"""A nightly report: one child run per region, two at a time. Regions may fail, and the report names
+them.
 
 It shows `map` over a workflow with `max_parallel` and `on_error="collect"`, a step per shop inside
-each child, tags, and an id that makes tonight's report run once however often it is asked for.
+each child, tags, and an id by which repeated requests start the report of a night once.
 
     python examples/nightly_report/workflow.py
 """
@@ -39,7 +39,7 @@ async def publish(lines: list[str]) -> str:
 
 @workflow
 async def region_report(region: str) -> int:
-    """Add up the shops of one region, all of them side by side."""
+    """Add up the shops of one region, which are asked in parallel."""
 
     async def one(shop: str) -> int:
         return await count_sales(region, shop)

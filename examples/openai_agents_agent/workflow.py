@@ -1,10 +1,11 @@
-"""An agent of the OpenAI Agents SDK that survives its process, and hands over to another one.
+"""An agent of the OpenAI Agents SDK that survives its process, and hands over to another agent.
 
-`run` takes the place of `Runner.run`: every call of a model and of a tool is a step, and the tool
-that spends money asks a person first. The model here has a fixed mind, so that nothing leaves this
-machine; leave `model=` out and nothing else changes.
+`run` replaces `Runner.run`: every call of a model and of a tool is a step, and the tool that spends
+money asks a person first. The model here has fixed answers, so that nothing leaves this machine;
+without `model=` the agents ask a real one.
 
-    pip install 'holdfast[openai-agents]' python examples/openai_agents_agent/workflow.py
+    pip install 'holdfast[openai-agents]'
+    python examples/openai_agents_agent/workflow.py
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def say(words: str) -> ResponseOutputMessage:
 
 
 class FixedMind(Model):
-    """Answers like a model would: hand over, look at two cities, book the dry one, sum up."""
+    """Stands for a model: hand over, look at two cities, book the dry one, sum up."""
 
     async def get_response(
         self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any

@@ -1,5 +1,5 @@
-"""A saga: reserve, charge, ship. When a later step fails, what was done before is undone, in
-reverse order.
+"""A saga: reserve, charge, ship. When a step fails, the completed steps before it are compensated,
+in reverse order.
 
 It shows retries, `Fail`, `compensate`, an idempotency key for the outside world, and what the
 caller of a failed run sees.
@@ -19,7 +19,7 @@ from holdfast.errors import RunFailed
 
 @dataclass
 class Order:
-    """What a customer wants."""
+    """An order of a customer."""
 
     id: str
     items: list[str]
@@ -28,7 +28,7 @@ class Order:
 
 @dataclass
 class World:
-    """The shop and the bank: what lies outside, and is asked by idempotency key."""
+    """The shop and the bank: systems outside, which know idempotency keys."""
 
     reserved: dict[str, list[str]] = field(default_factory=dict)
     charged: dict[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ async def release(reservation: str) -> None:
 
 @step(retries=3, delay="20ms")
 async def charge(order: Order) -> str:
-    """Take the money. A network error is tried again; a refused card is not."""
+    """Take the money. A network error is retried; a refused card is not."""
     if order.card == "refused":
         raise Fail("the card was refused")
     key = holdfast.info().idempotency_key

@@ -2,10 +2,11 @@
 run.
 
 Every answer of the model is recorded and never paid for twice; the tool that spends money asks a
-person first. The model here is a function with a fixed mind, so that nothing leaves this machine;
-give the agent a real one and nothing else changes.
+person first. The model here is a function with fixed answers, so that nothing leaves this machine;
+a real agent differs only in its model.
 
-    pip install 'holdfast[pydantic-ai]' python examples/pydantic_ai_agent/workflow.py
+    pip install 'holdfast[pydantic-ai]'
+    python examples/pydantic_ai_agent/workflow.py
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ def book(city: str) -> str:
 
 
 class Trip(BaseModel):
-    """What the agent comes to."""
+    """The result of the agent."""
 
     city: str
     booking: str
 
 
 def think(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Answer like a model would: look at two cities, book the dry one, sum up."""
+    """Stand for a model: look at two cities, book the dry one, sum up."""
     told = [
         part.content
         for message in messages

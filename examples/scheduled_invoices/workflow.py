@@ -1,8 +1,8 @@
-"""Invoices that write themselves: on the first of each month at six in the morning, by the clock of
+"""Invoices by schedule: on the first of each month at six in the morning, in the time zone of
 Berlin.
 
-It shows `@schedule` with a time zone, `scheduled_time` for the month that is meant, however late
-the run begins, and how months that nobody was there for are made up for.
+It shows `@schedule` with a time zone, `scheduled_time` (the tick, however late the run begins), and
+a backfill of months in which no worker was running.
 
     python examples/scheduled_invoices/workflow.py
 """
@@ -39,7 +39,7 @@ async def write_invoices() -> list[str]:
 
 
 def main(path: str = "scheduled_invoices.db") -> None:
-    """See what comes, and make up for two months of the past."""
+    """Show the next ticks, and backfill two months of the past."""
     with Engine(path, workflows=[write_invoices]) as engine:
         upcoming = engine.schedules.next("monthly invoices", 12)
         print(

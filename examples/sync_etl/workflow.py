@@ -1,8 +1,8 @@
-"""A pipeline of plain functions: no async, no await. Extract pages, transform them side by side,
-load them, clean up.
+"""A pipeline of plain functions, without async and await: extract pages, transform them in
+parallel, load them, clean up.
 
-It shows a `def` workflow with `holdfast.sync`: `map`, `gather`, `sleep`, and a step whose file is
-written so that doing it twice is the same as doing it once.
+It shows a `def` workflow with `holdfast.sync`: `map`, `gather`, `sleep`, and an idempotent step
+that writes a file.
 
     python examples/sync_etl/workflow.py
 """
@@ -43,7 +43,7 @@ def load(target: str, rows: list[int]) -> int:
 
 @step
 def measure(rows: list[int]) -> int:
-    """Say what the rows add up to."""
+    """Return the sum of the rows."""
     return sum(rows)
 
 
@@ -51,7 +51,7 @@ def measure(rows: list[int]) -> int:
 def load_feed(target: str, pages: list[int]) -> dict[str, int]:
     """Extract, transform and load, as plain calls."""
     raw = sync.map(extract, pages, max_parallel=2)
-    sync.sleep("10ms")  # be kind to the source; months would work as well
+    sync.sleep("10ms")  # limits the load of the source; a sleep of months works as well
     rows = [row for page in sync.map(transform, raw) for row in page]
     count, total = sync.gather(lambda: load(target, rows), lambda: measure(rows))
     return {"rows": count, "total": total}

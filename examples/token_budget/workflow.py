@@ -1,8 +1,8 @@
-"""An agent with a token budget: it sets tokens aside before each call, and when there are none left
-it parks and asks.
+"""An agent with a token budget: it reserves tokens before each call. When none are left, its run is
+blocked until an operator raises the budget.
 
-The model is a local function, so that nothing leaves this machine. While the agent waits for a
-bigger budget it costs a row and nothing else; raising the budget lets it go on where it was.
+A blocked run costs a row and nothing else. The model is a local function, so that nothing leaves
+this machine.
 
     python examples/token_budget/workflow.py
 """
@@ -21,14 +21,14 @@ MOST = 1000
 
 
 def complete(prompt: str) -> tuple[str, int]:
-    """Answer like a model would, and say what it took."""
+    """Stand for a model: return an answer and the tokens that it cost."""
     return f"notes on {prompt}", 600
 
 
 @step(retries=3, delay="50ms")
 async def research(topic: str) -> str:
-    """Ask the model. Without room for the dearest answer the run waits until somebody raises the
-    budget."""
+    """Ask the model. Without room for the longest answer, the run waits until the budget is
+    raised."""
     async with reserve(tokens=MOST):
         answer, tokens = complete(topic)
         spend(tokens=tokens)
@@ -37,7 +37,7 @@ async def research(topic: str) -> str:
 
 @step
 async def title(topics: list[str]) -> str:
-    """Find a title: with the model if there is room, else by hand."""
+    """Find a title: by the model if there is room, otherwise by a rule."""
     try:
         async with reserve(tokens=MOST):
             spend(tokens=50)
@@ -54,7 +54,7 @@ async def report(topics: list[str]) -> str:
 
 
 def main(path: str = "token_budget.db") -> None:
-    """Run an agent into its limit, and let it go on."""
+    """Run an agent into its limit, raise the limit, and let the agent continue."""
     with Engine(path) as engine:
         run = engine.start(report, ["kelp", "tides", "rocks"], budget={"tokens": 2000})
         while run.status != "blocked":

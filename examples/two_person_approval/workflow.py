@@ -1,7 +1,7 @@
-"""A payment that two people must approve: neither of them may be the one who asked for it.
+"""A payment that two people must approve, neither of whom may have requested it.
 
 It shows a gate with a quorum, people who may not decide, a reminder, an escalation, a deadline, and
-a decision that is bound to what people were shown. Stop the program whenever you like: the gate
+a decision that is bound to the data that people have seen. Stop the program at any time: the gate
 stays open.
 
     python examples/two_person_approval/workflow.py              ask for a payment, or look at it

@@ -1,5 +1,5 @@
-"""A quorum of vendors: ask all, take the first two offers, tell the others to stop, and let the
-buyer plan what comes next.
+"""A graph with a quorum: ask all vendors, take the first two offers, cancel the other requests, and
+let the buyer extend the graph by the deliveries.
 
 The members of the graph are ordinary runs. The vendor that never answers is cancelled when two
 others have, and its request is withdrawn.
@@ -25,7 +25,7 @@ async def withdraw(vendor: str) -> None:
 
 @workflow
 async def ask_vendor(vendor: str, price: int | None) -> int:
-    """Ask a vendor; one that has no price yet answers later, by a signal."""
+    """Ask a vendor. A vendor without a price answers later, by a signal."""
     compensate(withdraw, vendor)
     return price if price is not None else await wait_signal("offer", type=int)
 
@@ -37,7 +37,7 @@ async def deliver(vendor: str, part: int) -> str:
 
 @workflow
 async def buy_cheapest(offers: dict[str, int], parts: int) -> str:
-    """Choose, and add the deliveries to the graph: nobody knew before how many there are."""
+    """Choose an offer, and extend the graph by its deliveries, whose number is known only now."""
     vendor = min(offers, key=lambda name: offers[name])
     more = Graph()
     for part in range(parts):
@@ -47,7 +47,7 @@ async def buy_cheapest(offers: dict[str, int], parts: int) -> str:
 
 
 def procurement(prices: dict[str, int | None], parts: int) -> Graph:
-    """Draw up the graph."""
+    """Build the graph."""
     graph = Graph("procurement")
     vendors = [
         graph.add(ask_vendor, vendor, price, name=vendor) for vendor, price in prices.items()

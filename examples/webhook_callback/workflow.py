@@ -1,9 +1,9 @@
-"""A payment that somebody else reports: the provider gets a link with a token and calls back, in
+"""A payment that its provider confirms: the provider gets a link with a token and calls back, in
 seconds or in days.
 
 It shows `create_wait`, whose id and token make a link that is good for one wait of one run;
-`wait_for`, which also takes the word of the customer's bank; and `deliver`, with each answer as a
-web server would give it. The call may come before the run waits, twice, or too late.
+`wait_for`, which accepts a signal of the customer's bank as well; and `deliver`, whose answers
+become statuses of HTTP. The call may come before the run waits, twice, or too late.
 
     python examples/webhook_callback/workflow.py
 """
@@ -31,13 +31,13 @@ async def ask_provider(order: int, amount: int, path: str, token: str) -> str:
 
 @step(retries=5, delay="1s")
 async def give_up(payment: str) -> None:
-    """Tell the provider that nobody waits any more."""
+    """Tell the provider that the payment is no longer awaited."""
     print(f"given up: {payment}")
 
 
 @workflow
 async def collect_payment(order: int, amount: int) -> dict[str, object]:
-    """Have an amount collected, and wait until somebody who must know says that it is here."""
+    """Request the payment of an amount, and wait until the provider or the bank confirms it."""
     callback = await create_wait("callback", expires="7d")
     payment = await ask_provider(order, amount, f"/callbacks/{callback.id}", callback.token)
     compensate(give_up, payment)
@@ -50,7 +50,7 @@ async def collect_payment(order: int, amount: int) -> dict[str, object]:
 
 
 def receive(engine: Engine, path: str, token: str, body: Any, request_id: str) -> tuple[int, str]:
-    """Answer a call as a web server would: a status, and a word."""
+    """Answer a call as a web server would: with a status and a text."""
     try:
         done = engine.waits.deliver(
             path.rsplit("/", 1)[-1], token, payload=body, source="provider", key=request_id

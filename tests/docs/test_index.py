@@ -27,3 +27,11 @@ def test_a_guide_of_a_feature_ends_with_how_it_works():
     }
 
     assert {name for name, heading in endings.items() if heading != "How it works"} == set()
+
+
+def test_the_list_of_examples_has_each_of_them():
+    examples = ROOT / "examples"
+    text = (examples / "README.md").read_text("utf-8")
+    listed = {target.split("/")[0] for target in re.findall(r"\]\(([^)#]+)", text)}
+
+    assert listed == {path.parent.name for path in examples.glob("*/test_*.py")}
