@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 
 from holdfast.core.events import Event
 from holdfast.core.program import Definition
@@ -105,7 +106,9 @@ class Orphans:
             (run_id, generation) for run_id, generation, _ in held if run_id not in self._executions
         }
         for run_id, generation in leased & self._last_check:
-            self._start_orphan(run_id, generation, find, start)
+            # A run whose rows are damaged stays an orphan until they are repaired.
+            with suppress(RowDamaged):
+                self._start_orphan(run_id, generation, find, start)
         self._last_check = leased
         if leased:
             self._writer.had_errors = True

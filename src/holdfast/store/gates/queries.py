@@ -78,7 +78,8 @@ class GateQueries:
 
     def count_open(self) -> dict[str, int]:
         """Return the number of open gates, by namespace."""
-        return {row["namespace"]: row["gates"] for row in self._reader.rows("count_open_gates")}
+        rows, _ = self._reader.sound_rows("count_open_gates")
+        return {row["namespace"]: row["gates"] for row in rows}
 
     def find(self, which: GateFilter) -> list[Gate]:
         """Return the gates that a filter selects, from old to new."""

@@ -45,7 +45,8 @@ class LaneQueries:
     def ready(self) -> dict[str, int]:
         """Return the number of claimable runs of each lane. A lane without such runs is left
         out."""
-        return {row["lane"]: row["ready"] for row in self._reader.rows("ready_by_lane")}
+        rows, _ = self._reader.sound_rows("ready_by_lane")
+        return {row["lane"]: row["ready"] for row in rows}
 
     def share_free_at(self, lane: str, share: str) -> int:
         """Return when the rate of a lane allows the next run of a share; 0 or an instant in the
@@ -62,8 +63,7 @@ class LaneQueries:
         times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
         for lane in lanes:
             if lane.share_rate_limit is not None:
-                times += [
-                    row["free_at"]
-                    for row in self._reader.rows("spent_shares", lane=lane.name, now=now)
-                ]
+                # A damaged share must not keep the leader from its work: it reads this first.
+                rows, _ = self._reader.sound_rows("spent_shares", lane=lane.name, now=now)
+                times += [row["free_at"] for row in rows]
         return min((time for time in times if time > now), default=None)

@@ -1,5 +1,5 @@
 """Queries for monitoring: numbers of live runs, and how runs ended lately. None counts all finished
-runs."""
+runs, and damaged rows are left out."""
 
 from __future__ import annotations
 
@@ -48,16 +48,14 @@ class RunGauges:
 
     def live(self) -> dict[tuple[str, str], int]:
         """Return the number of live runs, by namespace and status."""
-        return {
-            (row["namespace"], row["status"]): row["runs"]
-            for row in self._reader.rows("live_counts")
-        }
+        rows, _ = self._reader.sound_rows("live_counts")
+        return {(row["namespace"], row["status"]): row["runs"] for row in rows}
 
     def oldest_ready(self) -> list[ReadyRun]:
         """Return the run that is claimed next of each lane and namespace, longest ready first. A
         lane without claimable runs is left out."""
         oldest: dict[tuple[str, str], ReadyRun] = {}
-        for row in self._reader.rows("oldest_ready", priority_step=PRIORITY_STEP):
+        for row in self._reader.sound_rows("oldest_ready", priority_step=PRIORITY_STEP)[0]:
             run = ReadyRun(**dict(row))
             place = (run.namespace, run.lane)
             if place not in oldest or run.since < oldest[place].since:
@@ -73,10 +71,12 @@ class RunGauges:
         self, since: int, namespace: str | None = None, *, newest: int = NEWEST
     ) -> RecentOutcomes:
         """Return how runs ended since an instant, as far as the *newest* events tell."""
-        before = self._reader.rows("event_before_newest", limit=newest)
+        before, _ = self._reader.sound_rows("event_before_newest", limit=newest)
         if before:
             since = max(since, before[0]["at"])
-        rows = self._reader.rows("recent_outcomes", since=since, namespace=namespace, limit=newest)
+        rows, _ = self._reader.sound_rows(
+            "recent_outcomes", since=since, namespace=namespace, limit=newest
+        )
         runs: dict[int, dict[str, int]] = {}
         for row in rows:
             runs.setdefault(row["minute"], {})[_OUTCOMES[row["kind"]]] = row["runs"]

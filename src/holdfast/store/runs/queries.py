@@ -228,8 +228,9 @@ class RunQueries:
         return NextDue(min(work, default=None), *instants[1:])
 
     def counts(self) -> dict[str, int]:
-        """Return the number of runs by status."""
-        return {row["status"]: row["runs"] for row in self._reader.rows("counts")}
+        """Return the number of runs by status. Runs with an unknown status are left out."""
+        rows, _ = self._reader.sound_rows("counts")
+        return {row["status"]: row["runs"] for row in rows}
 
 
 def _outlined(row: Any) -> Event:

@@ -32,11 +32,10 @@ class SessionQueries:
         ]
 
     def held_by(self, session_id: str) -> list[tuple[str, int, int]]:
-        """Return the runs that a session holds: id, generation, revision."""
-        return [
-            (row["id"], row["generation"], row["revision"])
-            for row in self._reader.rows("held", session_id=session_id)
-        ]
+        """Return the runs that a session holds: id, generation, revision. Damaged ones are left
+        out."""
+        rows, _ = self._reader.sound_rows("held", session_id=session_id)
+        return [(row["id"], row["generation"], row["revision"]) for row in rows]
 
     def at_work(self) -> dict[str, int]:
         """Return the number of runs that each session holds and that do not wait, by its id. A
@@ -52,7 +51,9 @@ class SessionQueries:
         a transaction that is still open, so that some are returned early; they are not returned
         again.
         """
-        rows = self._reader.rows("notifications", session_id=session_id, after=after)
+        # The others must come through: a damaged one is not set aside, only deleted with the next
+        # heartbeats.
+        rows, _ = self._reader.sound_rows("notifications", session_id=session_id, after=after)
         cursor, returned_early = self._notified.get(session_id, (0, frozenset()))
         if cursor == after:
             rows = [row for row in rows if (row["number"], row["run_id"]) not in returned_early]
