@@ -8,7 +8,10 @@ import threading
 import pytest
 
 from holdfast import Engine, Fail, step, wait_signal, workflow
+from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import CodecMismatch, RunFailed
+from holdfast.store.clear_values import CLEAR_VALUES
+from holdfast.store.schedules.operations import FireSchedules
 from holdfast.streams import emit
 from holdfast.testing import internals
 from tests.engine.test_encryption import SECRET, k1, keeping, stored, telling
@@ -97,3 +100,16 @@ def test_what_is_legitimately_in_clear_is_accepted_in_an_encrypted_database(data
             == "from a schedule"
         )
         assert engine.database.check() == []
+
+
+def test_a_tick_that_a_draining_lane_skips_leaves_values_in_clear_refused(database, clock):
+    with Engine(database, codec=k1(), clock=clock, work=False) as engine:
+        engine.schedules.set("often", telling, interval="1h", args=["x"], lane="drained")
+        engine.lanes.set("drained", draining=True)
+        clock.advance(3601)
+        store = internals(engine).store
+
+        assert store.apply([FireSchedules(new_id)]) == [[]]
+
+        assert engine.schedules.get("often").skipped == 1
+        assert store.installation.setting(CLEAR_VALUES) is None

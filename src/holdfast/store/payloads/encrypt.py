@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import RunExists
+from holdfast.errors import LaneDraining, RunExists
 from holdfast.store.clear_values import CLEAR_VALUES, GUARDED
 from holdfast.store.database import BatchTransaction, Transaction
 from holdfast.store.installation import ENCRYPTION
@@ -33,7 +33,7 @@ def clear_values_accepted(tx: Transaction) -> Iterator[None]:
     tx.change("save_setting", name=CLEAR_VALUES, value="on")
     try:
         yield
-    except RunExists:  # the caller continues; after all other errors it rolls back
+    except (LaneDraining, RunExists):  # the caller continues; after other errors it rolls back
         tx.change("delete_setting", name=CLEAR_VALUES)
         raise
     tx.change("delete_setting", name=CLEAR_VALUES)
