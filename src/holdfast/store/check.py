@@ -26,6 +26,7 @@ def damage_and_broken_laws(reader: Reader, progress: CheckProgress | None = None
     damages = [described(damage) for damage in queries.damaged_rows(tables=filled)]
     laws = {law: sql for law, sql in sql_files.laws().items() if _tables_of(sql) & filled}
     broken = _broken_laws(reader, progress, laws)
+    # Last: a damaged reference must not hide what was found before.
     try:
         return damages + broken + _lost_references(reader)
     except (RowDamaged, BadData) as error:
@@ -88,6 +89,7 @@ def _lost_references(reader: Reader) -> list[str]:
         if digest is None:
             continue
         run_id = row["run_id"]
+        # Read per run and only for runs with payloads, which few runs have.
         if run_id not in recorded:
             references = reader.rows("payloads_of_run", run_id=run_id)
             recorded[run_id] = {bytes(reference["digest"]) for reference in references}

@@ -137,6 +137,7 @@ class DamageQueries:
             f"EXISTS (SELECT 1 FROM holdfast.{name}) AS filled_{number}"
             for number, name in enumerate(names)
         )
+        # A damaged table may fail the statement for all: then each of them is read.
         try:
             (row,) = self._reader.fetch(self._reader.spelled(f"SELECT {parts}"))
         except self._reader.dialect.garbled:

@@ -78,6 +78,7 @@ def applies(kind: type[Effect]) -> Callable[[F], F]:
     def register(function: F) -> F:
         assert kind not in _APPLY, f"{kind.__name__} is applied by two functions"
         _APPLY[kind] = function
+        # The number orders the functions of one module; modules are imported in any order.
         _ORDER[kind] = (kind.phase, kind.__module__, len(_ORDER))
         return function
 

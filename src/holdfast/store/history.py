@@ -14,6 +14,7 @@ from holdfast.store.database import Transaction
 
 def append(tx: Transaction, run_id: str, events: Sequence[Event]) -> None:
     """Append events to the history of a run as its holder; undated ones are dated now."""
+    # One by one: a PlannedWrite collects these calls, and sends the events of a batch together.
     for event in events:
         event.at = event.at or tx.now
         tx.change(

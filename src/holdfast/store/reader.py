@@ -77,6 +77,7 @@ class Reader:
         logged."""
         records = []
         for row in self._sound(sql, rows, values)[0]:
+            # Before the record is made: many keep JSON as it is, and would fail only in its use.
             damage = unsound_json(sql, row, values)
             if damage is not None:
                 self.report(damage)
@@ -108,6 +109,7 @@ class Reader:
 
     def report(self, damage: RowDamaged) -> None:
         """Log, once per row, that a damaged row is left out."""
+        # Lists are read again and again: one warning is enough.
         if str(damage) not in self._reported:
             self._reported.add(str(damage))
             log.warning("left out a damaged row: %s", damage)

@@ -31,6 +31,7 @@ def check_lease(tx: Transaction, run_id: str, generation: int) -> Row:
     """Return the lease of a run, locked. Raises LeaseLost if it is another one, or has no
     holder."""
     leases = tx.rows("lease_of", run_id=run_id)
+    # A released run keeps its generation until the next claim, so a holder is asked for as well.
     if not leases or leases[0]["generation"] != generation or leases[0]["session_id"] is None:
         raise LeaseLost(run=run_id, generation=generation)
     return leases[0]

@@ -144,6 +144,7 @@ def common() -> dict[str, str]:
 def load(dialect: str) -> dict[str, str]:
     """Return every query of *dialect* by name: the common ones, unless the dialect has a version of
     its own, and the generated ones of ``tables``."""
+    # In this order: a dialect replaces the common version of a query.
     queries = common() | tables.queries(dialect) | _named(dialect)
     queries |= tables.forgettable(queries["prunable"], queries["tree_sizes"])
     return {name: in_dialect(text, dialect) for name, text in queries.items()}
@@ -170,10 +171,12 @@ def _named(kind: str) -> dict[str, str]:
         path = f"{feature}/{kind}.sql"
         if not os.path.exists(os.path.join(_HERE, path)):
             continue
+        # The text before the first name is the comment of the file.
         parts = _NAME.split(read(path))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             if name in queries:
                 raise ValueError(f"{path} defines the query {name}, which is now there twice")
+            # On one line without comments: the text is sent to the server, and is a key of caches.
             queries[name] = " ".join(_COMMENT.sub("", text).split()).rstrip(";")
     return queries
 

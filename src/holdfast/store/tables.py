@@ -475,6 +475,7 @@ def _by_run(table: StoredTable, dialect: str) -> dict[str, str]:
         f"of_run_{table.name}": f"{select} WHERE run_id = :run_id ORDER BY {table.order}",
         f"delete_{table.name}": f"DELETE FROM holdfast.{table.name} WHERE run_id = :run_id",
     }
+    # SQLite deletes run by run: a statement costs it no round trip.
     if dialect == "postgres":
         named[f"delete_{table.name}_of"] = (
             f"DELETE FROM holdfast.{table.name} WHERE run_id = ANY(CAST(:run_ids AS TEXT[]))"

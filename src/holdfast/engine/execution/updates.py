@@ -54,6 +54,7 @@ def _read_update(run: Execution) -> None:
     """Find out what has reached the run from outside. Raises LeaseLost."""
     state = run.state
     mailbox = run.mailbox
+    # An update that was read for many runs at once saves this read.
     update = mailbox.update or run.context.store.runs.update(state.run.id)
     if update is None or update.generation != state.run.generation:
         raise LeaseLost(run=state.run.id, generation=state.run.generation)

@@ -136,12 +136,14 @@ class WebhookDispatcher:
     async def _claim(self) -> None:
         context = self._context
         webhooks = self._deliverable()
+        # Asked first: a worker that delivers all webhooks itself commits nothing.
         if any(webhook.session_id != context.session_id for webhook in webhooks):
             await context.writer.submit(
                 ClaimWebhooks(context.session_id, tuple(webhook.name for webhook in webhooks))
             )
             webhooks = self._deliverable()
         for webhook in webhooks:
+            # Its settings were changed: they may have mended what the pause waits for.
             if webhook.next_at is None and webhook.name in self._pauses:
                 self._pauses[webhook.name].set()
             if webhook.session_id == context.session_id and webhook.name not in self._tasks:

@@ -37,6 +37,7 @@ class KeptDefinitions:
 
     def note(self, definition: StoredDefinition) -> None:
         """Note that a start has stored this definition, after its commit."""
+        # All at once: a definition that is forgotten costs one more write of it, no error.
         if len(self._stored) >= MOST:
             self._stored.clear()
         self._stored[_key(definition)] = (definition.digest, self._now())

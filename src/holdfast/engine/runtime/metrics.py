@@ -137,6 +137,7 @@ class EngineMetrics:
             name = name.partition("#")[0]
         place = (run.namespace, run.workflow, name)
         if place not in self.step_seconds:
+            # Names may be made up by programs without end, so only so many are kept apart.
             place = self._place(run, name)
             self.step_seconds.setdefault(place, Histogram())
         key = (*place, outcome)

@@ -110,6 +110,7 @@ class CommitDispatcher:
             await poller.wait(context.settings.poll_interval, context.settings.idle_poll_interval)
             if not poller.poll():
                 continue
+            # A poll tells only that something was committed: it may be a route, a lane or a run.
             context.claims.route_cache.stale = True
             context.claims.ready.set()
             for number, run_id in context.store.sessions.notifications(

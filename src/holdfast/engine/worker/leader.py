@@ -131,6 +131,7 @@ class Leader:
             ops.append(ExpireAttempts(random.random()))
         if _is_due(due.stage, now):
             ops.append(SweepStages())
+        # By a job of its own: a graph with thousands of members must not delay what follows.
         if due.graph is not None:
             self._resolve_graphs()
         if _is_due(due.operation, now):

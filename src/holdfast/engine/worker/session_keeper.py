@@ -72,6 +72,7 @@ class SessionKeeper:
 
     async def open(self) -> None:
         """Open a new session."""
+        # A new id, also after a takeover: runs that the old session held are not those of this one.
         self._context.session_id = new_id()
         self.seen_notification = 0
         sure_until = self._lease_from_now()

@@ -82,6 +82,7 @@ def set_budget(tx: Transaction, op: SetBudget) -> SettingsChanged | None:
             return SettingsChanged()
     if not _save(tx, op.name, None if old is None else old.run_id, op, old, lines):
         return SettingsChanged()  # another process has just created the budget
+    # Only more room can let a run continue: other changes wake no one.
     before = {name: line.hard for name, line in lines.items()}
     if old is not None and budget_rules.is_raised(before, op.limits.hard):
         wake_waiting(tx, op.name)

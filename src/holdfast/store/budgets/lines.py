@@ -50,6 +50,7 @@ def current_lines(tx: Transaction, names: Sequence[str]) -> list[BudgetLine]:
     due = sorted({line.budget for line in lines if budget_rules.is_due(line, tx.now)})
     for name in due:
         reset(tx, load_budgets(tx, [name])[name])
+    # Read again, because the resets have changed them.
     return lock_lines(tx, names) if due else lines
 
 
@@ -58,6 +59,7 @@ def reset(tx: Transaction, budget: Budget) -> None:
     at = budget_rules.next_reset(budget.resets, budget.zone, tx.now, budget.created_at)
     tx.change("reset_budget", name=budget.name, reset_at=at, now=tx.now)
     tx.change("reset_budget_lines", name=budget.name, reset_at=at)
+    # Not all keys: a repetition may arrive after the reset, and must not count in the new period.
     tx.change("forget_spend_keys", budget=budget.name, before=tx.now - REMEMBERED)
 
 

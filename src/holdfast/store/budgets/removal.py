@@ -24,6 +24,7 @@ def remove_budget(tx: Transaction, op: RemoveBudget) -> None:
     tx.change("remove_keys_of_budget", budget=op.name)
     tx.change("remove_lines_of_budget", budget=op.name)
     tx.change("remove_budget", name=op.name)
+    # Runs that wait for room would wait for ever: without the budget nothing limits them.
     wake_waiting(tx, op.name)
 
 
@@ -47,6 +48,7 @@ def refund_run(tx: Transaction, op: RefundRun) -> Refunded:
         return Refunded()
     budgets = load_budgets(tx, names)
     refunds = budget_rules.refundable(lines, spent, budgets, runs[0]["created_at"])
+    # The account, too: a second refund then finds nothing to give back.
     own = {(account, dimension): amount for dimension, amount in spent.items()}
     tx.many(
         "add_used",

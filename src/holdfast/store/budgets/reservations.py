@@ -38,6 +38,7 @@ def reserve(tx: Transaction, op: ReserveBudget) -> BudgetSpent | BudgetRefused:
     breach = None if op.force else check_limits(tx, op.budgets, op.amounts, credit)
     if breach is not None:
         return BudgetRefused(breach)
+    # After the check, which may have reset an overdue budget.
     lines = [line for line in lock_lines(tx, op.budgets) if line.dimension in op.amounts]
     tx.many("save_reservation", [_reservation(tx, op, line) for line in lines])
     more = [

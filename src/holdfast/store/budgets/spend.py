@@ -147,6 +147,7 @@ def spend_budget(tx: Transaction, op: SpendBudget) -> BudgetSpent | BudgetRefuse
         return BudgetSpent(tx.now, counted=False)
     if breach is not None:
         count_breach(tx, [line for line in lines if line.dimension == breach.dimension], hard=1)
+        # Refused, so the key was not used: the next attempt with it must count.
         if op.key is not None:
             tx.change("forget_spend_key", budget=op.name, key=op.key)
         return BudgetRefused(breach)

@@ -25,6 +25,7 @@ def keep_definitions(tx: Transaction, definitions: Sequence[StoredDefinition]) -
         return
     tx.rows("share_definition_contents")
     unique = {(each.namespace, each.kind, each.name, each.version): each for each in definitions}
+    # Sorted: two starts that store the same definitions must not deadlock.
     rows = sorted(unique.items())
     tx.many("freeze_definition", [_row(definition, tx.now) for _, definition in rows])
     contents = {definition.digest: definition.content for _, definition in rows}

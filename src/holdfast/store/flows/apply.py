@@ -54,6 +54,7 @@ def move_flow(tx: Transaction, op: MoveFlow) -> FlowRecord:
 def deliver_flow_event(tx: Transaction, op: DeliverFlowEvent) -> FlowRecord | None:
     """Resume a flow that waits for exactly this event. Return None if it does not."""
     flows = tx.rows("flow_to_move", flow_id=op.flow_id)
+    # Locked: of two events at the same time, only the first one resumes the flow.
     flow = flow_from(flows[0]) if flows else None
     if (
         flow is None

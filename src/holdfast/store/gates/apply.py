@@ -177,6 +177,7 @@ def _close_row(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
         reason=verdict.reason,
         now=tx.now,
     )
+    # A closed gate is in the inbox of no one.
     tx.change("delete_assignments", gate_id=gate_id)
     return written
 
@@ -186,6 +187,7 @@ def _close_row(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
 
 def expire_gates(tx: Transaction, op: ExpireGates) -> int:
     """Close the gates of a run whose deadline has passed. Return how many."""
+    # The run first, as everywhere: it is locked, so that no decision comes in between.
     state = tx.rows("load_state", run_id=op.run_id)
     overdue = [
         row["id"] for row in tx.rows("open_gates", run_id=op.run_id) if _is_over(row, tx.now)

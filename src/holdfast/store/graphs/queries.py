@@ -63,6 +63,7 @@ class GraphQueries:
             for row in self._reader.rows("edges_of_graph", graph_id=graph_id)
         ]
         members_by_id = {member.run_id: member for member in members}
+        # Checked here, because callers look the members up without asking.
         for edge in edges:
             if not {edge.upstream, edge.dependent} <= members_by_id.keys():
                 key = f"{edge.upstream} {edge.dependent}"

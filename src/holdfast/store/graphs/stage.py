@@ -153,11 +153,13 @@ def stage_part(tx: Transaction, op: WriteStagePart) -> int:
     stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
     if stage["discarded"]:
         raise GraphBusy(stage=op.stage_id)
+    # Another attempt has written some of them already: the caller continues from there.
     if stage["written"] != op.written:
         return int(stage["written"])
     rows_of_part = NewRows([], [], [])
     for graph_id, pairs in groupby(op.members, itemgetter(0)):
         new_rows(graph_id, (member for _, member in pairs), existing, rows_of_part)
+    # Under the id of the stage: they are no members of the graph yet.
     for member in rows_of_part.members:
         member.graph_id = op.stage_id
         member.state = MemberState.STAGED

@@ -154,6 +154,7 @@ class MemberStarter:
         except BudgetNotFound:
             if self._strict:
                 raise
+            # One by one: only the members that name the missing budget fail, not the whole graph.
             attempts = [(run, self._start_alone(run, failed)) for run in ready]
             started = [(run, answer) for run, answer in attempts if answer is not None]
         self.born += [StartedMember(run, answer) for run, answer in started]

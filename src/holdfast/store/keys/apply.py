@@ -27,6 +27,7 @@ def current_key(tx: Transaction, offered: OfferedKey) -> SigningKey:
 def rotate_key(tx: Transaction, op: RotateKey) -> RotatedKey:
     """Make a new key the signing key. Retry if another process inserted the first key meanwhile."""
     while True:
+        # Before the read: of two rotations at once, the second one must see the key of the first.
         tx.rows("lock_keys")
         known = _keys(tx)
         plan = tokens.rotate(known, op.key.kid, op.key.secret, now=tx.now, reveal=op.reveal)

@@ -56,6 +56,7 @@ def remove_lane(tx: Transaction, op: RemoveLane) -> None:
         runs = ", ".join(row["id"] for row in live[:_NAMED])
         raise LaneInUse(lane=op.name, runs=runs + (", ..." if len(live) > _NAMED else ""))
     tx.change("remove_lane", name=op.name)
+    # With the lane, or new settings of the same name would begin with its clocks and admissions.
     tx.change("remove_shares", lane=op.name)
     tx.change("remove_admissions", lane=op.name)
     tx.hints.ready = True

@@ -179,6 +179,7 @@ def rank_fairly(
     clocks: Clocks = {}
     idle: set[str] = set()
     for run, row in zip(runs, rows, strict=True):
+        # Delayed and leased runs have no rank: they take no turn now.
         if run.share is None or row["rank"] is None:
             continue
         key = (run.route.lane, run.share)

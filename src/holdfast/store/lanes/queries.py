@@ -18,6 +18,7 @@ class LaneQueries:
         """Return all lanes that have settings."""
         rows, damaged = self._reader.sound_rows("lanes")
         sound = []
+        # The weights are JSON, which the check of columns does not read.
         for row in rows:
             damage = unsound_json(self._reader.query("lanes"), row, {})
             if damage is None:

@@ -28,6 +28,7 @@ def take_link(tx: Transaction, op: TakeLink) -> Login | None:
     rows = tx.rows("login", id=op.link_id, now=tx.now)
     if not rows or not login_from(rows[0]).is_link:
         return None
+    # The delete decides: of two browsers with the same link, one gets a session.
     link = login_from(rows[0])
     if not tx.change("delete_login", id=link.id):
         return None  # another process has taken it meanwhile

@@ -84,6 +84,7 @@ def publish_message(tx: Transaction, op: PublishMessage) -> Delivered:
 def publish(tx: Transaction, message: Message) -> Delivered:
     """Deliver a message to one receiver, start a run with it, or keep it; otherwise it is lost."""
     place = {"namespace": message.namespace, "name": message.name}
+    # Before any delivery: a repetition gets the first answer, whoever waits by now.
     if message.is_unique:
         known = tx.rows("message_by_id", id=message.id, **place)
         if known:
@@ -94,6 +95,7 @@ def publish(tx: Transaction, message: Message) -> Delivered:
     if delivered is None:
         _record(tx, message, Delivered(MessageEffect.KEPT), tx.now + message.ttl)
         return Delivered(MessageEffect.KEPT)
+    # A start is remembered by its key, too: no other message of the key starts a run meanwhile.
     is_start = delivered.effect is MessageEffect.STARTED and message.key is not None
     if message.is_unique or is_start:
         _record(tx, message, delivered, tx.now + max(message.ttl, REMEMBERED))
@@ -137,6 +139,7 @@ def deliver(tx: Transaction, receiver: Mapping[str, Any], message_id: str, paylo
 
 def _to_start(tx: Transaction, message: Message) -> Delivered | None:
     """Start a run, unless a run that a message of this key has started is still live."""
+    # A message to one run or element has its receiver in mind, so it starts no other run.
     if not message.starts or message.run_id is not None or message.element is not None:
         return None
     if message.key is not None and tx.rows(
@@ -153,6 +156,7 @@ def start_with_kept(tx: Transaction, op: StartWithKept) -> Delivered:
     key has a live run, stays as it is; so does one whose start is in a draining lane."""
     place = {"namespace": op.namespace, "name": op.name, "id": op.id}
     kept = tx.rows("kept_by_id", now=tx.now, **place)
+    # Without its payload: that is in the inputs of the offered runs already.
     message = Message(
         namespace=op.namespace, id=op.id, name=op.name, key=op.key, payload=b"", starts=op.starts
     )
@@ -235,6 +239,7 @@ def _deliver_all(tx: Transaction, op: BroadcastPart, receivers: Sequence[Row]) -
     effect = {"effect": SignalEffect.SATISFIED.value}
     tx.many("insert_delivery", [{**place, **signal, **effect} for place in places])
     later: Any = DeferredChanges(tx)
+    # Once per run, however many of its steps receive it: the run then reads all its signals.
     for run_id in dict.fromkeys(place["run_id"] for place in places):
         notify_or_wake(later, live[run_id])
     later.make()
@@ -311,6 +316,7 @@ def close_subscriptions(
     """Delete subscriptions, and pass on messages that have reached them too late."""
     for effect in effects:
         place = {"run_id": effect.subscription.run_id, "step": effect.subscription.step}
+        # No row: a message has come and ended the wait, but the run did not take it.
         if not tx.change("close_message_subscription", **place):
             _return_untaken(tx, effect)
 
@@ -362,6 +368,7 @@ def answer_signals(tx: Transaction, commit: Commit, effects: Sequence[AnswerSign
 @applies(ChangeRunVersion)
 def change_versions(tx: Transaction, commit: Commit, effects: Sequence[ChangeRunVersion]) -> None:
     """Give the run the route of another version, and its open waits the elements of it."""
+    # A commit may apply several migrations: the last one counts, for each step as well.
     change_version(tx, commit.run_id, effects[-1].version)
     places = {step: element for effect in effects for step, element in effect.places.items()}
     rows: list[dict[str, object]] = [

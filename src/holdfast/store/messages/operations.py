@@ -15,7 +15,8 @@ from holdfast.store.effects import Effect, Phase
 
 
 class StartOffer(msgspec.Struct):
-    """A run that a message or broadcast starts if the start event is still the current one."""
+    """A run that a broadcast starts, or a message that no run waits for. It was prepared before the
+    transaction, with the version that new runs used then."""
 
     run: NewRun
     element: str

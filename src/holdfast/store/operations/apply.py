@@ -56,6 +56,7 @@ def carry_out(tx: Transaction, op: CarryOut) -> CarriedOut:
     run_ids = sorted(action.run_id for action in op.actions if action.op is not None)
     states, damages = tx.sound_rows("states_by_id", ids=tx.as_list(run_ids))
     record = _load(tx, op.operation_id)
+    # Under the lock: another process may have carried out this portion meanwhile.
     if record.status is not OperationStatus.RUNNING or record.revision != op.revision:
         return CarriedOut(record, written=False)
     part = _load_part(tx, record)
@@ -71,6 +72,7 @@ def _record_outcomes(
     """Add the outcomes of a portion to its part, and move the operation on."""
     part.done = [*part.done, *portion.done]
     part.refused = {**part.refused, **portion.refused}
+    # A run that needs several transactions is begun by each of them.
     part.begun = [*dict.fromkeys([*part.begun, *portion.begun])]
     tx.change("save_operation_part", **_outcome_row(part))
     record.done += len(portion.done)

@@ -168,6 +168,7 @@ def _replay(tx: Transaction, ops: Sequence[ReplayRun], portion: Portion) -> None
 
 def _replay_member(tx: Transaction, ops: Sequence[ReplayMember], portion: Portion) -> None:
     """Replay the member of a graph that is alone in its portion."""
+    # The id of the run may differ from that of the member: the run may have joined the graph.
     (run_id,) = portion.states
     replay_member(tx, ops[0])
     portion.done.append(run_id)

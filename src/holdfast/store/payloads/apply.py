@@ -102,6 +102,7 @@ def _update_references(tx: Transaction, run_id: str) -> None:
 
     Payloads that no row refers to any more are deleted.
     """
+    # Only the first bytes of each value are read: they name the payload.
     now = digests_of(*(bytes(row["head"]) for row in tx.rows("sealed_of_run", run_id=run_id)))
     gone = [digest for digest in digests_used(tx, run_id) if digest not in now]
     tx.many("drop_use", [{"run_id": run_id, "digest": digest} for digest in gone])

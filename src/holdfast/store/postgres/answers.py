@@ -69,6 +69,7 @@ class SuspectOperations:
     def count_loss(self, ops: Sequence[Operation]) -> list[tuple[Operation, BadOption]]:
         """Count a lost connection against these operations; return the refusals of those at the
         limit."""
+        # By identity: the batch keeps its operations alive until `clear`, so no id is used again.
         self._losses.update(id(op) for op in ops)
         return [
             (op, BadOption(option="transactional step", why=_LOSES))

@@ -44,6 +44,8 @@ class DatabaseClock:
             tick = self._tick() // 1000
             now = tick + self._offset
             ahead = self._last - now
+            # Never back: at half speed until the database has caught up, or at full speed if its
+            # clock was set back.
             if ahead > 0:
                 passed = tick - self._ticked
                 now = self._last + (passed if ahead > SET_BACK else passed // 2)
@@ -69,6 +71,7 @@ class DatabaseClock:
             asked = self._tick() // 1000
             answer = db.rows(_ASK)[0]["now"]
             came = self._tick() // 1000
+            # Ordered by the time that the answer took, so that the least is the most exact one.
             measurement = (came - asked, answer - came, came)
             best = measurement if best is None else min(best, measurement)
         if best is not None:

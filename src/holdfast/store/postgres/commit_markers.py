@@ -61,6 +61,7 @@ class CommitMarkers:
 
     def committed(self, marker: int) -> None:
         """Record that the transaction has committed, and with it the result of ``statements``."""
+        # The statements of this transaction have deleted them.
         if len(self._written) >= KEPT:
             self._written.clear()
         self._written.append(marker)

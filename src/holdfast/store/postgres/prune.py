@@ -48,6 +48,7 @@ def prune(tx: PostgresTransaction, op: Prune) -> Pruned:
     if chosen.part is not None:
         return _prune_part(tx, op, chosen.part, chosen.last)
     descendants = tx.rows("lock_descendants", run_ids=Texts(chosen.whole)) if chosen.whole else []
+    # After the lock: a run of a chosen tree may have been replayed since the tree was measured.
     late = {row["root_id"] for row in descendants if _is_late(row, op)}
     run_ids = [root for root in chosen.whole if root not in late] + [
         row["id"] for row in descendants if row["root_id"] not in late

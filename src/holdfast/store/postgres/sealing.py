@@ -26,6 +26,7 @@ def lock(db: Connection) -> None:
 
 def seal(db: Connection, text: str) -> None:
     """Refuse each INSERT, UPDATE, DELETE and TRUNCATE with *text*, in the open transaction."""
+    # A literal, because a function body takes no parameters.
     words = sql.Literal(text).as_string(db.raw)
     function = (
         "CREATE OR REPLACE FUNCTION holdfast.refuse_write() RETURNS trigger LANGUAGE plpgsql AS"

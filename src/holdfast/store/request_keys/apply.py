@@ -21,6 +21,7 @@ def claim_request_key(tx: Transaction, op: ClaimRequestKey) -> ClaimedRequestKey
     # A loop: on PostgreSQL, the row that the insert has met may be released before it is read.
     while not known:
         if tx.change("insert_request_key", id=op.id, digest=op.digest, at=tx.now):
+            # With a new key only, so that a repetition writes nothing.
             tx.change("forget_request_keys", before=tx.now - KEPT)
             return ClaimedRequestKey(tx.now, is_new=True)
         known = tx.rows("request_key", id=op.id)

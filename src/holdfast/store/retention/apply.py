@@ -44,6 +44,7 @@ def forget(tx: Transaction, op: Forget) -> Pruned:
     if chosen.part is not None:
         runs = _below(tx, op.target, chosen.part)
     done = sum(_forget(tx, op.target, run_id) for run_id in runs)
+    # A large tree is found again until a portion finds nothing left in it.
     return Pruned(
         runs=done, last=chosen.part if chosen.part is not None and not done else chosen.last
     )
@@ -61,6 +62,7 @@ def _forget(tx: Transaction, kind: str, run_id: str) -> bool:
     if not state or state[0]["finished_at"] is None:
         return False
     if kind != "events":
+        # All are executed: the first one deletes, and tells whether there was anything to delete.
         return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[kind].deletes][:1])
     return forget_history(tx, run_id)
 

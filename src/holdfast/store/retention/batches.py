@@ -70,6 +70,7 @@ def portions(queries: RetentionQueries, rule: RetentionRule) -> list[RetentionPo
     for workflow in _workflows(queries, rule):
         newest = queries.nth_newest(workflow, statuses_of(rule), rule.keep_last)
         if newest is not None:
+            # The newest runs are kept, however old or large they are.
             selected.append(RetentionPortion(workflow, min(max(bounds, default=EVER), newest)))
     return selected
 

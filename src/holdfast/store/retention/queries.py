@@ -100,6 +100,7 @@ class RetentionQueries:
         sql, values = list_query.list_runs(
             chosen, lambda sql, values: int(self._fetch(sql, values)[0]["runs"])
         )
+        # The rows were not checked: one with a damaged instant is left out.
         trees = [
             self._prunable(row["id"], row["finished_at"])
             for row in self._fetch(sql, values)

@@ -35,6 +35,7 @@ def advance(tx: BatchTransaction, op: Advance) -> Advanced | RevisionChanged | B
     data = None
     commit = None
     descendants = _descendants(tx, op) if op.effects else None
+    # Before any write, and before the body: this transaction will not end the run.
     if descendants and len(descendants) + len(op.children()) > PORTION:
         return _stop_first(tx, op, descendants)
     if op.body is not None:
@@ -239,6 +240,7 @@ def _move(tx: Transaction, op: Advance, status: Status) -> RevisionChanged | Non
     if status in FINAL:
         _finish(tx, op)
         return None
+    # The write itself spares a run that was asked to stop: a read before it would cost every park.
     if _place(tx, op, status, unless=Status.CANCELLING if status in _AT_WORK else None):
         return None
     changed = _changed(op, check_lease(tx, op.run_id, op.generation))
@@ -287,6 +289,7 @@ def _place(
         return tx.change("move_run", **place, seen=op.revision)
     if status is Status.RUNNING:  # a run without a holder cannot be running
         status = place["status"] = after(status, Move.RELEASE)
+    # Claimable at once: its worker has to compensate, whatever the run has waited for.
     if asked:
         place |= {"waits": None, "wake_at": None}
     sleeps = place["waits"] is not None or place["wake_at"] is not None or status is Status.STUCK

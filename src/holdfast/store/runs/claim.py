@@ -34,6 +34,7 @@ def claim(tx: Transaction, op: Claim) -> ClaimedRuns:
         ready += ready_from(tx.rows("ready", route_id=route_id, limit=op.limit), lane)
     chosen = room.choose(ready + _suspects(tx, op))
     if not chosen:
+        # Runs of full shares are not among the ready ones, so they are asked for again.
         return ClaimedRuns(
             behind=bool(ready)
             or any(tx.rows("ready", route_id=route_id, limit=1) for route_id in _by_share(op, room))

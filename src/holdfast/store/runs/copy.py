@@ -259,6 +259,7 @@ def _columns(tx: Transaction, snapshot: RunSnapshot) -> dict[str, object]:
     values = msgspec.structs.asdict(run)
     for name in ("namespace", "workflow", "version", "lane", "capabilities", "session_id"):
         del values[name]
+    # The lease stays behind: no session of the other store exists here.
     if run.status is Status.RUNNING:
         values |= {"status": after(run.status, Move.RELEASE), "wake_at": None}
     if values["status"] is Status.PENDING:

@@ -59,6 +59,7 @@ def _join(tx: Transaction, op: DebounceStart, gathering: dict[str, int]) -> bool
         count=count,
         latest=gathering["latest"],
     )
+    # The wake-up time has changed: workers must compute again how long they may sleep.
     tx.hints.ready = True
     return True
 

@@ -76,6 +76,7 @@ def end_runs(tx: Transaction, ends: Sequence[RunEnd]) -> None:
     tx.hints.finished.update(end.run_id for end in ends)
     _close_streams(tx, [end for end in ends if end.closes])
     for end in ends:
+        # A holder that ends its run deletes them by effects of its commit, if there are any.
         if end.is_from_outside:
             tx.change("delete_message_subscription", run_id=end.run_id)
             tx.change("delete_resting_token", run_id=end.run_id)

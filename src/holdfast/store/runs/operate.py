@@ -37,6 +37,7 @@ def resume_run(tx: Transaction, op: ResumeRun) -> Status:
         status = after(Status(state["status"]), Move.RESUME)
     except IllegalMove:
         raise IllegalMove(run=op.run_id, status=state["status"], move="resume") from None
+    # The status `stuck` hides that the run was asked to stop; its reason shows it.
     if state["cancel_reason"] is not None:
         status = after(status, Move.CANCEL)
     _note(tx, op.run_id, EventKind.RUN_RESUMED, None if op.by is None else {"by": op.by})

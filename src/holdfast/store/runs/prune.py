@@ -53,5 +53,6 @@ def prune_runs(tx: Transaction, op: Prune) -> Pruned:
 
 def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> None:
     """Delete runs and everything that belongs to them except payloads."""
+    # By table, not by run: each statement is prepared once.
     for query in _BELOW:
         tx.many(query, [{"run_id": run_id} for run_id in run_ids])

@@ -31,6 +31,7 @@ def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
     )
     new = tx.insert_runs(rows)
     start_leases.note(new)
+    # Not for a repeated start: it must not push back the later runs of its share.
     if clocks and new:
         set_clocks(tx, clocks, idle)
     open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
@@ -109,6 +110,7 @@ def stored_key(route: Route, key: str | None) -> str | None:
 
 
 def _recognised(tx: Transaction, run: NewRun, key: object) -> Started:
+    # By the key first: a repeated start mostly has another id.
     runs = tx.rows("run_by_key", key=key) if key is not None else []
     runs = runs or tx.rows("run_identity", id=run.id)
     if not runs:

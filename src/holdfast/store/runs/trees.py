@@ -50,6 +50,7 @@ def cut(roots: Sequence[str], sizes: Mapping[str, TreeSize], *, after: str, limi
     for root in roots:
         size = sizes.get(root, TreeSize())
         if not size.late:
+            # A part only of the first tree: the others wait for the next transaction.
             if size.runs + 1 > room:
                 return TreeCut(whole, None if whole else root, last)
             room -= size.runs + 1

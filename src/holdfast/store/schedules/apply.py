@@ -234,6 +234,7 @@ def _report(namespace: str, name: str, why: str) -> None:
 
 def _fire(tx: Transaction, schedule: Schedule, op: FireSchedules) -> list[str]:
     due = plan.due(schedule, tx.now)
+    # Whatever becomes of the due ticks: the next one must not be due at once again.
     schedule.next_at = plan.first_not_due(schedule, tx.now)
     if due.missed is not None:
         first, last = due.missed

@@ -34,6 +34,7 @@ def _deploy(tx: Transaction, op: DeployDefinitions, new: NewDeployment) -> Deplo
     place = {"namespace": op.namespace, "kind": new.kind, "name": new.name}
     versions = tx.rows("deployed_versions", **place)
     known = next((row for row in versions if row["digest"] == new.digest), None)
+    # Deployed before: the content keeps its version, and new runs use that version again.
     if known is not None:
         version = str(known["version"])
         if not _is_current(known, versions):
@@ -83,6 +84,7 @@ def set_definition_state(tx: Transaction, op: SetDefinitionState) -> bool:
     _move(tx, {**place, "version": op.version}, op.state, versions)
     if not op.has_runs:
         return True
+    # Read again: the change above decides which version is the current one.
     active = [
         str(row["version"])
         for row in tx.rows("deployed_versions", **place)

@@ -39,6 +39,7 @@ def signal_run(tx: Transaction, op: SignalRun) -> WaitDelivery:
         if wait is None or wait["run_id"] != op.run_id:
             raise WaitNotFound(run=op.run_id, wait=op.wait_id)
         check_open(tx, wait)
+    # A repeated key of a live run is found by the insert itself, which saves a read.
     return deliver(
         tx,
         state,

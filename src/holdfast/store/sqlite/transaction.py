@@ -71,6 +71,7 @@ class SqliteTransaction:
         new = rows
         if len(rows) < FEW or not self._insert_all(rows):
             new = [row for row in rows if self.change("insert_run", **without_large(row))]
+        # In a table of their own: SQLite rewrites the row of a run as a whole at each change.
         self.many("keep_input", large_of(new))
         return {str(row["id"]) for row in new}
 

@@ -80,6 +80,7 @@ def write(tx: Transaction, outputs: Sequence[RunOutput]) -> list[Appended | Hold
     # Streams before their frames, which refer to them.
     for query in ("insert_stream", "save_stream", "save_output", "insert_frame"):
         tx.many(query, [row for plan in accepted for row in plan.rows[query]])
+    # After the new frames, which count towards the limits.
     for plan in accepted:
         plan.trim(tx)
         if plan.output.close_others is not None:

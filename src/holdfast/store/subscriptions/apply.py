@@ -107,6 +107,7 @@ def _merged(stored: Subscription, op: SetWebhook) -> Subscription:
         secret=op.secret or stored.secret,
         attempt_limit=op.attempt_limit or stored.attempt_limit,
     )
+    # Earlier failures say nothing about another receiver.
     if (changed.url, changed.secret) != (stored.url, stored.secret):
         changed.attempts = 0
         changed.next_at = None
@@ -205,6 +206,7 @@ def page(
 
     *tx* is any object that runs named queries.
     """
+    # First: events that are committed between the two reads then lie beyond the page.
     edges = tx.rows(_EDGE[which.source], after_tx=after.tx, after_id=after.id, window=window)
     if not edges:
         return [], after, []
@@ -278,6 +280,7 @@ def subscription_from(row: Row) -> Subscription:
 
 def claim_webhooks(tx: Transaction, op: ClaimWebhooks) -> list[str]:
     """Assign webhooks without a deliverer to a session. Return all webhooks of the session."""
+    # None stands for all webhooks.
     for name in (None,) if op.names is None else op.names:
         tx.change("claim_webhooks", session_id=op.session_id, name=name)
     return [row["name"] for row in tx.rows("webhooks_of", session_id=op.session_id)]

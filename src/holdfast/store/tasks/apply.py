@@ -66,6 +66,7 @@ def claim_leases(
             _set_attempt_end(tx, leased_run.leased)
     if op.judge is not None:
         _judge(tx, leased_runs, op.judge, strategy.write)
+    # An empty claim is not recorded: repeated, it may lease runs that are ready by then.
     if op.key is not None and leased_runs:
         _record_claim(tx, op.session_id, op.key, leased_runs)
     return [leased_run.leased for leased_run in leased_runs]

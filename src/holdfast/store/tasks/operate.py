@@ -53,6 +53,7 @@ def end_lease(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
     parked = status is Status.WAITING
     status = after(status, Move.WAKE) if parked else status
     rank = None if wake_at is not None else claiming.rank(tx.now, state["priority"])
+    # Not those of the run itself: the next holder continues with them.
     release_reservations_of_holder(tx, state["id"])
     tx.change("revoke_lease", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
     tx.change(

@@ -49,6 +49,8 @@ def deliver_signal(tx: Transaction, op: DeliverSignal) -> WaitDelivery:
     state = load(tx, wait["run_id"])
     # Prefixed, so that the key of an outside sender cannot collide with another sender's key.
     key = None if op.key is None else f"{op.wait_id} {op.key}"
+    # Before the checks: a repetition gets its first answer, although the signal may have closed
+    # the wait or ended the run.
     known = first_answer(tx, wait["run_id"], key)
     if known is not None:
         return known
@@ -91,6 +93,7 @@ def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
         payloads=op.payloads,
         at=tx.now + op.delay,
     )
+    # Their signals would come too late: senders are told so.
     for wait in waits:
         close_issued_waits(tx, op.run_id, wait, "a person")
     return insert_signal(tx, state, signal, SignalEffect.SATISFIED, wakes=True)
@@ -99,6 +102,7 @@ def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
 def _begin_now(tx: Transaction, op: ReleaseWait, state: Row) -> WaitDelivery:
     """Make a delayed run claimable now, or after the delay of *op*. Raises WaitNotFound if it is
     not delayed."""
+    # The write itself decides, because a worker may claim the run at this moment.
     if tx.change("begin_at", run_id=op.run_id, now=tx.now, at=tx.now + op.delay) != 1:
         raise WaitNotFound(
             run=op.run_id, why="the run is not delayed, or its start time has passed"
