@@ -33,6 +33,16 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
     )
 
 
+def test_the_command_of_why_names_a_role_if_only_roles_may_decide(engine):
+    run = engine.start(ask, {"roles": ["finance", "head"], "options": ["yes", "no"]})
+    open_gate = opened(engine, run)
+    waits(engine, run)
+
+    assert engine.why(run.id).remedy == (
+        f"holdfast gates decide {open_gate.id} yes --by NAME --role finance"
+    )
+
+
 def test_an_inbox_with_pages(engine):
     runs = engine.start_many(ask, [{"assignees": ["ann"]}, {"roles": ["finance"]}, {}])
     wait_until(lambda: len(engine.gates.list()) == 3)

@@ -45,7 +45,7 @@ def test_a_step_that_takes_long_is_named(bench):
     explanation = bench.why()
 
     assert (
-        "is at work on step 'charge' since 2026-01-01 00:00:00 UTC (5s ago), attempt 2"
+        "is at work on step 'charge', which began at 2026-01-01 00:00:00 UTC (5s ago), attempt 2"
         in explanation.reason
     )
     assert explanation.blockers[0].since == begun

@@ -39,7 +39,7 @@ def print_why(explanation: WhyView, now: datetime) -> None:
 def _print(explanation: WhyView, now: datetime) -> None:
     since = ""
     if explanation.since is not None:
-        since = f" since {until(explanation.since, now)}"
+        since = f", since {until(explanation.since, now)}"
     print(f"{explanation.workflow} {explanation.run} is {explanation.status}{since}")
     blockers = explanation.blockers
     if blockers and blockers[0].text != explanation.reason:

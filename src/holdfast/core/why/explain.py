@@ -144,7 +144,7 @@ def _at_work(facts: RunFacts, worker: WorkerFacts) -> Blocker:
 def _step_text(event: Event, now: int) -> str:
     since = event.started_at or event.at
     attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
-    return f"step {event.step!r} since {until(since, now)}{attempt}"
+    return f"step {event.step!r}, which began at {until(since, now)}{attempt}"
 
 
 def steps_at_work(history: Sequence[Event]) -> list[Event]:

@@ -15,7 +15,15 @@ from holdfast.core.conditions.evaluation import ConditionProgress, issued_waits
 from holdfast.core.conditions.model import Condition, SignalToWait
 from holdfast.core.events import EventKind
 from holdfast.core.gates import rules as gate_rules
-from holdfast.core.gates.model import APPROVE, CONTINUE, FAIL, REJECT, GateAction, GateStatus
+from holdfast.core.gates.model import (
+    APPROVE,
+    CONTINUE,
+    FAIL,
+    REJECT,
+    Gate,
+    GateAction,
+    GateStatus,
+)
 from holdfast.core.waits import WaitKind
 from holdfast.core.why.model import Blocker, RunFacts, Why, last_at, moment, until
 from holdfast.core.why.models import broadcast_wait, external_task, incident, message_wait
@@ -58,7 +66,7 @@ def _is_over(facts: RunFacts, wait: Wait) -> bool:
 
 def _timer(facts: RunFacts, wait: Wait) -> Blocker:
     limit = int(wait["until"])
-    state = "its timer is due since"
+    state = "its timer was due at"
     remedy = None
     if limit > facts.now:
         state = "it sleeps until"
@@ -122,14 +130,17 @@ def _gate(facts: RunFacts, wait: Wait) -> Blocker:
         holder=deciders,
         since=gate.opened_at,
         until=gate.deadline,
-        remedy=_command(gate.id, gate.choices),
+        remedy=_command(gate),
     )
 
 
-def _command(gate_id: str, choices: tuple[str, ...]) -> str:
+def _command(gate: Gate) -> str:
+    """Return the command that decides a gate, with a role if only roles may decide."""
+    choices = gate.choices
+    role = f" --role {shlex.quote(gate.roles[0])}" if gate.roles and not gate.assignees else ""
     if APPROVE in choices and REJECT in choices:
-        return f"holdfast approve {gate_id} --by NAME"
-    return f"holdfast gates decide {gate_id} {shlex.quote(choices[0])} --by NAME"
+        return f"holdfast approve {gate.id} --by NAME{role}"
+    return f"holdfast gates decide {gate.id} {shlex.quote(choices[0])} --by NAME{role}"
 
 
 def _retry(facts: RunFacts, wait: Wait) -> Blocker:
