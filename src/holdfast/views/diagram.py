@@ -281,6 +281,7 @@ class _Flow:
         self._edges: dict[tuple[str, str], DiagramEdge] = {}
 
     def edges(self, leaves: Sequence[StepNode]) -> list[DiagramEdge]:
+        keys = [_folded_id(leaf.step) for leaf in leaves]
         moments: list[tuple[int, int, int]] = []
         for number, leaf in enumerate(leaves):
             start = leaf.start or 0
@@ -293,9 +294,9 @@ class _Flow:
         moments.sort()
         for _, order, number in moments:
             if order == _BEGIN:
-                self._begin(leaves[number].step)
+                self._begin(leaves[number].step, keys[number])
             else:
-                self._end(leaves[number].step)
+                self._end(leaves[number].step, keys[number])
         self._finish(leaves)
         return list(self._edges.values())
 
@@ -307,18 +308,16 @@ class _Flow:
             branch = self._branches[path] = _Branch(outer.sources)
         return branch
 
-    def _begin(self, step: str) -> None:
+    def _begin(self, step: str, target: str) -> None:
         path = step.rpartition("/")[0]
         branch = self._branch(path)
         branch.follow()
-        target = _folded_id(step)
         for source in branch.sources:
             if source != target:  # the count of the node shows that its step was repeated
                 self._connect(source, target)
 
-    def _end(self, step: str) -> None:
+    def _end(self, step: str, key: str) -> None:
         path = step.rpartition("/")[0]
-        key = _folded_id(step)
         self._branch(path).tips[step] = key
         while path:  # the code that waits for the branch follows its last step
             outer = path.rpartition("/")[0]

@@ -9,6 +9,7 @@ that are shown have to be read and opened.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -26,6 +27,10 @@ EVERY_CALL = "#*"
 """The end of the id of folded calls, in place of the number of a call."""
 
 
+_NO_STEPS: Mapping[str, StepNode] = MappingProxyType({})
+"""What is below most nodes: a long history has thousands of them, which need no mapping each."""
+
+
 class StepNode:
     """A step with its events, its open wait and the steps below it; or, without a step, an event of
     the run as a whole."""
@@ -36,7 +41,14 @@ class StepNode:
         self.step: str = step
         self.events: list[Event] = []
         self.wait: Mapping[str, Any] | None = None
-        self.below: dict[str, StepNode] = {}
+        self.below: Mapping[str, StepNode] = _NO_STEPS
+
+    def add(self, name: str, node: StepNode) -> StepNode:
+        """Add a node below this one."""
+        if type(self.below) is not dict:
+            self.below = {}
+        self.below[name] = node
+        return node
 
     @property
     def name(self) -> str:
@@ -140,9 +152,8 @@ def tree_of(events: Sequence[Event], waits: Sequence[Mapping[str, Any]]) -> Step
     undone: dict[str, str] = {}
     for event in live_events(events):
         if event.step is None:
-            node = StepNode(event.kind)
             # a line break is in no step name, so that the key cannot collide with a step
-            root.below[f"\n{event.seq}"] = node
+            node = root.add(f"\n{event.seq}", StepNode(event.kind))
         else:
             node = _node(root, _step_of(event))
             if event.role is not None and (step := undone_step(event.role)):
@@ -167,7 +178,9 @@ def _place_below(root: StepNode, compensation: str, step: str) -> None:
     if branch is None or name not in branch.below or target is None:
         return
     if not f"{step}/".startswith(f"{compensation}/"):  # a damaged row must not make a circle
-        target.below[name] = branch.below.pop(name)
+        moved = branch.below[name]
+        branch.below = {key: node for key, node in branch.below.items() if node is not moved}
+        target.add(name, moved)
 
 
 def _existing(root: StepNode, step: str) -> StepNode | None:
@@ -180,15 +193,12 @@ def _existing(root: StepNode, step: str) -> StepNode | None:
 def _node(root: StepNode, step: str) -> StepNode:
     """Return the node of a step, below the branches that its id names."""
     if "/" not in step:
-        node = root.below.get(step)
-        if node is None:
-            node = root.below[step] = StepNode(step)
-        return node
+        return root.below.get(step) or root.add(step, StepNode(step))
     node = root
     path = ""
     for part in step.split("/"):
         path += part
-        node = node.below.setdefault(part, StepNode(path))
+        node = node.below.get(part) or node.add(part, StepNode(path))
         path += "/"
     return node
 

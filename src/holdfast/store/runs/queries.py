@@ -17,7 +17,7 @@ from holdfast.store.rows import bytes_or_none, event_from, run_from
 from holdfast.store.runs import list_query
 from holdfast.store.runs.list_query import RunCursor, RunFilter, RunPage
 from holdfast.store.signals.queries import signal_from
-from holdfast.store.soundness import without_route
+from holdfast.store.soundness import cells_of, without_route
 
 _DUE = (
     "wake_at",
@@ -234,17 +234,11 @@ class RunQueries:
 
 
 def _outlined(row: Any) -> Event:
-    return Event(
-        kind=row["kind"],
-        step=row["step"],
-        data=bytes_or_none(row["data"]),
-        error=b"" if row["has_error"] else None,
-        attempt=row["attempt"],
-        started_at=row["started_at"],
-        at=row["at"],
-        seq=row["seq"],
-        role=row["role"],
-    )
+    # By position: an outline has thousands of rows, and a lookup by name for each cell takes as
+    # long as the query.
+    seq, kind, step, attempt, started_at, at, role, has_error, data = cells_of(row)
+    error = b"" if has_error else None
+    return Event(kind, step, bytes_or_none(data), error, attempt, started_at, at, seq, 0, role)
 
 
 def _update(rows: Sequence[Any]) -> RunUpdate:
