@@ -110,3 +110,9 @@ async def count(steps: int) -> int:
     for number in range(steps):
         await reserve(number)
     return steps
+
+
+@workflow
+async def listen(names: list[str]) -> None:
+    for name in names:
+        await wait_signal(name)

@@ -18,6 +18,7 @@ const { a, button, div, h1, input, label, option, select, span } = tags
 
 const TABS = ['failed', 'stuck', 'waiting', 'running', 'pending', 'blocked', 'completed']
 const FILTERS = ['workflow', 'version', 'lane', 'worker', 'namespace', 'tag', 'key', 'id_prefix', 'since', 'parent_id']
+const NAMED_ALIKE = [...FILTERS.filter((name) => name !== 'tag'), 'status']
 const VERBS = {
   cancel: { text: 'Cancel', danger: true, says: 'asks each run to stop; its completed steps are compensated' },
   replay: { text: 'Replay', danger: false, says: 'runs the failed steps again; completed steps keep their results' },
@@ -36,7 +37,8 @@ export function open(app, address) {
   let newer = 0
   let filterOpen = Object.keys(query).some((name) => FILTERS.includes(name))
 
-  const filters = () => Object.fromEntries([...FILTERS, 'status'].filter((name) => query[name]).map((name) => [name, query[name]]))
+  const alike = () => Object.fromEntries(NAMED_ALIKE.filter((name) => query[name]).map((name) => [name, query[name]]))
+  const filters = () => ({ ...alike(), ...(query.tag ? { tags: query.tag } : {}) })
   const runs = new List(() => ['runs', filters()], app.redraw)
   const unserved = new Resource(() => ['workers/unserved'], app.redraw)
   runs.load()
@@ -76,7 +78,7 @@ export function open(app, address) {
     app.redraw()
   }
 
-  const target = () => ({ filters: allChosen ? filters() : { ids: [...chosen] } })
+  const target = () => ({ filters: allChosen ? { ...alike(), ...(query.tag ? { tags: tagOf(query.tag) } : {}) } : { ids: [...chosen] } })
 
   /** Ask with a dry run that says how many runs would really change. @param {keyof typeof VERBS} verb */
   const bulk = async (verb) => {
@@ -106,7 +108,7 @@ export function open(app, address) {
   const row = (/** @type {any} */ run, /** @type {number} */ index) => {
     return tr({ key: run.id, class: index === current ? 'current' : chosen.has(run.id) || allChosen ? 'chosen' : null },
       td(input({ type: 'checkbox', checked: allChosen || chosen.has(run.id), 'aria-label': `Select ${run.id}`, onchange: () => choose(run.id) })),
-      td({ class: 'line' }, runLink(run.id)),
+      td({ class: 'line id', title: run.id }, runLink(run.id)),
       td({ class: 'line' }, run.workflow),
       td(state(run.status)),
       td({ class: 'wide soft' }, holdup(run, unserved.data?.items ?? [])),
@@ -205,4 +207,10 @@ function savedViews(app, query) {
   })
   return label({ class: 'inline' }, span({ class: 'hidden' }, 'Saved views'), select({ onchange: pick, value: '' },
     option({ value: '' }, 'Views …'), Object.keys(saved).map((name) => option({ key: name, value: name }, name)), option({ value: '+' }, 'Save this view …')))
+}
+
+/** Return a tag such as `customer=7` as a body has it. @param {string} text @returns {Record<string, string>} */
+function tagOf(text) {
+  const [name, ...value] = text.split('=')
+  return { [name]: value.join('=') }
 }
