@@ -28,7 +28,7 @@ EVERY_CALL = "#*"
 
 
 _NO_STEPS: Mapping[str, StepNode] = MappingProxyType({})
-"""What is below most nodes: a long history has thousands of them, which need no mapping each."""
+"""The steps below a node without any: one mapping for the thousands of nodes of a long history."""
 
 
 class StepNode:
