@@ -259,6 +259,31 @@ def test_parallel_branches_write_only_their_own_variables():
     assert world.variables(run) == {"x": 1, "y": 2}
 
 
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        '<dataObject id="d" name="own"/>',
+        '<dataObject id="d"/><dataObjectReference id="r" name="own" dataObjectRef="d"/>',
+        '<property id="q" name="own"/>',
+        '<property id="own"/>',
+    ],
+)
+def test_data_of_a_sub_process_ends_with_it(declaration):
+    world = world_of(
+        '<startEvent id="s"/><dataObject id="outer" name="of-all"/>'
+        f'<subProcess id="sub">{declaration}<startEvent id="is"/><userTask id="a"/>'
+        '<dataObjectReference id="o" name="shared" dataObjectRef="outer"/>'
+        '<sequenceFlow id="i" sourceRef="is" targetRef="a"/></subProcess>'
+        '<userTask id="b"/>' + flows("s sub", "sub b")
+    )
+    world.start("p", {})
+
+    complete(world, "a", {"own": 1, "shared": 2})
+    complete(world, "b", {"more": 3})
+
+    assert world.variables("p-1") == {"shared": 2, "more": 3}
+
+
 def test_an_incident_of_a_gateway_is_retried_with_new_variables():
     world = world_of(
         '<startEvent id="s"/><exclusiveGateway id="g"/><endEvent id="yes"/><endEvent id="no"/>'

@@ -180,6 +180,9 @@ def _add_nodes(graph: ProcessGraph, elements: Iterable[Element]) -> None:
             graph.nodes[element.id] = node
 
 
+_DATA = ("dataObject", "dataObjectReference", "property")
+
+
 def _add_scopes(graph: ProcessGraph, elements: Iterable[Element]) -> None:
     graph.scopes[graph.id] = ScopeSpec(graph.id)
     for node in graph.nodes.values():
@@ -187,8 +190,12 @@ def _add_scopes(graph: ProcessGraph, elements: Iterable[Element]) -> None:
             node.inner = ScopeSpec(node.id)
             node.inner.saga = node.element.work.saga
             graph.scopes[node.id] = node.inner
-    for element in elements:
-        if element.tag == "dataObject" and element.parent != graph.id:
+    data = [element for element in elements if element.tag in _DATA and element.parent != graph.id]
+    containers = {element.id: element.parent for element in data}
+    for element in data:
+        # A reference shows the name of its object, which may belong to a scope around.
+        is_own = containers.get(element.data or "") == element.parent
+        if is_own or element.tag != "dataObjectReference":
             scope = graph.scopes[element.parent or ""]
             scope.declares |= {element.name or element.id}
 

@@ -189,6 +189,8 @@ class Element(msgspec.Struct, frozen=True, kw_only=True):
     is_event_subprocess: bool = False
     is_for_compensation: bool = False
     called: str | None = None
+    data: str | None = None
+    """The id of the data object that a reference stands for."""
     message: str | None = None
     """The name of the message of a send or receive task."""
     message_key: ModelExpression | None = None

@@ -43,6 +43,7 @@ _SHOWN = frozenset(
         "dataObject",
         "dataObjectReference",
         "dataStoreReference",
+        "property",
         "textAnnotation",
         "group",
         "association",
@@ -132,7 +133,7 @@ class _ModelReader:
             else:
                 self._count_other(child)
                 if child.tag in _SHOWN and child.get("id"):
-                    self._add(child, id, {})
+                    self._add(child, id, {"data": self._local(child.get("dataObjectRef"))})
 
     def _node(self, node: XmlNode, parent: str, in_event_subprocess: bool) -> None:
         events = tuple(self._events(node))
