@@ -26,7 +26,7 @@ def damage_and_broken_laws(reader: Reader, progress: CheckProgress | None = None
     damages = [described(damage) for damage in queries.damaged_rows(tables=filled)]
     laws = {law: sql for law, sql in sql_files.laws().items() if _tables_of(sql) & filled}
     broken = _broken_laws(reader, progress, laws)
-    # Last: a damaged reference must not hide what was found before.
+    # Last: a damaged reference must not hide the damage and the laws found before.
     try:
         return damages + broken + _lost_references(reader)
     except (RowDamaged, BadData) as error:

@@ -136,7 +136,7 @@ def free(tx: Transaction, full: Iterable[Row]) -> None:
 
 def apply_new_rate(tx: Transaction, lane: Lane) -> None:
     """Apply a changed rate limit to recent admissions, too."""
-    # All are free first: those that are full by the new rate are computed below.
+    # All are free first: the shares that are full by the new rate are computed below.
     tx.change("save_rate_time", name=lane.name, free_at=0)
     tx.change("free_shares", lane=lane.name)
     full: list[Row] = []

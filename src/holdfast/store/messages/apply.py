@@ -84,7 +84,7 @@ def publish_message(tx: Transaction, op: PublishMessage) -> Delivered:
 def publish(tx: Transaction, message: Message) -> Delivered:
     """Deliver a message to one receiver, start a run with it, or keep it; otherwise it is lost."""
     place = {"namespace": message.namespace, "name": message.name}
-    # Before any delivery: a repetition gets the first answer, whoever waits by now.
+    # Before any delivery: a repetition gets the first answer, whatever run waits by now.
     if message.is_unique:
         known = tx.rows("message_by_id", id=message.id, **place)
         if known:
