@@ -1,4 +1,4 @@
-"""The open tasks of models, in pages: gates for people, and children that external workers lease.
+"""The open tasks of models, in pages: gates for people, and children that remote workers lease.
 
 Both are read from their own rows, in the order of their ids, which is the order in which they were
 opened. The variables of an instance are read once per run, from its last checkpoint on.

@@ -29,7 +29,7 @@ class BroadcastView(msgspec.Struct, kw_only=True):
 
 
 class ModelTaskView(msgspec.Struct, kw_only=True):
-    """Open work of a model: for people, or for external workers."""
+    """Open work of a model: for people, or for remote workers."""
 
     id: str
     kind: str

@@ -104,7 +104,7 @@ class ModelDefinition:
         return ()
 
     def missing_handlers(self) -> list[str]:
-        """Return the tasks that neither a handler here nor an external worker can do."""
+        """Return the tasks that neither a handler here nor an remote worker can do."""
         return [
             node.id
             for node in self.graph.nodes.values()

@@ -124,7 +124,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     """The names under which a handler is looked for, in order."""
     topic: str | None = None
-    """The topic that external workers serve."""
+    """The topic that remote workers serve."""
     computed_topic: ModelExpression | None = None
     """Gives the topic, and the name of the handler, when a token reaches the task."""
     headers: tuple[tuple[str, str], ...] = ()

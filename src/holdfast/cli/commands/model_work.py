@@ -28,7 +28,7 @@ from holdfast.views.text import seconds, short
 @paged(limit=50)
 @printing
 def tasks(run: str | None, limit: int, after: str | None, **filters: Any) -> None:
-    """List the open tasks of people and of external workers, oldest first."""
+    """List the open tasks of people and of remote workers, oldest first."""
     with command_context().opened() as database:
         run_id = None if run is None else database.find(run).id
         listed = database.engine.models.tasks(run=run_id, after=after, limit=limit + 1, **filters)
