@@ -10,6 +10,8 @@ from holdfast import Engine
 from holdfast.server import app
 from holdfast.server.coalescing import Coalescer
 from holdfast.server.connections import MOST_WAITING, JoinedWrites
+from holdfast.server.starts import RequestedStart, commit_all
+from holdfast.service.runs import RunService
 from tests.server.clients import ApiClient, problem
 from tests.server.conftest import WORKFLOWS
 
@@ -93,6 +95,31 @@ def test_concurrent_starts_share_commits_and_a_refused_one_affects_no_other(both
     assert made < 20
 
 
+def test_a_batch_looks_up_the_name_of_a_workflow_once_per_namespace(engine, monkeypatch):
+    looked_up = []
+    deployed = RunService.deployed
+
+    def noted(self, namespace, name, version=None):
+        looked_up.append((namespace, name, version))
+        return deployed(self, namespace, name, version)
+
+    monkeypatch.setattr(RunService, "deployed", noted)
+    parts = engine._calls.open()
+    starts = [
+        RequestedStart(parts, "elsewhere", [number], {}, options)
+        for number, options in enumerate([{}, {}, {"namespace": "acme"}, {"version": "2"}, {}])
+    ]
+
+    started = commit_all(parts, starts)
+
+    assert looked_up == [
+        ("default", "elsewhere", None),
+        ("acme", "elsewhere", None),
+        ("default", "elsewhere", "2"),
+    ]
+    assert [engine.run(each.id).record.version for each in started] == ["1", "1", "1", "2", "1"]
+
+
 def test_head_and_body_leave_in_one_write():
     class Written:
         def __init__(self):
@@ -107,6 +134,9 @@ def test_head_and_body_leave_in_one_write():
 
         def is_closing(self):
             return self.closed
+
+        def abort(self):
+            self.data.clear()
 
         def get_write_buffer_size(self):
             return 7

@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 
 import msgspec
 
@@ -80,7 +81,12 @@ class Grant(msgspec.Struct, frozen=True):
     @property
     def rights(self) -> frozenset[Right]:
         """The rights of all roles together."""
-        return frozenset[Right]().union(*(RIGHTS[role] for role in self.roles))
+        return _rights_of(self.roles)
+
+
+@cache
+def _rights_of(roles: tuple[Role, ...]) -> frozenset[Right]:
+    return frozenset[Right]().union(*(RIGHTS[role] for role in roles))
 
 
 class ApiKey(msgspec.Struct, frozen=True):

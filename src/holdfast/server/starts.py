@@ -44,10 +44,10 @@ class StartQueue:
         return await self._starts.answer(requested)
 
     async def _commit(self, starts: list[RequestedStart]) -> Sequence[Started | BaseException]:
-        return await self._faces.call(lambda parts: _commit_all(parts, starts))
+        return await self._faces.call(lambda parts: commit_all(parts, starts))
 
 
-def _commit_all(
+def commit_all(
     parts: Components, starts: Sequence[RequestedStart]
 ) -> list[Started | BaseException]:
     """Check the starts, commit the ones without an error, and return one answer each."""
@@ -55,8 +55,10 @@ def _commit_all(
         raise EngineClosed(database=parts.store.url)
     callers = {start.caller for start in starts if start.caller is not None}
     refused = {caller for caller in callers if not caller.is_good(parts)}
+    names = _ResolvedNames()
     prepared: list[_PreparedStart | HoldfastError] = [
-        NotAuthenticated() if start.caller in refused else _prepared(start) for start in starts
+        NotAuthenticated() if start.caller in refused else _prepared(start, names)
+        for start in starts
     ]
     ops = [
         start.parts.sealer.seal(each.request.op)
@@ -70,12 +72,27 @@ def _commit_all(
     ]
 
 
-def _prepared(start: RequestedStart) -> _PreparedStart | HoldfastError:
+class _ResolvedNames:
+    """Names of workflows, each of which is looked up once in a batch: a definition that the process
+    does not know may be a deployed one."""
+
+    def __init__(self) -> None:
+        self._workflows: dict[Any, Any] = {}
+
+    def workflow(self, start: RequestedStart) -> Any:
+        """Return the workflow of a start. Raises BadOption, NamespaceBound, ModelNotFound."""
+        options = start.options
+        key = (id(start.parts), start.workflow, options.get("namespace"), options.get("version"))
+        if key not in self._workflows:
+            self._workflows[key] = start.parts.starts.resolved(start.workflow, options)
+        return self._workflows[key]
+
+
+def _prepared(start: RequestedStart, names: _ResolvedNames) -> _PreparedStart | HoldfastError:
     parts = start.parts
     try:
-        # A definition that the process does not know may be a deployed one, which is read here.
         runs, request = parts.starts.start(
-            start.workflow, start.args, start.kwargs, start.options, parts.lease
+            names.workflow(start), start.args, start.kwargs, start.options, parts.lease
         )
     except HoldfastError as error:
         return error

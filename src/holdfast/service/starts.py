@@ -51,7 +51,13 @@ StartOptions = Mapping[str, Any]
 StartRequest = tuple[list[NewRun], Request[list[Started]]]
 
 
-class DeployedName(str):
+class ResolvedName(str):
+    """The name of a workflow of which no definition is deployed: it is not looked up again."""
+
+    __slots__ = ()
+
+
+class DeployedName(ResolvedName):
     """The name of a deployed definition whose runs name its version, and that version: it is read
     once per start."""
 
@@ -201,7 +207,7 @@ class StartService:
         """Return a workflow as a start uses it: in place of the name of a deployed text, that text,
         also if this process has a file of that name; other names of deployed definitions with the
         version that new runs use. Raises NamespaceBound, ModelNotFound."""
-        if not isinstance(workflow, str) or isinstance(workflow, DeployedName):
+        if not isinstance(workflow, str) or isinstance(workflow, ResolvedName):
             return workflow
         if not self._client.may_be_deployed(workflow):
             return workflow
@@ -211,7 +217,7 @@ class StartService:
         stored = self._client.deployed(self._namespace(options), name, wanted)
         if stored is None:
             self._client.refuse_deployed(self._namespace(options), name, wanted)
-            return workflow
+            return ResolvedName(name)
         definition = self._client.stored_definitions.startable(stored)
         return DeployedName.of(name, stored.version) if definition is None else definition
 

@@ -248,7 +248,9 @@ class GroupCommit:
         entries = [_Submission(op, None) for op in ops]
         self._queue.extend(entries)
         for entry in entries:
-            self._commit_until_done(entry)
+            # The first commit has done most of them; each further call would yield the interpreter.
+            if not entry.done:
+                self._commit_until_done(entry)
         return [entry.answer for entry in entries]
 
     def _commit_until_done(self, entry: _Submission) -> None:
