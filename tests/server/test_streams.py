@@ -206,6 +206,52 @@ def test_a_client_that_does_not_read_is_cut_off_and_resumes(engine, connect):
     assert last.startswith(b"event: behind")
 
 
+def test_a_client_far_behind_neither_fills_the_memory_nor_holds_up_others(engine):
+    class Sent:
+        place = 1
+        view = type("View", (), {"workflow": "w", "namespace": "n", "run_id": "r", "kind": "k"})
+
+        def encoded(self, *, with_values):
+            return b"x" * 10_000
+
+    async def read():
+        turns = 0
+
+        def count():
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(count)
+
+        client = StreamClient(EventFilter())
+        for _ in range(MOST_WAITING + 1):
+            client.offer(Sent())
+        count()
+        chunks = [chunk async for chunk in live_messages(client, None, with_values=True)]
+        return chunks, turns
+
+    chunks, turns = asyncio.run(read())
+
+    assert sum(map(len, chunks[:-1])) == MOST_WAITING * 10_000
+    assert max(map(len, chunks)) < sse.CHUNK + 10_000
+    assert turns >= len(chunks) - 2
+
+
+def test_a_client_that_takes_no_message_for_too_long_is_cut_off(engine, connect, monkeypatch):
+    monkeypatch.setattr(sse, "PING_EVERY", 0)
+    monkeypatch.setattr(sse, "READ_WITHIN", 0.01)
+    asgi = app(engine)
+    client = connect("viewer")
+
+    async def stall():
+        stream = Stream(asgi, client, "/events/stream")
+        await stream.status
+        stream.reads.clear()
+        await asyncio.wait_for(stream.task, PATIENCE)
+        return asgi._shared.hub._clients
+
+    assert asyncio.run(stall()) == set()
+
+
 def test_a_stream_waits_for_an_event_without_a_task_of_its_own():
     async def wait():
         client = StreamClient(EventFilter())
@@ -296,3 +342,38 @@ def test_events_are_read_in_pages(engine, admin, limit):
         after = f"&after={page['next']}"
 
     assert sorted(seen) == sorted(run.id for run in runs)
+
+
+def test_a_question_for_the_headers_of_a_stream_is_answered_at_once(engine, connect):
+    client = connect("viewer")
+    run = engine.start("server.talk")
+
+    for path in ("/events/stream", f"/runs/{run.id}/output/stream"):
+        response = client("HEAD", path)
+
+        assert (response.status_code, response.content) == (200, b"")
+        assert response.headers["content-type"].startswith("text/event-stream")
+
+
+def test_a_client_that_goes_away_before_its_first_message_is_fed_no_longer(engine, connect):
+    asgi = app(engine)
+    client = connect("viewer")
+
+    async def come_and_go():
+        stream = Stream(asgi, client, "/events/stream")
+        await stream.status
+        stream.reads.clear()  # nothing but the head is sent
+        await stream.close()
+        return asgi._shared.hub._clients
+
+    assert asyncio.run(come_and_go()) == set()
+
+
+@pytest.mark.parametrize("number", ["\xb2", "9" * 30, "-1", "1_0"])
+def test_a_last_event_id_that_is_no_number_of_a_frame_is_refused(engine, connect, number):
+    run = engine.start("server.talk")
+    headers = {"Last-Event-ID": number.encode("latin-1")}
+
+    response = connect("viewer")("GET", f"/runs/{run.id}/output/stream", headers=headers)
+
+    assert (response.status_code, problem(response)) == (400, "BadRequest")

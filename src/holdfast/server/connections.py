@@ -14,6 +14,12 @@ MOST_WAITING = 16 * 1024
 that the flow control of the connection sees it."""
 
 
+LINGER = 10.0
+"""Seconds that a client has to read the rest of an answer after its connection was closed."""
+HEAD_WITHIN = 30.0
+"""Seconds within which the head of a request must arrive."""
+
+
 class JoinedWrites:
     """A transport that writes once per turn of the loop."""
 
@@ -41,6 +47,9 @@ class JoinedWrites:
         """Write the waiting data, then close the connection."""
         self._flush()
         self._transport.close()
+        # The system keeps what a client does not read, for as long as it stays connected.
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(LINGER, self._transport.abort)
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -50,6 +59,39 @@ class JoinedWrites:
         self._size = 0
         if not self._transport.is_closing():
             self._transport.write(data)
+
+
+class HeadDeadline:
+    """Closes a connection whose next request does not arrive in time. uvicorn closes connections
+    that are idle between requests; it limits neither the first request nor a slow head."""
+
+    __slots__ = ("_protocol", "_timer")
+
+    def __init__(self, protocol: Any) -> None:
+        self._protocol: Any = protocol
+        self._timer: asyncio.TimerHandle | None = None
+
+    def update(self) -> None:
+        """Begin the time of the next request, unless it has begun or a request is answered."""
+        if self._is_answering():
+            self.cancel()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HEAD_WITHIN, self._close)
+
+    def cancel(self) -> None:
+        """Forget the time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_answering(self) -> bool:
+        cycle = self._protocol.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _close(self) -> None:
+        self._timer = None
+        if not self._is_answering():
+            self._protocol.transport.close()
 
 
 def protocol_class() -> type[asyncio.Protocol]:
@@ -65,5 +107,15 @@ def protocol_class() -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(JoinedWrites(transport))
+            self.deadline = HeadDeadline(self)
+            self.deadline.update()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self.deadline.update()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self.deadline.cancel()
 
     return JoinedProtocol

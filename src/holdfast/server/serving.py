@@ -57,6 +57,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             lifespan="off",
+            ws="none",
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=1,
@@ -86,7 +87,11 @@ class HttpServer:
         self._server.should_exit = True
         if self._serving is None:
             return
-        _, late = await asyncio.wait({self._serving}, timeout=STOP_WITHIN + 0.5)
+        await asyncio.wait({self._serving}, timeout=STOP_WITHIN / 2)
+        for connection in list(self._server.server_state.connections):
+            if connection.transport.get_write_buffer_size():  # its client does not read
+                connection.transport.abort()
+        _, late = await asyncio.wait({self._serving}, timeout=STOP_WITHIN)
         if late:
             self._server.force_exit = True
             await asyncio.wait(late, timeout=0.5)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from starlette.responses import Response
@@ -33,6 +33,10 @@ PING_EVERY = 15.0
 """Seconds of silence after which a comment is sent, so that proxies keep the connection open."""
 MOST_WAITING = 1000
 """Events that may wait for a client that reads slowly."""
+CHUNK = 64 * 1024
+"""Bytes of events that are written at once, or one event if it is larger."""
+READ_WITHIN = 30.0
+"""Seconds within which a client must make room for the next message."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 PING = b": ping\n\n"
 
@@ -200,16 +204,28 @@ async def live_messages(
         await client.wait(PING_EVERY)
         if not client.waiting and not client.is_behind:
             yield PING
-        chunk = []
         while client.waiting:
-            event = client.waiting.popleft()
-            if after is None or event.place > after:
-                chunk.append(event.encoded(with_values=with_values))
-        if chunk:
-            yield b"".join(chunk)
+            chunk = _next_chunk(client, after, with_values=with_values)
+            if chunk:
+                yield chunk
+            if client.waiting:
+                await asyncio.sleep(0)  # a client that is far behind must not hold up the others
         if client.is_behind:
             yield b"event: behind\ndata: {}\n\n"
             return
+
+
+def _next_chunk(client: StreamClient, after: EventCursor | None, *, with_values: bool) -> bytes:
+    """Take the next events that wait for a client. Not all of them at once: written bytes wait in
+    the memory of the connection while the client does not read."""
+    messages = []
+    size = 0
+    while client.waiting and size < CHUNK:
+        event = client.waiting.popleft()
+        if after is None or event.place > after:
+            messages.append(event.encoded(with_values=with_values))
+            size += len(messages[-1])
+    return b"".join(messages)
 
 
 class OpenStreams:
@@ -254,46 +270,72 @@ class EventStream(Response):
         self,
         messages: AsyncIterator[bytes],
         streams: OpenStreams,
-        client: StreamClient | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(headers=HEADERS, media_type="text/event-stream")
         del self.headers["content-length"]
         self._messages: AsyncIterator[bytes] = messages
         self._streams: OpenStreams = streams
-        self._client: StreamClient | None = client
+        self._on_end: Callable[[], None] | None = on_end
+        """Called when the stream ends, also one that has not sent its first message."""
+        self._sending_since: float | None = None
+        """When the message was passed on that the client has not made room for yet."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the messages."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        """Send the messages; only the headers if the client asks for no more."""
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            else:
+                await self._send_all(receive, send)
+        finally:
+            if self._on_end is not None:
+                self._on_end()
+
+    async def _send_all(self, receive: Receive, send: Send) -> None:
         writer = asyncio.create_task(self._write(send))
         self._streams.add(writer)
         if self._streams.is_stopped:
             writer.cancel()
         gone = asyncio.create_task(until_gone(receive))
         try:
-            await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            done: set[asyncio.Task[None]] = set()
+            while not done and not self._is_stalled(READ_WITHIN):
+                done, _ = await asyncio.wait(
+                    {writer, gone}, timeout=READ_WITHIN, return_when=asyncio.FIRST_COMPLETED
+                )
         finally:
+            is_stalled = self._is_stalled(0)
             gone.cancel()
             writer.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await writer
-        if not gone.done() or gone.cancelled():
+        # A client that does not read gets no end: the server closes the connection without one.
+        if gone not in done and not is_stalled:
             with suppress(OSError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    def _is_stalled(self, seconds: float) -> bool:
+        """Return whether the client has not made room for a message for so long."""
+        if self._sending_since is None:
+            return False
+        return asyncio.get_running_loop().time() - self._sending_since >= seconds
+
     async def _write(self, send: Send) -> None:
         try:
-            await _send(send, b": connected\n\n")
+            await self._send(send, b": connected\n\n")
             async for chunk in self._messages:
-                await _send(send, chunk)
+                await self._send(send, chunk)
         finally:
             close = getattr(self._messages, "aclose", None)
             if close is not None:
                 await close()
 
-
-async def _send(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    async def _send(self, send: Send, body: bytes) -> None:
+        self._sending_since = asyncio.get_running_loop().time()
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        self._sending_since = None
 
 
 async def until_gone(receive: Receive) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,6 +31,7 @@ from holdfast.views.events import RunEventView
 from holdfast.views.streams import FrameView
 from holdfast.views.values import as_json
 
+_FRAME_NUMBER = re.compile(r"[0-9]{1,18}")
 FILTERS = ("workflow", "namespace", "run", "kind", "tags", "source")
 LIMIT = HttpParameter("limit", int, False)
 
@@ -75,7 +77,12 @@ async def stream(call: HttpCall) -> EventStream:
         return EventStream(_tagged(call, pages), call.streams)
     client = StreamClient(start._which)
     await call.hub.join(client)
-    return EventStream(_messages(call, client, pages if after else None), call.streams, client)
+    # Not at the end of the messages: a stream may end before the first one.
+    return EventStream(
+        _messages(call, client, pages if after else None),
+        call.streams,
+        on_end=lambda: call.hub.leave(client),
+    )
 
 
 async def _messages(
@@ -84,16 +91,13 @@ async def _messages(
     """Yield what the stream has missed, then what the hub passes on."""
     with_values = call.identity.grant.sees_values
     last = None
-    try:
-        if pages is not None:
-            last = pages.place
-            async for event in missed_events(call.faces, call.identity.grant.namespace, pages):
-                last = event.place
-                yield event.encoded(with_values=with_values)
-        async for chunk in live_messages(client, last, with_values=with_values):
-            yield chunk
-    finally:
-        call.hub.leave(client)
+    if pages is not None:
+        last = pages.place
+        async for event in missed_events(call.faces, call.identity.grant.namespace, pages):
+            last = event.place
+            yield event.encoded(with_values=with_values)
+    async for chunk in live_messages(client, last, with_values=with_values):
+        yield chunk
 
 
 async def _tagged(call: HttpCall, pages: EventPages) -> AsyncIterator[bytes]:
@@ -120,7 +124,7 @@ async def output_stream(call: HttpCall) -> EventStream:
     ``Last-Event-ID`` or *after* resumes after that frame. Raises RunNotFound, BadCursor,
     BadOption."""
     header = call.request.headers.get("last-event-id", "")
-    if header and not header.isdigit():
+    if header and not _FRAME_NUMBER.fullmatch(header):
         raise BadRequest(header="Last-Event-ID", why="it must be the number of a frame")
     run_id = call.path["run_id"]
     arguments = dict(call.arguments)
