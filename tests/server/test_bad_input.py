@@ -1,5 +1,8 @@
 """Bad input: each is a named problem with the right status, and nothing is written."""
 
+import asyncio
+import json
+
 import pytest
 
 from holdfast import Engine
@@ -107,6 +110,61 @@ def test_a_wrong_method_names_the_right_ones(admin, method, path, allow):
     assert (response.status_code, problem(response)) == (405, "MethodRefused")
     assert response.headers["allow"] == allow
     assert admin("OPTIONS", path).headers["allow"] == allow
+
+
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [
+        ("/", "GET, HEAD, OPTIONS"),
+        ("/runs/order-7", "GET, HEAD, OPTIONS"),
+        ("/answer/token", "GET, HEAD, OPTIONS, POST"),
+        ("/healthz", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_a_page_says_which_methods_it_accepts(stranger, path, allow):
+    asked = stranger("OPTIONS", path, raw=True)
+    wrong = stranger("PUT", path, raw=True)
+
+    assert (asked.status_code, asked.headers["allow"]) == (204, allow)
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, allow)
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v2/runs", "/api//v1/runs", "//api/v1/runs"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_address_beside_the_api_is_no_page_of_the_web_ui(stranger, method, path):
+    response = stranger(method, f"http://localhost{path}", raw=True)
+
+    assert (response.status_code, problem(response)) == (404, "RouteNotFound")
+
+
+def test_a_request_may_name_the_whole_address(admin):
+    async def ask():
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "http://localhost/api/v1/me",
+            "raw_path": b"http://localhost/api/v1/me",
+            "query_string": b"",
+            "headers": [(b"authorization", admin.headers["Authorization"].encode())],
+        }
+        await admin.app(scope, None, send)
+        return json.loads(sent[1]["body"])
+
+    assert asyncio.run(ask())["name"] == admin.name
+
+
+def test_a_run_that_cannot_be_deleted_says_why(engine, admin):
+    engine.start("elsewhere", id="waits")
+
+    responses = [admin("DELETE", f"/runs/{run_id}") for run_id in ("waits", "unknown")]
+
+    assert [problem(each) for each in responses] == ["RunNotFinished", "RunNotFound"]
+    assert engine.run("waits").status == "pending"
 
 
 def test_a_caller_that_is_too_fast_is_slowed_down(engine):

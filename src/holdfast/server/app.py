@@ -5,6 +5,7 @@ Nothing is started when the app starts, because a mounted app is not told of it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Collection
@@ -23,7 +24,7 @@ from holdfast.core.api_keys import Right
 from holdfast.errors import BadOption, HoldfastError, MethodRefused, NamespaceBound, RouteNotFound
 from holdfast.server import metrics, openapi, problems
 from holdfast.server.answer_pages import AnswerPages
-from holdfast.server.auth import COOKIE, Gatekeeper, Who
+from holdfast.server.auth import COOKIE, Gatekeeper, Who, check_own_origin
 from holdfast.server.bodies import MOST_BYTES
 from holdfast.server.calls import SharedState
 from holdfast.server.dispatch import NO_STORE, Dispatcher
@@ -85,6 +86,8 @@ class ServerApp:
             "api/v1/login": {"POST": logins.log_in},
             "api/v1/logout": {"POST": logins.log_out},
         }
+        self._answer_page: dict[str, Page] = {"GET": self._answer_link, "POST": self._answer_link}
+        self._ui_page: dict[str, Page] = {"GET": self._ui_file}
         self._document: tuple[str, bytes] = ("", b"")
         """The OpenAPI document, and the prefix that it was made for."""
         self._tools: Collection[str] = tools
@@ -130,14 +133,20 @@ class ServerApp:
         if segments[:2] == API:
             return await self._dispatcher.answer(request, segments[2:])
         if len(segments) == 2 and segments[0] == "answer":
-            if request.method not in ("GET", "HEAD", "POST"):
-                raise MethodRefused(method=request.method, allow="GET, HEAD, OPTIONS, POST")
-            return await self._answers.answer(request, segments[1])
-        if request.method not in ("GET", "HEAD"):
-            raise MethodRefused(method=request.method, allow="GET, HEAD")
-        if self._ui is None:
+            return await self._page(self._answer_page, request)
+        # An address beside the API, such as one of another version, is not one of the web UI.
+        if self._ui is None or next(filter(None, segments), None) == API[0]:
             raise RouteNotFound(path=request.url.path)
-        return self._ui.response([part for part in segments if part])
+        return await self._page(self._ui_page, request)
+
+    async def _answer_link(self, request: Request) -> Response:
+        """Show or take the decision of a gate link."""
+        return await self._answers.answer(request, segments_of(request.scope)[1])
+
+    async def _ui_file(self, request: Request) -> Response:
+        """Return a file of the web UI. Raises RouteNotFound."""
+        assert self._ui is not None
+        return self._ui.response([part for part in segments_of(request.scope) if part])
 
     async def _page(self, page: dict[str, Page], request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
@@ -177,13 +186,15 @@ class ServerApp:
     async def _mcp(self, request: Request) -> Response:
         """Answer a request of the Model Context Protocol, for every caller with an API key."""
         identity = await self.gatekeeper.admit(request, None)
+        check_own_origin(request)
         if self._mcp_endpoint is None:
-            try:
-                from holdfast.server.mcp.http import endpoint_of
-            except ModuleNotFoundError:
+            # In a thread: the library takes more than half a second to load.
+            endpoint_of = await asyncio.to_thread(_mcp_library)
+            if endpoint_of is None:
                 why = "pip install 'holdfast[mcp]'"
-                raise RouteNotFound(path=request.url.path, why=why) from None
-            self._mcp_endpoint = endpoint_of(
+                raise RouteNotFound(path=request.url.path, why=why)
+            # Another request may have made it meanwhile.
+            self._mcp_endpoint = self._mcp_endpoint or endpoint_of(
                 self.faces, version=self._version, tools=self._tools, max_body=self._max_body
             )
         rights = self.gatekeeper.rights(identity.grant)
@@ -215,6 +226,16 @@ _SECURITY_HEADERS = [
 def _check_store(parts: Components) -> None:
     """Read the migrations of the database. Raises StoreError."""
     parts.store.installation.check_schema()
+
+
+def _mcp_library() -> Callable[..., Any] | None:
+    """Load the library of the Model Context Protocol and return the function that makes the
+    endpoint; None if the library is not installed."""
+    try:
+        from holdfast.server.mcp.http import endpoint_of
+    except ModuleNotFoundError:
+        return None
+    return endpoint_of
 
 
 def _headers_of(error: HoldfastError) -> dict[str, str]:

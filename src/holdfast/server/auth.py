@@ -231,13 +231,24 @@ def check_origin(request: Request) -> None:
         if site != "same-origin":
             raise OriginRefused(sec_fetch_site=site)
         return
+    if "origin" not in request.headers:
+        raise OriginRefused(origin=None)
+    check_own_origin(request)
+
+
+def check_own_origin(request: Request) -> None:
+    """Refuse a request whose header ``Origin``, if it has one, names another site. Raises
+    OriginRefused."""
     origin = request.headers.get("origin")
-    if origin is None or urlsplit(origin).netloc.lower() != _own_netloc(request):
+    if origin is not None and _netloc_of(origin) != request.headers.get("host", "").lower():
         raise OriginRefused(origin=origin)
 
 
-def _own_netloc(request: Request) -> str:
-    return request.headers.get("host", "").lower()
+def _netloc_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _host_of(header: str) -> str:

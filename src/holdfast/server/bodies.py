@@ -42,7 +42,14 @@ async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
 async def _collect(request: Request, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
+    is_complete = False
+    while not is_complete:
+        # Not ``request.stream()``, whose generator costs more than all chunks of a small body.
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect()
+        chunk = message.get("body", b"")
+        is_complete = not message.get("more_body", False)
         size += len(chunk)
         if size > most:
             raise RequestTooLarge(most=most)

@@ -122,8 +122,8 @@ class Dispatcher:
 
 def _trace_of(request: Request) -> AbstractContextManager[None]:
     """Return the context of the trace that a request belongs to."""
-    parent = request.headers.get(trace_context.TAG)
     incoming = trace_context.hooks.incoming
-    if parent is None or incoming is None:
+    if incoming is None:
         return nullcontext()
-    return incoming(parent)
+    parent = request.headers.get(trace_context.TAG)
+    return nullcontext() if parent is None else incoming(parent)

@@ -3,6 +3,7 @@ character, also a slash."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -11,6 +12,8 @@ from starlette.types import Scope
 
 from holdfast.errors import MethodRefused, RouteNotFound
 from holdfast.server.operation import HttpOperation
+
+_ABSOLUTE = re.compile(rb"https?://[^/]*", re.IGNORECASE)
 
 
 class _Node:
@@ -83,8 +86,12 @@ def segments_of(scope: Scope) -> list[str]:
     """Return the decoded segments of the path of a request, below the prefix under which the app is
     mounted."""
     raw: Any = scope.get("raw_path") or scope["path"].encode()
-    path = raw.split(b"?", 1)[0]
-    segments = [unquote_to_bytes(part).decode("utf-8", "replace") for part in path.split(b"/")]
+    path: bytes = raw.split(b"?", 1)[0]
+    if not path.startswith(b"/"):  # a proxy may name the whole address
+        path = _ABSOLUTE.sub(b"", path)
+    segments = path.decode("utf-8", "replace").split("/")
+    if b"%" in path:
+        segments = [unquote_to_bytes(part).decode("utf-8", "replace") for part in path.split(b"/")]
     prefix = [part for part in scope.get("root_path", "").split("/") if part]
     segments = segments[1:]
     if segments[: len(prefix)] == prefix:

@@ -286,6 +286,26 @@ def test_strangers_are_refused(engine):
     assert problem(client("POST", "/mcp", {}, raw=True)) == "NotAuthenticated"
 
 
+@pytest.mark.parametrize(
+    ("origin", "is_refused"),
+    [
+        ("http://evil.example", True),
+        ("http://localhost:9999", True),
+        ("null", True),
+        ("http://[", True),
+        ("http://localhost", False),
+    ],
+)
+def test_a_page_of_another_site_is_refused(engine, origin, is_refused):
+    client = ApiClient.maker(engine, app(engine))("viewer")
+    sent = message("tools/list", {})
+
+    answer = client("POST", "/mcp", sent, headers={**headers(sent), "origin": origin}, raw=True)
+
+    assert (answer.status_code == 403) == is_refused
+    assert not is_refused or problem(answer) == "OriginRefused"
+
+
 def test_a_header_that_names_another_task_is_refused(engine, connect):
     make = ApiClient.maker(engine, app(engine))
     client = make("viewer")

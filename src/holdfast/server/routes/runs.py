@@ -17,8 +17,9 @@ from holdfast.connect.start_options import START_OPTIONS
 from holdfast.core.api_keys import Right
 from holdfast.core.events import EventKind
 from holdfast.core.history import live_events
+from holdfast.core.operations import BulkVerb, refusal
 from holdfast.core.status import FINAL, Status
-from holdfast.errors import BadRequest, ResultTimeout, RunNotFound, StepNotFound
+from holdfast.errors import BadRequest, ResultTimeout, RunNotFinished, StepNotFound
 from holdfast.server.answers import StartedView
 from holdfast.server.calls import HttpCall
 from holdfast.server.files import exported
@@ -212,10 +213,14 @@ async def delete(call: HttpCall) -> None:
     """Delete a finished run with its descendants and everything that belongs to them. Raises
     RunNotFound, RunNotFinished, RunHasParent."""
     run_id = call.path["id"]
-    await call.engine.run(run_id)
+    run = await call.engine._calls.call(lambda parts: parts.client.get(run_id))
+    refused = refusal(BulkVerb.DELETE, run)
+    if refused is not None:
+        raise refused
     report = await call.engine.runs(ids=[run_id]).delete(by=call.identity.grant.name)
     if report.refused:
-        raise RunNotFound(run=run_id, why=next(iter(report.refused.values())))
+        await call.engine.run(run_id)  # raises RunNotFound if another request has deleted it
+        raise RunNotFinished(run=run_id, why=next(iter(report.refused.values())))
 
 
 async def fork(call: HttpCall) -> StartedView:
