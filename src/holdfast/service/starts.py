@@ -318,7 +318,7 @@ def _checked_workflow_name(workflow: Any) -> str:
     BadOption."""
     if workflow is None:
         raise UnknownWorkflow(workflow=None, why="give a workflow or its name")
-    name: str = workflow
+    name = str(workflow)  # the text alone of a resolved name, which JSON can encode
     if not name.strip() or not checked_text("workflow", name):
         raise BadOption(option="workflow", value=name, why="give the name of a workflow")
     return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import BadOption, LeaseLost, RunExists
+from tests.bpmn.models import flows, process_of
 from tests.engine.waiting import one_lease as one
 
 
@@ -35,6 +36,18 @@ def test_a_worker_waits_for_its_children_and_its_successor_sees_their_results(id
     ]
     lease.complete()
     assert [idle.run(child.id).record.parent_id for child in children] == [run.id, run.id]
+
+
+def test_a_child_may_be_an_instance_of_a_deployed_model(idle, holder):
+    for task in ("pack", "ship"):
+        nodes = f'<startEvent id="begin"/><userTask id="{task}"/>'
+        idle.models.deploy(process_of(nodes + flows(f"begin {task}"), "leased_order"))
+    idle.start("render", 1)
+
+    child = one(holder).start("leased_order")
+
+    record = idle.run(child.id).record
+    assert (record.workflow, record.version, record.status) == ("leased_order", "2", "pending")
 
 
 def test_a_failed_child_ends_the_wait_at_once(idle, holder, pages):
