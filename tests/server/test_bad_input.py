@@ -137,6 +137,11 @@ def test_an_address_beside_the_api_is_no_page_of_the_web_ui(stranger, method, pa
     assert (response.status_code, problem(response)) == (404, "RouteNotFound")
 
 
+@pytest.mark.parametrize(("name", "status"), [("a" * 5000, 200), ("a" * 5000 + ".js", 404)])
+def test_an_address_that_no_file_can_have_is_no_fault_of_the_server(stranger, name, status):
+    assert stranger("GET", f"/{name}", raw=True).status_code == status
+
+
 def test_a_request_may_name_the_whole_address(admin):
     async def ask():
         sent = []

@@ -12,9 +12,15 @@ from holdfast.core.api_keys import Right
 from holdfast.core.unset import UNSET
 from holdfast.server.answers import answer_type
 from holdfast.server.masking import HIDDEN_TEXT, MASKED
+from holdfast.server.openapi_examples import EXAMPLES
 from holdfast.server.operation import HttpOperation, HttpParameter
 from holdfast.server.problems import STATUSES, ProblemView
 
+DESCRIPTION = """Durable workflows: start runs, follow them, decide and operate.
+
+Requests carry an API key (`Authorization: Bearer hf_...`); `x-right` is the right that its roles
+need. Lists are pages: pass `next` as `cursor`. Errors are `application/problem+json`. A request
+with an `Idempotency-Key` may be repeated."""
 REF = "#/components/schemas/{name}"
 READS = (Right.VIEW, Right.ADMIN, Right.WORK, Right.OPERATE)
 """The rights that an operation which writes nothing requires."""
@@ -41,7 +47,7 @@ def document(operations: Sequence[HttpOperation], version: str, prefix: str = ""
         paths.setdefault(item.path, {})[item.method.lower()] = _described(item, answer, body)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Holdfast", "version": version},
+        "info": {"title": "Holdfast", "version": version, "description": DESCRIPTION},
         "servers": [{"url": f"{prefix}/api/v1"}],
         "security": [{"apiKey": []}],
         "paths": paths,
@@ -59,6 +65,7 @@ def _described(operation: HttpOperation, answer: Any, body: Any) -> dict[str, An
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
+        "description": operation.description,
         "tags": [operation.path.split("/")[1]],
         "x-right": None if operation.right is None else operation.right.value,
         "responses": _responses(operation, answer),
@@ -70,7 +77,12 @@ def _described(operation: HttpOperation, answer: Any, body: Any) -> dict[str, An
         described["parameters"] = parameters
     if body is not None:
         is_required = any(parameter.required for parameter in operation.parameters)
-        described["requestBody"] = {"required": is_required, "content": {JSON: {"schema": body}}}
+        content: dict[str, Any] = {"schema": body}
+        if operation.name in EXAMPLES:
+            content["example"] = EXAMPLES[operation.name]
+        described["requestBody"] = {"required": is_required, "content": {JSON: content}}
+    if operation.public:
+        described["security"] = []  # a token among the arguments takes the place of an API key
     return described
 
 

@@ -173,6 +173,12 @@ class HttpOperation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return " ".join(re.split(r"(?<=\.)\s", text.strip(), maxsplit=1)[0].split())
 
     @cached_property
+    def description(self) -> str:
+        """The docstring without its line breaks."""
+        text = inspect.getdoc(self.function or self.handler) or ""
+        return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+    @cached_property
     def problems(self) -> tuple[str, ...]:
         """The errors that the method says it raises."""
         text = inspect.getdoc(self.function or self.handler) or ""

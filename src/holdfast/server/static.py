@@ -59,5 +59,8 @@ class UiFiles:
             return None
         if any("/" in part or "\\" in part or "\0" in part for part in segments):
             return None
-        path = self._folder.joinpath(*segments).resolve()
-        return path if path.is_relative_to(self._folder) and path.is_file() else None
+        try:
+            path = self._folder.joinpath(*segments).resolve()
+            return path if path.is_relative_to(self._folder) and path.is_file() else None
+        except OSError:  # a name that no file can have
+            return None
