@@ -36,4 +36,4 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lease.fail": {"kind": "transient", "message": "the printer is busy", "retry_after": "1m"},
     "waits.deliver": {"token": "the token of the wait", "payload": {"paid": True}},
 }
-"""Bodies that the operations accept; the tests send those that need nothing to exist."""
+"""Bodies that the operations accept; the tests send all bodies that need nothing to exist."""
