@@ -64,7 +64,9 @@ def test_a_refused_verb_of_one_run_is_an_error(call):
     call("cancel", run, "--force")
 
     for words in (["release", run], ["prioritise", run, "5"]):
-        assert f"{run}: The run has ended" in call.error(*words)
+        error = call.error(*words)
+        assert "The run has ended" in error
+        assert error.count(run) == 1
         assert call.json(*words, code=1)["refusals"] == 1
 
 
@@ -81,6 +83,13 @@ def test_a_folder_is_no_model_and_may_have_no_definition(call, tmp_path):
 
     assert "is a folder: name the files in it" in call.error("models", "deploy", folder)
     assert f"{folder} has no file with a definition" in call("check", folder).stderr
+
+
+def test_what_is_neither_a_module_nor_a_file_is_told_so(call):
+    error = call.error("check", "orders.db")
+
+    assert "there is no module 'orders.db'" in error
+    assert error.endswith("and no file of this name")
 
 
 def test_a_file_that_is_no_model_is_named_as_it_is(call, tmp_path):

@@ -586,7 +586,7 @@ def test_the_asynchronous_engine_does_the_same(database):
 
 
 def test_urls_that_make_no_sense_are_refused(tmp_path):
-    for url in ("", "sqlite://", "mysql://here/there"):
+    for url in ("", " ", "sqlite://", "mysql://here/there"):
         with pytest.raises(BadUrl):
             Engine(url)
     with pytest.raises(holdfast.HoldfastError):

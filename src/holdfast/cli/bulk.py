@@ -103,8 +103,8 @@ def apply_to(
         apply = getattr(query, verb.value)
         report = apply(**keywords, dry_run=dry_run, by=person, progress=progress)
     if len(runs) == 1 and report.refusals and not (dry_run or command_context().as_json):
-        (refusal,) = report.refused.items()
-        raise click.ClickException(": ".join(refusal))
+        ((run_id, reason),) = report.refused.items()
+        raise click.ClickException(reason if run_id in reason else f"{run_id}: {reason}")
     print_report(report)
     if report.refusals:
         click.get_current_context().exit(1)

@@ -96,9 +96,10 @@ def _load_dotted(module: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module exists, but a module that it imports does not
-        raise click.ClickException(
-            f"there is no module {module!r} in this folder or on the Python path"
-        ) from error
+        missing = f"there is no module {module!r} in this folder or on the Python path"
+        if not os.path.exists(module):
+            missing += ", and no file of this name"
+        raise click.ClickException(missing) from error
 
 
 def _load_path(path: Path) -> ModuleType:
