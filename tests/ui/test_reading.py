@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import re
 
+from holdfast import Engine
+from holdfast.codecs import Encrypted
 from tests.engine.waiting import until
+from tests.server.clients import ServeProcess
 from tests.ui.models import LARGE
 from tests.ui.test_buttons import confirm
 
@@ -191,3 +195,16 @@ def test_each_filter_finds_the_run_that_it_names(site):
     page.see("No run matches.")
     page.press("go live")
     assert page.errors == []
+
+
+def test_a_value_whose_key_is_missing_names_the_key(browser, tmp_path, monkeypatch):
+    database = str(tmp_path / "sealed.db")
+    with Engine(database, codec=Encrypted({"2026": b"a" * 32}, "2026"), work=False) as engine:
+        engine.start("pack", "a secret", id="sealed")
+    another = base64.b64encode(b"b" * 32).decode()
+    monkeypatch.setenv("HOLDFAST_KEYS", f"2027={another}")
+    with ServeProcess(database) as server, browser.page(server) as page:
+        page.open("run/sealed")
+
+        page.see("encrypted with key 2026, which is not known here")
+        assert page.errors == []

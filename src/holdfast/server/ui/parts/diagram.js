@@ -17,7 +17,7 @@ const FRAMES = ['box', 'lane']
 const ACTIVE = ['failed', 'running', 'waiting']
 
 /** The smallest scale at which a diagram is shown unless a person asks for it. */
-const READABLE = 0.75
+const READABLE = 0.6
 /** The height of a diagram in the page, in pixels, as in the style sheet. */
 const HIGHEST = 480
 
