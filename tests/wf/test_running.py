@@ -1,6 +1,7 @@
 """Nodes and options of the text language at work."""
 
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 
@@ -347,6 +348,22 @@ def test_a_halted_foreach_shows_the_items_that_completed_before(run_text):
         {"item_id": "a", "status": "completed", "output": {"n": 1}},
         {"item_id": "b", "status": "failed", "output": None},
     ]
+
+
+def test_a_resolver_is_asked_at_its_interval_while_time_passes(run_text):
+    flows = Flows("workflow w { gate pr_checks { } call after }")
+    asked = []
+
+    @flows.library.resolver("pr_checks", every="30s")
+    def pr_checks(ask):
+        asked.append(lab.clock.now())
+        return wf.approved("green") if len(asked) == 4 else None
+
+    lab, _, flows = run_text(flows=flows)
+    lab.advance("5m")
+
+    assert flows.calls == ["after"]
+    assert [later - first for first, later in pairwise(asked)] == [30_000_000] * 3
 
 
 @pytest.mark.parametrize("policy, status", [("fail", "failed"), ("warn", "completed")])

@@ -38,6 +38,14 @@ SOON = 2.0
 HOPS = 10_000
 """How often time is moved for one run before the lab raises NeverEnds."""
 
+ASKS = 20
+"""How often one `Lab.advance` of at most an hour moves time to the next question to a resolver of
+gates. Later questions, and those of a longer time, are one: a resolver may have no answer for
+days."""
+
+HOUR = 3_600_000_000
+"""Microseconds of an hour."""
+
 UNHURRIED = {"poll": "1h", "session_ttl": "36500d", "name": "lab", "schedules": False}
 """The engine options of a lab: nothing happens because real time passes, only by notification or
 when virtual time is due. Schedules in code start runs only when a test asks for it."""
@@ -148,8 +156,13 @@ class Lab:
         return True
 
     def _hop_until(self, end: int) -> None:
+        asks = 0 if end - self.clock.now() <= HOUR else ASKS
         for _ in range(HOPS):
             instant = self._run_on_loop(self._next_instant())
+            ask = self._run_on_loop(self._next_ask()) if asks < ASKS else None
+            if ask is not None and (instant is None or ask < instant):
+                instant = ask
+                asks += 1
             if instant is None or instant >= end or self.is_dead:
                 return
             self.clock.advance_to(instant)
@@ -198,6 +211,9 @@ class Lab:
             return False
         self.clock.advance_to(instant)
         return True
+
+    async def _next_ask(self) -> int | None:
+        return self._worker.resolvers.next_ask()
 
     async def _next_instant(self) -> int | None:
         return idle.next_instant(self._worker)

@@ -102,6 +102,13 @@ class GateResolvers:
                 self._set_timer()
             await self._wake.wait()
 
+    def next_ask(self) -> int | None:
+        """Return when this process asks about a gate next; None if no gate with a resolver is
+        open."""
+        look = self._context.store.now() + LOOK
+        ids = [id for kind in self.resolvers() for id in self._context.store.gates.of_kind(kind)]
+        return min((self._due.get(id, look) for id in ids), default=None)
+
     def _set_timer(self) -> None:
         """Wake up for the next question, and for gates that are opened meanwhile."""
         look = self._context.store.now() + LOOK
