@@ -227,7 +227,7 @@ def test_time_is_up_and_a_person_lets_the_run_go(idle, holder, run, clock):
     clock.advance("1h")
     assert holder.claim() == []
     assert [wait.run_id for wait in idle.waits.list(escalated=True)] == [run.id]
-    assert "needs a person" in idle.why(run.id).reason
+    assert "it has needed an operator since" in idle.why(run.id).reason
     assert idle.why(run.id).remedy == f"holdfast waits release {run.id}"
     clock.advance("30d")
     assert holder.claim() == []

@@ -30,7 +30,7 @@ class StepFailed(HoldfastError):
 
 
 class StepTimeout(HoldfastError):
-    """An attempt at the step took longer than its timeout."""
+    """An attempt at the step took longer than its timeout: raise it, or divide the step."""
 
 
 def _message_fact(message: object) -> dict[str, object]:

@@ -14,7 +14,7 @@ class WaitNotFound(UsageError):
 
 
 class WaitClosed(UsageError):
-    """This wait is closed and accepts no more signals."""
+    """This wait is closed and accepts no more signals: request a new one."""
 
 
 class WaitExpired(WaitClosed):

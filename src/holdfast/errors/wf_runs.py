@@ -42,7 +42,7 @@ class BadItem(HoldfastError):
 
 
 class BadRegistration(UsageError):
-    """This cannot be registered for text workflows."""
+    """This cannot be registered for text workflows: correct it as the facts say."""
 
 
 class BadSettings(UsageError):
