@@ -350,6 +350,17 @@ def test_a_halted_foreach_shows_the_items_that_completed_before(run_text):
     ]
 
 
+@pytest.mark.parametrize("answer", [{"markers": "more"}, {"markers": {"m": 1}}, {"context": 5}])
+def test_an_answer_with_fields_of_another_kind_is_a_failed_attempt(run_text, answer):
+    flows = Flows("workflow w { call a { retries = 1 } if a.m { call b } }", a=[answer, answer])
+
+    lab, run, flows = run_text(flows=flows)
+
+    assert flows.calls == ["a", "a"]
+    field = next(iter(answer))
+    assert f"field='{field}'" in error_of(lab, run)
+
+
 def test_a_resolver_is_asked_at_its_interval_while_time_passes(run_text):
     flows = Flows("workflow w { gate pr_checks { } call after }")
     asked = []

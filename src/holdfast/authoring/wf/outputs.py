@@ -52,6 +52,8 @@ class StepOutput:
         text: str | None = None,
         metrics: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(markers, str | bytes | Mapping):  # its letters or keys would be the markers
+            raise BadStepOutput(field="markers", why="the markers are a list of texts")
         self.markers: list[str] | None = None if markers is None else list(markers)
         self.context: str | None = context
         self.output: Any = output
