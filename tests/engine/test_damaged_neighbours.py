@@ -3,18 +3,20 @@ notifications of all runs of a worker."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 
+import msgspec
 import pytest
 
 from holdfast import Engine, wait_signal, workflow
 from holdfast.connect.open_store import open_store
+from holdfast.core.status import Status
 from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.engine.worker.claimed_runs import Orphans
-from holdfast.store.runs.operations import OpenSession, StartRuns
+from holdfast.store.runs.operations import Advance, OpenSession, StartRuns
 from holdfast.testing import internals
 from tests.engine.databases import execute
-from tests.store.helpers import advance, new, session
+from tests.store.helpers import WAITS, advance, new, session
 
 
 @workflow(name="neighbours_plain", lane="shared")
@@ -100,3 +102,39 @@ def test_a_damaged_orphan_does_not_keep_others_from_their_worker(database):
             )
 
         assert started == [("r2", 1)]
+
+
+RELEASE = {"type": "release"}
+WAIT = {"kind": "wait", "step": "a", "gives_up": None, "on_timeout": "fail", "condition": RELEASE}
+
+
+@pytest.mark.parametrize("lacking", ["condition", "step"])
+def test_a_wait_for_a_condition_that_lacks_a_field_is_named(database, lacking):
+    with parked_on(database, {name: WAIT[name] for name in WAIT if name != lacking}) as engine:
+        assert any("run: r1, column waits" in line for line in engine.database.check())
+
+
+@pytest.mark.parametrize("condition", [None, 5, {"type": "unknown"}])
+def test_a_run_whose_condition_cannot_be_read_is_set_aside(database, condition):
+    with parked_on(database, {**WAIT, "condition": condition}) as engine:
+        assert any("run: r1, column waits" in line for line in engine.database.check())
+
+        assert engine.signal("r1", "paid", 1) and engine.signal("r2", "paid", 1)
+
+        assert [engine.run(run_id).status for run_id in ("r1", "r2")] == ["stuck", "pending"]
+
+
+@contextmanager
+def parked_on(database, wait):
+    """Yield an engine with two parked runs; the first one is parked on this wait."""
+    with Engine(database, work=False) as engine, closing(open_store(database)) as store:
+        store.apply([OpenSession(session(store))])
+        store.apply([StartRuns([new(run_id, session_id="s1") for run_id in ("r1", "r2")])])
+        for run_id in ("r1", "r2"):
+            parked = Advance(
+                run_id=run_id, generation=1, status=Status.WAITING, waits=WAITS, release=True
+            )
+            store.apply([parked])
+        damage = "UPDATE holdfast.run SET waits = :waits WHERE id = 'r1'"
+        execute(database, damage, waits=msgspec.json.encode([wait]))
+        yield engine

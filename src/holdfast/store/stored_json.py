@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import typed_json
+from holdfast.core.conditions.model import Condition
 from holdfast.core.envelope import is_sealed
 from holdfast.core.flows.model import FlowWait
 from holdfast.core.gates.model import EntryDetail, GateTerms
@@ -16,15 +17,22 @@ from holdfast.core.operations import BulkArguments
 from holdfast.core.schedules import rules
 from holdfast.core.subscriptions import EventFilter
 from holdfast.core.tasks.policy import TaskPolicy
+from holdfast.core.waits import WaitKind
 
 
 class Parked(msgspec.Struct):
-    """The fields that every kind of wait of a parked run has; other code reads the rest."""
+    """A wait of a parked run: the fields that every kind has, and the condition of a wait for one,
+    which operations from outside evaluate."""
 
     kind: str
     step: str | None = None
     until: int | None = None
     gives_up: int | None = None
+    condition: Condition | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == WaitKind.CONDITION and (self.step is None or self.condition is None):
+            raise ValueError("a wait for a condition lacks its step or its condition")
 
 
 JSON: Mapping[str, Mapping[str, Any]] = {
