@@ -86,3 +86,15 @@ def test_an_execution_does_not_sleep_while_something_is_reported():
 
     with pytest.raises(StopIteration):
         mailbox.sleep(None, None).send(None)
+
+
+def test_taken_outcomes_are_in_the_order_of_their_reports_and_gone():
+    mailbox = Mailbox()
+    for step in ("a", "b"):
+        mailbox.add_outcome(ended(step, at=1), None)
+
+    outcomes = mailbox.take_outcomes()
+    mailbox.add_outcome(ended("c", at=1), None)
+
+    assert [event.step for event, _ in outcomes] == ["a", "b"]
+    assert [event.step for event, _ in mailbox.outcomes] == ["c"]

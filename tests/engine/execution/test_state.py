@@ -3,7 +3,7 @@
 import msgspec
 
 from holdfast.core.events import Event, EventKind
-from holdfast.core.history import load
+from holdfast.core.history import HistoryProgress, load
 from holdfast.core.runs import PAST_DEADLINE, RunRecord
 from holdfast.core.status import Status
 from holdfast.engine.execution.state import RunState
@@ -73,3 +73,13 @@ def test_the_state_is_recalled_from_a_history():
     it.recall(history, load(history))
 
     assert (it.seq, it.had_children, it.cancel_seen, it.stopped_by) == (2, True, True, "why")
+
+
+def test_what_one_run_without_a_history_notes_is_unknown_to_the_others():
+    it, other = state(), state()
+
+    it.note_called("a")
+
+    assert it.progress.called == {"a"}
+    assert other.progress == HistoryProgress()
+    assert state().progress == HistoryProgress()

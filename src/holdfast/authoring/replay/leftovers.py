@@ -43,7 +43,7 @@ class Leftovers:
         self._history: Sequence[Event] = history
         self.events: dict[str, Event] = {}
         """Leftover outcomes by step. The program checks in each turn whether there are any."""
-        self._requested: set[str] = set()
+        self._requested: set[str] | None = None
         self._optional: list[range] = _repeated_ranges(history)
 
     def keep(self, event: Event) -> None:
@@ -59,6 +59,8 @@ class Leftovers:
 
     def note_requested(self, step: str) -> None:
         """Record that the code has requested *step*, which is in the history."""
+        if self._requested is None:
+            self._requested = set()
         self._requested.add(step)
 
     def required(self) -> list[Event]:
@@ -72,6 +74,8 @@ class Leftovers:
     def is_passed(self, outcome: Event) -> bool:
         """Return whether the branch of *outcome* has requested something that the history records
         as requested after it."""
+        if self._requested is None:
+            return False
         branch = branch_of(outcome.step or "")
         return any(
             event.step in self._requested

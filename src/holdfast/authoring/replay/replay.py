@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -108,10 +109,10 @@ class ReplayProgram(ABC):
         self._source: CodeSource = source
         self._pending: dict[str, tuple[Command, Any]] = {}
         """The commands without an outcome yet, by step, each with its waiter."""
-        self._dropped: set[str] = set()
+        self._dropped: set[str] | None = None
         self._leftovers: Leftovers = Leftovers(())
         self._decisions: dict[str, Any] = {}
-        self._recorded: set[str] = set()
+        self._recorded: AbstractSet[str] = frozenset()
         """The steps that the history mentions."""
         self._maps: dict[str, Event] = {}
         """The events of the history that started a map, by step."""
@@ -127,8 +128,8 @@ class ReplayProgram(ABC):
         is in its frames, which cannot be stored.
         """
         outcomes = [event for event in history if event.kind in OUTCOMES]
-        self._recorded = {event.step for event in history if event.step is not None}
         if history:
+            self._recorded = {event.step for event in history if event.step is not None}
             self._maps = {
                 event.step or "": event for event in history if event.kind == EventKind.MAP_STARTED
             }
@@ -147,7 +148,7 @@ class ReplayProgram(ABC):
             self.replaying = event.seq < last
             await self._process(event)
         self.replaying = False
-        if not self._leftovers.events:
+        if history and not self._leftovers.events:
             self._leftovers = Leftovers(())  # frees the history, which the other one refers to
         return self._take_commands()
 
@@ -221,7 +222,7 @@ class ReplayProgram(ABC):
         assert event.step is not None
         pending = self._pending.pop(event.step, None)
         if pending is None:
-            if event.step not in self._dropped:
+            if self._dropped is None or event.step not in self._dropped:
                 self._leftovers.keep(event)
             return
         command, waiter = pending
@@ -284,6 +285,8 @@ class ReplayProgram(ABC):
     def drop(self, step: str) -> None:
         """Drop a pending command, because no code waits for its outcome any more."""
         if self._pending.pop(step, None) is not None and not self.closing:
+            if self._dropped is None:
+                self._dropped = set()
             self._dropped.add(step)
             self._new_commands.append(Drop(step))
 

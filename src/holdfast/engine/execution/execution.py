@@ -334,7 +334,8 @@ class RunExecution:
         events: list[Event] = []
         while mailbox.outcomes:
             if not mailbox.findings:
-                self.accept(*mailbox.outcomes.popleft(), events)
+                for ended in mailbox.take_outcomes():
+                    self.accept(*ended, events)
             elif (outcome := mailbox.next_outcome()) is not None:
                 self.accept(*outcome, events)
             else:

@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
@@ -40,8 +39,9 @@ class Mailbox:
     )
 
     def __init__(self) -> None:
-        self.outcomes: deque[tuple[Event, Any]] = deque()
-        """The outcomes of attempts, dated, each with its spending."""
+        self.outcomes: list[tuple[Event, Any]] = []
+        """The outcomes of attempts, dated, each with its spending. Not a deque, which takes 600
+        bytes when it is empty."""
         self.spending_outcomes: list[tuple[Event, Any]] = []
         """Completed attempts that spend: their outcome stands when there is room for it."""
         self.is_notified: bool = False
@@ -94,11 +94,17 @@ class Mailbox:
         """Return whether anything waits here to be processed, time apart."""
         return bool(self.findings or self.outcomes or self.is_notified or self.has_new_signals)
 
+    def take_outcomes(self) -> list[tuple[Event, Any]]:
+        """Remove and return all outcomes."""
+        outcomes = self.outcomes
+        self.outcomes = []
+        return outcomes
+
     def next_outcome(self) -> tuple[Event, Any] | None:
         """Return the next outcome, None if a finding precedes it. There must be one."""
         if self.findings and self.outcomes[0][0].at > self.findings[0].instant:
             return None
-        return self.outcomes.popleft()
+        return self.outcomes.pop(0)
 
     def next_events(self) -> list[Event]:
         """Return the events of the next finding; none if an attempt ended before it."""

@@ -75,7 +75,7 @@ async def take_plain_turns(run: Execution) -> None:
     program = run.program
     assert program is not None
     while True:
-        event, _ = mailbox.outcomes.popleft()
+        event, _ = mailbox.outcomes.pop()
         outcomes = [event]
         commands: Sequence[Command] = () if run.ahead is None else take_fed(run, outcomes)
         if outcomes:

@@ -14,6 +14,12 @@ from holdfast.core.history import HistoryProgress, LoadedHistory, StepLives
 from holdfast.core.runs import PAST_DEADLINE, CancelCause, Cancellation, RunRecord
 from holdfast.core.status import Status
 
+_NO_PROGRESS = HistoryProgress()
+_NO_LIVES = StepLives()
+"""What runs without a history share, which is most runs: their empty sets and dictionaries would be
+a tenth of the memory of a waiting run. Commands only take parts of them; ``note_called`` replaces
+the first before it adds one."""
+
 
 class AwaitedChildren:
     """The waits of a run for single children."""
@@ -74,9 +80,9 @@ class RunState:
         self.children: AwaitedChildren = AwaitedChildren(run.revision)
         self.known_gates: dict[str, Gate] | None = None
         """The gates of earlier holders, by id, from when they are read until commands take them."""
-        self.progress: HistoryProgress = HistoryProgress()
+        self.progress: HistoryProgress = _NO_PROGRESS
         """The progress that earlier holders have recorded; commands take their parts of it."""
-        self.lives: StepLives = StepLives()
+        self.lives: StepLives = _NO_LIVES
         self.checkpoint: Event | None = None
         """The last checkpoint whose progress is known."""
         self.checkpoint_progress: HistoryProgress | None = None
@@ -116,6 +122,12 @@ class RunState:
         if loaded.base is not None:
             self.checkpoint = loaded.checkpoint
             self.checkpoint_progress = loaded.base
+
+    def note_called(self, step: str) -> None:
+        """Note that the arguments of a step are recorded."""
+        if self.progress is _NO_PROGRESS:
+            self.progress = HistoryProgress()
+        self.progress.called.add(step)
 
     def join_graph(self, graph_id: str) -> None:
         """Note that the run has become a member of a graph: its end is to resolve the graph."""

@@ -90,7 +90,7 @@ class PendingCommands:
         self._kinds: dict[type[Pending], dict[str, Pending]] = {}
         """The same commands by kind: what concerns one kind does not cost time for the others."""
         self._due: list[tuple[int, int, Pending]] = []
-        self._dropped: set[str] = set()
+        self._dropped: set[str] | None = None
         self.launches: list[Any] = []
         """Steps and spendings that begin after the next commit."""
         self.unannounced: dict[str, Any] = {}
@@ -143,6 +143,8 @@ class PendingCommands:
 
     def drop(self, step: str) -> Pending | None:
         """Remove a pending command that the code has dropped."""
+        if self._dropped is None:
+            self._dropped = set()
         self._dropped.add(step)
         pending = self.remove(step)
         if pending in self.launches:
@@ -151,7 +153,7 @@ class PendingCommands:
 
     def is_dropped(self, step: str) -> bool:
         """Return whether the code has dropped that step."""
-        return step in self._dropped
+        return self._dropped is not None and step in self._dropped
 
     def __len__(self) -> int:
         return len(self.by_step)

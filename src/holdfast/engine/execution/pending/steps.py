@@ -166,7 +166,7 @@ def _run_step(run: Execution, command: RunStep) -> None:
 
 def _record_args(run: Execution, command: RunStep, data: bytes) -> None:
     """Record the arguments of a step with the commit that precedes it."""
-    run.state.progress.called.add(command.id)
+    run.state.note_called(command.id)
     event = Event(EventKind.STEP_CALLED, command.id, data)
     event.role = command.role
     run.commit.events.append(event)
