@@ -8,6 +8,7 @@ import pytest
 from holdfast import Engine, Graph, streams, workflow
 from holdfast.core.subscriptions import EventFilter
 from holdfast.server import app, sse
+from holdfast.server.auth import Gatekeeper
 from holdfast.server.sse import MOST_WAITING, StreamClient, live_messages
 from tests.engine.waiting import PATIENCE
 from tests.server.clients import ApiClient, problem
@@ -250,6 +251,41 @@ def test_a_client_that_takes_no_message_for_too_long_is_cut_off(engine, connect,
         return asgi._shared.hub._clients
 
     assert asyncio.run(stall()) == set()
+
+
+@pytest.mark.parametrize("revoked", ["the key of the stream", "another key"])
+def test_a_stream_ends_when_its_api_key_is_revoked(engine, connect, monkeypatch, revoked):
+    monkeypatch.setattr(sse, "READ_WITHIN", 0.01)
+    asgi = app(engine)
+    reader = connect("viewer")
+    other = connect("viewer")
+    checks = asyncio.Queue()
+    still_admits = Gatekeeper.still_admits
+
+    async def check(self, request, identity):
+        is_admitted = await still_admits(self, request, identity)
+        checks.put_nowait(is_admitted)
+        return is_admitted
+
+    monkeypatch.setattr(Gatekeeper, "still_admits", check)
+
+    async def read():
+        stream = Stream(asgi, reader, "/events/stream?kind=completions")
+        assert await stream.status == 200
+        assert await asyncio.wait_for(checks.get(), PATIENCE)
+        key = reader if revoked == "the key of the stream" else other
+        await asyncio.to_thread(engine.api_keys.revoke, key.name)
+        while not checks.empty():
+            checks.get_nowait()
+        if key is reader:
+            assert await stream.next() is None
+            await asyncio.wait_for(stream.task, PATIENCE)
+        else:
+            assert await asyncio.wait_for(checks.get(), PATIENCE)
+            assert await asyncio.wait_for(checks.get(), PATIENCE)
+            await stream.close()
+
+    asyncio.run(read())
 
 
 def test_a_stream_waits_for_an_event_without_a_task_of_its_own():

@@ -24,6 +24,7 @@ from holdfast.errors import (
     NotAuthenticated,
     OriginRefused,
     RightMissing,
+    StoreError,
     TooManyRequests,
 )
 from holdfast.server.coalescing import Coalescer
@@ -202,6 +203,16 @@ class Gatekeeper:
             raise RightMissing(right=right.value, roles=", ".join(_roles_with(right)))
         self._count(identity.id)
         return identity
+
+    async def still_admits(self, request: Request, identity: Identity) -> bool:
+        """Return whether the caller of an open stream may do what it could when it was admitted."""
+        try:
+            current = await self.identify(request)
+        except NotAuthenticated:
+            return False
+        except StoreError:
+            return True  # a database that is away decides nothing: the next check asks again
+        return current.grant == identity.grant
 
     def _count(self, caller: str) -> None:
         if not self._rate.admits(caller):

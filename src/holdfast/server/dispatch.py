@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from holdfast.server.metrics import observe_request
 from holdfast.server.operation import HttpOperation
 from holdfast.server.request_keys import made_once
 from holdfast.server.router import Router
+from holdfast.server.sse import EventStream
 from holdfast.views.values import as_json
 
 log = logging.getLogger("holdfast.server")
@@ -77,7 +79,10 @@ class Dispatcher:
         call = await self._call(operation, request, identity)
         if operation.method in ("GET", "DELETE"):
             call.take(path, decode_query(operation, request))
-            return self.encoded(call, await call.make())
+            answer = await call.make()
+            if isinstance(answer, EventStream):
+                answer.is_admitted = partial(self._gatekeeper.still_admits, request, identity)
+            return self.encoded(call, answer)
         body = await read_body(request, self._most_bytes)
         call.take(path, decode_body(operation, body))
         return self.encoded(call, await made_once(call, body))

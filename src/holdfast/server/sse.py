@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from starlette.responses import Response
@@ -36,7 +36,8 @@ MOST_WAITING = 1000
 CHUNK = 64 * 1024
 """Bytes of events that are written at once, or one event if it is larger."""
 READ_WITHIN = 30.0
-"""Seconds within which a client must make room for the next message."""
+"""Seconds within which a client must make room for the next message, and between two checks that
+its caller is still admitted."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 PING = b": ping\n\n"
 
@@ -264,7 +265,7 @@ class OpenStreams:
 
 class EventStream(Response):
     """A response that sends messages until its source ends, the client goes away, stops reading,
-    or the server stops."""
+    or is not admitted any more, or the server stops."""
 
     def __init__(
         self,
@@ -278,6 +279,8 @@ class EventStream(Response):
         self._streams: OpenStreams = streams
         self._on_end: Callable[[], None] | None = on_end
         """Called when the stream ends, also one that has not sent its first message."""
+        self.is_admitted: Callable[[], Awaitable[bool]] | None = None
+        """Returns whether the caller may read on: an API key may be revoked while it streams."""
         self._sending_since: float | None = None
         """When the message was passed on that the client has not made room for yet."""
 
@@ -305,6 +308,8 @@ class EventStream(Response):
                 done, _ = await asyncio.wait(
                     {writer, gone}, timeout=READ_WITHIN, return_when=asyncio.FIRST_COMPLETED
                 )
+                if not done and self.is_admitted is not None and not await self.is_admitted():
+                    break
         finally:
             is_stalled = self._is_stalled(0)
             gone.cancel()
