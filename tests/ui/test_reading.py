@@ -10,7 +10,8 @@ from holdfast.codecs import Encrypted
 from tests.engine.waiting import until
 from tests.server.clients import ServeProcess
 from tests.ui.models import LARGE
-from tests.ui.test_buttons import confirm
+from tests.ui.test_buttons import confirm, row_of
+from tests.ui.test_live import wait_until_live
 
 
 def test_filters_are_typed_and_cleared(site):
@@ -194,6 +195,26 @@ def test_each_filter_finds_the_run_that_it_names(site):
 
     page.see("No run matches.")
     page.press("go live")
+    assert page.errors == []
+
+
+def test_a_redraw_keeps_the_text_that_a_person_is_typing(site):
+    site.engine.start("pack", "a", id="shown", lane="parcels", delay="30d")
+    page = site.page
+    wait_until_live(page)
+    page.open("runs")
+    row_of(page, "Runs", "shown").wait_for()
+    page.press("Filter")
+    field = page.tab.get_by_label("Id begins with", exact=True)
+    field.fill("typed-")
+
+    site.engine.start("pack", "a", id="typed-1", lane="parcels", delay="30d")
+    page.see("1 newer run")  # the page was drawn again
+
+    assert field.input_value() == "typed-"
+    with page.tab.expect_response("**/api/v1/runs?*id_prefix=typed-*") as answer:
+        page.tab.keyboard.press("Tab")
+    assert [run["id"] for run in answer.value.json()["items"]] == ["typed-1"]
     assert page.errors == []
 
 

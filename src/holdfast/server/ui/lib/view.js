@@ -96,8 +96,15 @@ function update(node, view) {
   if (!('value' in view.props) && !('checked' in view.props)) return
   // A select has its options only now, and a field takes its value last.
   for (const name of ['value', 'checked']) {
-    if (name in view.props && node[name] !== view.props[name]) node[name] = view.props[name] ?? ''
+    if (name in view.props && node[name] !== view.props[name] && !(isTyped(node, name) && before[name] === view.props[name])) {
+      node[name] = view.props[name] ?? ''
+    }
   }
+}
+
+/** Whether a person is typing into a field: a view that has not changed must not take the text away. @param {any} node @param {string} name */
+function isTyped(node, name) {
+  return name === 'value' && node === document.activeElement && (node.localName === 'input' || node.localName === 'textarea')
 }
 
 /** @param {any} node @param {string} name @param {any} value */
