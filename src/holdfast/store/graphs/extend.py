@@ -92,7 +92,7 @@ def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
     resolution.touch(graph)
     if op.prepared is not None:
         make_visible(resolution, op.prepared, [graph])
-        # A staged member may wait for one that has failed since: it can never start.
+        # A staged member may wait for a member that has failed meanwhile: it can never start.
         resolution.outbox.leave(graph.id, SKIP)
     add_new_members(resolution, [(graph, op.patch)], existing)
     join_runs(resolution, graph, op.patch.joins)

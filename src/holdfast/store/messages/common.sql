@@ -77,7 +77,7 @@ UPDATE holdfast.message SET effect = :effect, run_id = :run_id, element = :eleme
 -- Kept messages that a start event of the version that new runs use can receive, while no run is live
 -- that a message of the same key has started. The start events come first: they are few, and the
 -- messages that wait for a run may be many. While the lane of the new runs drains there are none:
--- every check would try them all in vain.
+-- every check would try all of them without effect.
 SELECT message.namespace, message.id, message.name, message.key, message.payload
   FROM holdfast.start_subscription AS start CROSS JOIN holdfast.message AS message
  WHERE start.kind = 'message' AND message.namespace = start.namespace AND message.name = start.name

@@ -93,7 +93,7 @@ def release_wait(tx: Transaction, op: ReleaseWait) -> WaitDelivery:
         payloads=op.payloads,
         at=tx.now + op.delay,
     )
-    # Their signals would come too late: senders are told so.
+    # Their signals would come too late: the closed wait refuses them, and the sender learns it.
     for wait in waits:
         close_issued_waits(tx, op.run_id, wait, "a person")
     return insert_signal(tx, state, signal, SignalEffect.SATISFIED, wakes=True)
